@@ -1,0 +1,337 @@
+"""Every broker setting: Kafka's names and meanings, and Kafka 4.3's defaults except where a comment says why not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from types import MappingProxyType
+from typing import Any
+
+from broker.config.errors import ConfigError, did_you_mean
+from broker.config.key import (
+    INT_MAX,
+    LONG_MAX,
+    Between,
+    Key,
+    OneOf,
+    Scope,
+    boolean,
+    integer,
+    keys_of,
+    listing,
+    long,
+    string,
+)
+from broker.config.listeners import Listener, advertised_listeners, client_listeners
+from broker.config.topic import TOPIC_KEYS, TopicConfig
+
+UNSET: Any = object()
+NO_QUORUM = "a node is its own controller for now"
+NO_REPLICATION = "replication is not served yet"
+_TOPIC_FIELDS = {f.name.replace("_", "."): f.metadata["key"] for f in fields(TopicConfig)}
+
+
+def default_of(topic_key: str, *, default: Any = UNSET, unit: str | None = None, **rest: Any) -> Any:
+    """The broker setting that topics without `topic_key` take their value from: same type, bounds and meaning."""
+    model: Key = _TOPIC_FIELDS[topic_key]
+    doc = f"The `{topic_key}` of topics that do not set their own" + (f", in {unit}. " if unit else ". ") + model.doc
+    key = replace(
+        model,
+        doc=doc,
+        scope=rest.pop("scope", Scope.CLUSTER_WIDE),
+        default=model.default if default is UNSET else default,
+        synonyms=(),
+        **rest,
+    )
+    return field(default=key.default, metadata={"key": key})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerConfig:
+    """The settings of one broker, typed. Make one with `load_config`."""
+
+    # Who this node is, and where it can be reached.
+    node_id: int = integer(0, "The id of this node, unique in its cluster.", check=Between(0), kafka_default="none")
+    broker_id: int = integer(-1, "An older name of node.id, used when that is not set.")
+    cluster_id: str | None = string(
+        None,
+        "The id to give a new cluster; chosen at random when not set. Ours: Kafka takes it when it formats a disk.",
+    )
+    process_roles: tuple[str, ...] = listing(
+        ("broker", "controller"),
+        "What this node does. It must include broker.",
+        check=OneOf(("broker", "controller")),
+        kafka_default="none",
+    )
+    broker_rack: str | None = string(None, "The rack of this node, told to clients that like to read nearby.")
+    # Kafka listens on every interface; a broker without authentication should not do that unasked.
+    listeners: tuple[str, ...] = listing(
+        ("PLAINTEXT://127.0.0.1:9092",),
+        "Where to listen, as NAME://host:port. An empty host means every interface, port 0 any free port.",
+        scope=Scope.PER_BROKER,
+        kafka_default="PLAINTEXT://:9092",
+    )
+    advertised_listeners: tuple[str, ...] | None = listing(
+        None, "The addresses that clients are told, as NAME://host:port, when they differ from listeners."
+    )
+    listener_security_protocol_map: str = string(
+        "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT",
+        "The security protocol of each listener name, as NAME:PROTOCOL pairs. Only PLAINTEXT is served for now.",
+        scope=Scope.PER_BROKER,
+    )
+    inter_broker_listener_name: str | None = string(
+        None, "The listener that brokers use among themselves.", idle=NO_REPLICATION
+    )
+    controller_listener_names: tuple[str, ...] = listing(
+        (), "The listeners meant for controllers. They are not opened for clients.", kafka_default="none"
+    )
+    controller_quorum_bootstrap_servers: tuple[str, ...] = listing(
+        (), "Where to find the controllers, as host:port.", idle=NO_QUORUM
+    )
+    controller_quorum_voters: tuple[str, ...] = listing((), "The controllers, as id@host:port.", idle=NO_QUORUM)
+
+    # Connections and requests.
+    socket_listen_backlog_size: int = integer(
+        50, "How many connections may wait to be accepted; the system may cap it.", check=Between(1)
+    )
+    socket_send_buffer_bytes: int = integer(
+        102_400, "The send buffer of a connection (SO_SNDBUF); -1 leaves it to the system.", check=Between(-1)
+    )
+    socket_receive_buffer_bytes: int = integer(
+        102_400, "The receive buffer of a connection (SO_RCVBUF); -1 leaves it to the system.", check=Between(-1)
+    )
+    socket_request_max_bytes: int = integer(
+        104_857_600, "The largest request; a connection that announces a larger one is closed.", check=Between(1)
+    )
+    queued_max_requests: int = integer(
+        500, "How many requests may wait before the broker stops reading from clients.", check=Between(1)
+    )
+    # Kafka sets no limit; a broker whose memory a flood of requests can fill is not one to leave alone.
+    queued_max_request_bytes: int = long(
+        256 << 20,
+        "How many bytes of requests may wait before the broker stops reading from clients; -1 sets no limit.",
+        kafka_default="-1",
+    )
+    connections_max_idle_ms: int = long(
+        600_000, "Close a connection that has been silent this long; a negative value never does."
+    )
+    max_connections: int = integer(
+        INT_MAX, "How many connections the broker holds at once.", check=Between(0), scope=Scope.CLUSTER_WIDE
+    )
+    max_connections_per_ip: int = integer(
+        INT_MAX,
+        "How many connections one address may hold; 0 admits only the addresses in max.connections.per.ip.overrides.",
+        check=Between(0),
+        scope=Scope.CLUSTER_WIDE,
+    )
+    max_connections_per_ip_overrides: str = string(
+        "",
+        "Other limits for some addresses or host names, as address:count pairs with commas between.",
+        scope=Scope.CLUSTER_WIDE,
+    )
+    fetch_max_bytes: int = integer(
+        57_671_680, "The most that one fetch answer holds, whatever the client asks for.", check=Between(1024)
+    )
+    max_incremental_fetch_session_cache_slots: int = integer(
+        1000, "How many incremental fetch sessions the broker remembers.", check=Between(0)
+    )
+    max_request_partition_size_limit: int = integer(
+        2000, "How many partitions one DescribeTopicPartitions answer holds.", check=Between(1)
+    )
+    request_timeout_ms: int = integer(
+        30_000, "How long a request of this broker to another may take.", idle=NO_REPLICATION
+    )
+
+    # Topics.
+    auto_create_topics_enable: bool = boolean(
+        True, "Create a topic when a client first names it, if the client agrees."
+    )
+    delete_topic_enable: bool = boolean(True, "Allow topics to be deleted.")
+    num_partitions: int = integer(1, "How many partitions a topic gets that does not say.", check=Between(1))
+    default_replication_factor: int = integer(
+        1, "How many replicas the partitions of a topic get that does not say.", check=Between(1)
+    )
+
+    # Where data lives, and the work on it that no topic setting governs.
+    log_dir: tuple[str, ...] | None = listing(
+        None, "Where data is kept, when log.dirs is not set.", kafka_default="/tmp/kafka-logs"
+    )
+    log_dirs: tuple[str, ...] = listing(
+        ("./data",),
+        "The directories that hold the partitions. A relative path starts at the working directory.",
+        kafka_default="none",
+    )
+    metadata_log_dir: str | None = string(
+        None, "Where the cluster's metadata is kept; the first of log.dirs if not set."
+    )
+    num_recovery_threads_per_data_dir: int = integer(
+        2,
+        "How many threads check one data directory after an unclean stop.",
+        check=Between(1),
+        scope=Scope.CLUSTER_WIDE,
+        idle="one thread does it",
+    )
+    log_retention_check_interval_ms: int = long(
+        300_000, "How often segments are checked for retention.", check=Between(1)
+    )
+    log_flush_scheduler_interval_ms: int = long(LONG_MAX, "How often logs are checked for being due a sync.")
+    log_flush_offset_checkpoint_interval_ms: int = integer(
+        60_000, "How often the offset up to which each log is synced is written down.", check=Between(0)
+    )
+    log_flush_start_offset_checkpoint_interval_ms: int = integer(
+        60_000, "How often the start offset of each log is written down.", check=Between(0)
+    )
+    log_initial_task_delay_ms: int = long(
+        30_000, "How long after its start the broker first runs such periodic work.", check=Between(0), internal=True
+    )
+    log_cleaner_enable: bool = boolean(True, "Run the log cleaner.", idle="compaction is not served yet")
+    replica_high_watermark_checkpoint_interval_ms: int = long(
+        5_000, "How often the high watermark of each partition is written down."
+    )
+    replica_lag_time_max_ms: int = long(
+        30_000, "A follower that has not caught up for this long leaves the in-sync set.", idle=NO_REPLICATION
+    )
+
+    # Producers.
+    producer_id_expiration_ms: int = integer(
+        86_400_000,
+        "Forget an idempotent producer's sequence numbers when it has written nothing for this long.",
+        check=Between(1),
+        scope=Scope.CLUSTER_WIDE,
+    )
+    producer_id_expiration_check_interval_ms: int = integer(
+        600_000, "How often producers are checked for that.", check=Between(1), internal=True
+    )
+    transactional_id_expiration_ms: int = integer(
+        604_800_000,
+        "Forget a transactional id when nothing was heard of it for this long.",
+        check=Between(1),
+        idle="transactions are not served yet",
+    )
+
+    # Shutdown.
+    controlled_shutdown_enable: bool = boolean(
+        True, "Hand leadership to other brokers before stopping.", idle=NO_REPLICATION
+    )
+
+    # What topics inherit.
+    compression_gzip_level: int = default_of("compression.gzip.level")
+    compression_lz4_level: int = default_of("compression.lz4.level")
+    compression_type: str = default_of("compression.type")
+    compression_zstd_level: int = default_of("compression.zstd.level")
+    log_cleaner_delete_retention_ms: int = default_of("delete.retention.ms")
+    log_cleaner_max_compaction_lag_ms: int = default_of("max.compaction.lag.ms")
+    log_cleaner_min_cleanable_ratio: float = default_of("min.cleanable.dirty.ratio")
+    log_cleaner_min_compaction_lag_ms: int = default_of("min.compaction.lag.ms")
+    log_cleanup_policy: tuple[str, ...] = default_of("cleanup.policy")
+    log_flush_interval_messages: int = default_of("flush.messages")
+    log_flush_interval_ms: int | None = default_of("flush.ms", default=None)
+    log_index_interval_bytes: int = default_of("index.interval.bytes")
+    log_index_size_max_bytes: int = default_of("segment.index.bytes")
+    log_local_retention_bytes: int = default_of("local.retention.bytes")
+    log_local_retention_ms: int = default_of("local.retention.ms")
+    log_message_timestamp_after_max_ms: int = default_of("message.timestamp.after.max.ms")
+    log_message_timestamp_before_max_ms: int = default_of("message.timestamp.before.max.ms")
+    log_message_timestamp_type: str = default_of("message.timestamp.type")
+    log_preallocate: bool = default_of("preallocate")
+    log_retention_bytes: int = default_of("retention.bytes")
+    log_retention_hours: int = integer(
+        168, "As log.retention.ms, in hours, when neither that nor log.retention.minutes is set."
+    )
+    log_retention_minutes: int | None = integer(None, "As log.retention.ms, in minutes, when that is not set.")
+    log_retention_ms: int | None = default_of("retention.ms", default=None)
+    log_roll_hours: int = integer(168, "As log.roll.ms, in hours, when that is not set.", check=Between(1))
+    log_roll_jitter_hours: int = integer(0, "As log.roll.jitter.ms, in hours, when that is not set.", check=Between(0))
+    log_roll_jitter_ms: int | None = default_of("segment.jitter.ms", default=None)
+    log_roll_ms: int | None = default_of("segment.ms", default=None)
+    log_segment_bytes: int = default_of("segment.bytes")
+    log_segment_delete_delay_ms: int = default_of("file.delete.delay.ms")
+    message_max_bytes: int = default_of("max.message.bytes")
+    min_insync_replicas: int = default_of("min.insync.replicas")
+    unclean_leader_election_enable: bool = default_of("unclean.leader.election.enable")
+
+    explicit: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    """What the user set (file and overrides), by Kafka name, as written."""
+    warnings: tuple[str, ...] = ()
+    """What the user should know about the configuration, one sentence each."""
+
+    @property
+    def parsed_listeners(self) -> tuple[Listener, ...]:
+        """The listeners to open for clients."""
+        return client_listeners(
+            self.listeners, protocols=self.listener_security_protocol_map, without=self.controller_listener_names
+        )
+
+    @property
+    def parsed_advertised_listeners(self) -> tuple[Listener, ...]:
+        """The addresses to tell clients, by listener name; port 0 stands for the port that was bound."""
+        return advertised_listeners(
+            self.advertised_listeners,
+            opened=self.parsed_listeners,
+            protocols=self.listener_security_protocol_map,
+            without=self.controller_listener_names,
+        )
+
+    @property
+    def parsed_max_connections_per_ip_overrides(self) -> Mapping[str, int]:
+        """The limits of single addresses or host names."""
+        return parse_connection_limits(self.max_connections_per_ip_overrides)
+
+    def with_values(self, changes: Mapping[str, str]) -> BrokerConfig:
+        """This configuration with some dynamic settings changed; `explicit` still says what was set at the start."""
+        for name in changes:
+            validate_broker_config(name, changes[name])
+        values: dict[str, Any] = {KEYS[name].attribute: KEYS[name].parse(text) for name, text in changes.items()}
+        changed = replace(self, **values)
+        changed.check()
+        return changed
+
+    def check(self) -> None:
+        """Raise a ConfigError for settings that are fine alone and wrong together."""
+        for name, items in (("listeners", self.listeners), ("log.dirs", self.log_dirs)):
+            if not items or not all(items):
+                raise ConfigError(f"{name}: it must name at least one, and none may be empty.", key=name)
+        if "broker" not in self.process_roles:
+            raise ConfigError("process.roles: it must include broker.", key="process.roles")
+        _ = self.parsed_advertised_listeners, self.parsed_max_connections_per_ip_overrides
+
+
+KEYS: Mapping[str, Key] = keys_of(BrokerConfig)
+
+
+def broker_key(name: str) -> Key:
+    """The broker setting of that name, or a ConfigError."""
+    try:
+        return KEYS[name]
+    except KeyError:
+        pass
+    if name in TOPIC_KEYS and TOPIC_KEYS[name].synonyms:
+        hint = f"; {name} belongs to topics, and the broker's default for it is {TOPIC_KEYS[name].synonyms[0].name}"
+    else:
+        hint = did_you_mean(name, KEYS)
+    raise ConfigError(f"{name}: there is no such broker setting{hint}.", key=name)
+
+
+def validate_broker_config(name: str, value: str, *, for_one_broker: bool = True) -> None:
+    """Raise a ConfigError unless this setting may be given to a running broker, or else to all of them at once."""
+    key = broker_key(name)
+    if key.read_only:
+        raise ConfigError(f"{name}: it cannot be changed while the broker runs.", key=name, value=value)
+    if key.scope is Scope.PER_BROKER and not for_one_broker:
+        raise ConfigError(f"{name}: it can be set for one broker only, not for the cluster.", key=name, value=value)
+    key.parse(value)
+
+
+def parse_connection_limits(text: str) -> Mapping[str, int]:
+    """address:count pairs, as max.connections.per.ip.overrides has them."""
+    limits: dict[str, int] = {}
+    for pair in filter(None, (item.strip() for item in text.split(","))):
+        address, _, count = pair.rpartition(":")
+        if not address or not count.isdecimal():
+            raise ConfigError(
+                f"max.connections.per.ip.overrides: {pair!r} is not allowed; it must be address:count.",
+                key="max.connections.per.ip.overrides",
+                value=text,
+            )
+        limits[address.strip("[]")] = int(count)
+    return limits

@@ -1,0 +1,136 @@
+"""Listener addresses: NAME://host:port, and the security protocol of each name."""
+
+from __future__ import annotations
+
+import re
+import socket
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from broker.config.errors import ConfigError
+
+PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+SERVED = ("PLAINTEXT",)
+WILDCARDS = ("0.0.0.0", "::")
+
+_ADDRESS = re.compile(
+    r"(?P<name>[A-Za-z0-9_.-]+)://(?:\[(?P<v6>[0-9A-Fa-f:.%]+)\]|(?P<host>[^\s/:\[\]]*)):(?P<port>\d{1,5})"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listener:
+    """One address. An empty host means every interface; port 0 means any free port."""
+
+    name: str
+    host: str
+    port: int
+    security_protocol: str
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.name}://{host}:{self.port}"
+
+
+def client_listeners(addresses: Sequence[str], *, protocols: str, without: Sequence[str]) -> tuple[Listener, ...]:
+    """The listeners that clients may use: all but the controllers' (`without`)."""
+    parsed = _parse("listeners", addresses, protocols=protocols, without=without)
+    if not parsed:
+        raise ConfigError("listeners: it names no listener for clients.", key="listeners", value=",".join(addresses))
+    taken: dict[tuple[int, bool], Listener] = {}
+    for listener in parsed:
+        other = taken.setdefault((listener.port, ":" in listener.host), listener)
+        if other is not listener and listener.port and other.host in ("", *WILDCARDS, listener.host):
+            raise ConfigError(
+                f"listeners: {other} and {listener} use the same port.", key="listeners", value=str(listener)
+            )
+    return parsed
+
+
+def advertised_listeners(
+    addresses: Sequence[str] | None, *, opened: Sequence[Listener], protocols: str, without: Sequence[str]
+) -> tuple[Listener, ...]:
+    """The addresses that clients are told; the opened ones where nothing else is said."""
+    if not addresses:
+        return tuple(_reachable(listener, key="listeners") for listener in opened)
+    parsed = _parse("advertised.listeners", addresses, protocols=protocols, without=without)
+    names = [listener.name for listener in opened]
+    for listener in parsed:
+        if listener.name not in names:
+            raise ConfigError(
+                f"advertised.listeners: {listener} has no listener of its name; it must be one of {', '.join(names)}.",
+                key="advertised.listeners",
+                value=str(listener),
+            )
+    if not parsed:
+        raise ConfigError("advertised.listeners: it names no listener for clients.", key="advertised.listeners")
+    return tuple(_reachable(listener, key="advertised.listeners") for listener in parsed)
+
+
+def _parse(key: str, addresses: Sequence[str], *, protocols: str, without: Sequence[str]) -> tuple[Listener, ...]:
+    mapping = _protocol_map(protocols)
+    skipped = {name.upper() for name in without}
+    parsed: dict[str, Listener] = {}
+    for address in addresses:
+        match = _ADDRESS.fullmatch(address)
+        if match is None or int(match["port"]) > 65535:
+            raise ConfigError(
+                f"{key}: {address!r} is not allowed; it must be NAME://host:port with a port from 0 to 65535.",
+                key=key,
+                value=address,
+            )
+        name = match["name"].upper()
+        if name in skipped:
+            continue
+        if name in parsed:
+            raise ConfigError(f"{key}: the listener name {name} comes twice.", key=key, value=address)
+        host = match["v6"] or match["host"] or ""
+        protocol = _served_protocol(key, address, name=name, mapping=mapping)
+        parsed[name] = Listener(name=name, host=host, port=int(match["port"]), security_protocol=protocol)
+    return tuple(parsed.values())
+
+
+def _served_protocol(key: str, address: str, *, name: str, mapping: Mapping[str, str]) -> str:
+    protocol = mapping.get(name)
+    if protocol is None:
+        raise ConfigError(
+            f"{key}: {address!r} has no security protocol; listener.security.protocol.map must map {name}.",
+            key=key,
+            value=address,
+        )
+    if protocol not in SERVED:
+        raise ConfigError(
+            f"{key}: {address!r} asks for {protocol}, which is not served yet; only {', '.join(SERVED)} is.",
+            key=key,
+            value=address,
+        )
+    return protocol
+
+
+def _protocol_map(text: str) -> dict[str, str]:
+    mapping: dict[str, str] = {}
+    for pair in filter(None, (item.strip() for item in text.split(","))):
+        name, _, protocol = (part.strip().upper() for part in pair.rpartition(":"))
+        if not name or protocol not in PROTOCOLS or name in mapping:
+            raise ConfigError(
+                f"listener.security.protocol.map: {pair!r} is not allowed; it must be NAME:PROTOCOL, each name once, "
+                f"with a protocol out of {', '.join(PROTOCOLS)}.",
+                key="listener.security.protocol.map",
+                value=text,
+            )
+        mapping[name] = protocol
+    return mapping
+
+
+def _reachable(listener: Listener, *, key: str) -> Listener:
+    if listener.host in WILDCARDS:
+        raise ConfigError(
+            f"{key}: no client can connect to {listener.host}; advertised.listeners must say where they can.",
+            key=key,
+            value=str(listener),
+        )
+    if listener.host:
+        return listener
+    return Listener(
+        name=listener.name, host=socket.gethostname(), port=listener.port, security_protocol=listener.security_protocol
+    )

@@ -1,0 +1,71 @@
+"""From a file and the command line to a BrokerConfig."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from broker.config.broker import KEYS, BrokerConfig, broker_key
+from broker.config.errors import ConfigError
+from broker.config.files import Settings, read_settings
+from broker.config.kafka_names import is_kafka_name
+
+
+def load_config(path: Path | None = None, overrides: Sequence[str] | Mapping[str, Any] = ()) -> BrokerConfig:
+    """The defaults, then what the file says, then the overrides (`key=value` texts, or a mapping)."""
+    file = read_settings(path) if path is not None else Settings(values={}, is_properties=False)
+    ignored = [name for name in file.values if file.is_properties and name not in KEYS and is_kafka_name(name)]
+    explicit = {name: text for name, text in file.values.items() if name not in ignored} | override_values(overrides)
+    config = _from_texts(explicit, warnings=tuple(_about_ignored(path, ignored)))
+    config.check()
+    return config
+
+
+def override_values(overrides: Sequence[str] | Mapping[str, Any]) -> dict[str, str]:
+    """Overrides by name, as texts."""
+    if isinstance(overrides, Mapping):
+        return {name: as_text(name, value) for name, value in overrides.items()}
+    values = {}
+    for text in overrides:
+        name, equals, value = text.partition("=")
+        if not equals or not name.strip():
+            raise ConfigError(f"{text!r} is not a setting; it must be key=value.", value=text)
+        values[name.strip()] = value.strip()
+    return values
+
+
+def as_text(name: str, value: Any) -> str:
+    """A value out of Python or YAML in the form that a properties file has."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str | int | float | Path):
+        return str(value)
+    if isinstance(value, list | tuple):
+        return ",".join(as_text(name, item) for item in value)
+    raise ConfigError(f"{name}: {value!r} is not allowed; it must be a plain value or a list of them.", key=name)
+
+
+def _from_texts(explicit: Mapping[str, str], *, warnings: tuple[str, ...]) -> BrokerConfig:
+    values: dict[str, Any] = {}
+    for name, text in explicit.items():
+        key = _served_key(name)
+        values[key.attribute] = key.parse(text)
+    if "broker_id" in values and "node_id" not in values:
+        values["node_id"] = KEYS["node.id"].parse(explicit["broker.id"])
+    if "log_dir" in values and "log_dirs" not in values:
+        values["log_dirs"] = values["log_dir"]
+    return BrokerConfig(**values, explicit=MappingProxyType(dict(explicit)), warnings=warnings)
+
+
+def _served_key(name: str) -> Any:
+    if name not in KEYS and is_kafka_name(name):
+        raise ConfigError(f"{name}: Kafka has this setting, Tidemark does not (yet).", key=name)
+    return broker_key(name)
+
+
+def _about_ignored(path: Path | None, names: Sequence[str]) -> list[str]:
+    if not names:
+        return []
+    return [f"{path}: ignored, because Kafka has these settings and Tidemark does not (yet): {', '.join(names)}."]
