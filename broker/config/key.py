@@ -76,17 +76,17 @@ class Between:
 
 @dataclass(frozen=True, slots=True)
 class OneOf:
-    """One of some words; of a list, every item is one of them and none comes twice."""
+    """One of some words; of a list, every item is one of them."""
 
     words: tuple[str, ...]
 
     def admits(self, value: Any) -> bool:
         items = (value,) if isinstance(value, str) else value
-        return len(set(items)) == len(items) and all(item in self.words for item in items)
+        return all(item in self.words for item in items)
 
     def phrase(self, subject: str) -> str:
         words = ", ".join(self.words)
-        return f"a list of distinct items out of {words}" if "list" in subject else f"one of {words}"
+        return f"a comma-separated list out of {words}" if "list" in subject else f"one of {words}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ class ThrottledReplicas:
     """A list of partition:broker pairs, or * for all, or nothing."""
 
     def admits(self, value: Any) -> bool:
-        return value in ((), ("*",)) or all(re.fullmatch(r"\d+:\d+", item) for item in value)
+        return value in ((), ("*",)) or all(re.fullmatch(r"\d+:\d+", item) for item in value if item)
 
     def phrase(self, subject: str) -> str:
         return f"* or {subject} of partition:broker pairs"

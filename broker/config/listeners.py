@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 import socket
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import combinations
 
 from broker.config.errors import ConfigError
 
@@ -27,6 +28,11 @@ class Listener:
     port: int
     security_protocol: str
 
+    @property
+    def is_wild(self) -> bool:
+        """Whether this listens on every interface."""
+        return self.host in ("", *WILDCARDS)
+
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{self.name}://{host}:{self.port}"
@@ -37,13 +43,10 @@ def client_listeners(addresses: Sequence[str], *, protocols: str, without: Seque
     parsed = _parse("listeners", addresses, protocols=protocols, without=without)
     if not parsed:
         raise ConfigError("listeners: it names no listener for clients.", key="listeners", value=",".join(addresses))
-    taken: dict[tuple[int, bool], Listener] = {}
-    for listener in parsed:
-        other = taken.setdefault((listener.port, ":" in listener.host), listener)
-        if other is not listener and listener.port and other.host in ("", *WILDCARDS, listener.host):
-            raise ConfigError(
-                f"listeners: {other} and {listener} use the same port.", key="listeners", value=str(listener)
-            )
+    for one, other in combinations(parsed, 2):
+        if _collide(one, other):
+            message = f"listeners: {one} and {other} use the same port."
+            raise ConfigError(message, key="listeners", value=",".join(addresses))
     return parsed
 
 
@@ -65,6 +68,11 @@ def advertised_listeners(
     if not parsed:
         raise ConfigError("advertised.listeners: it names no listener for clients.", key="advertised.listeners")
     return tuple(_reachable(listener, key="advertised.listeners") for listener in parsed)
+
+
+def _collide(one: Listener, other: Listener) -> bool:
+    same_family = (":" in one.host) == (":" in other.host)
+    return one.port == other.port != 0 and same_family and (one.host == other.host or one.is_wild or other.is_wild)
 
 
 def _parse(key: str, addresses: Sequence[str], *, protocols: str, without: Sequence[str]) -> tuple[Listener, ...]:
@@ -131,6 +139,4 @@ def _reachable(listener: Listener, *, key: str) -> Listener:
         )
     if listener.host:
         return listener
-    return Listener(
-        name=listener.name, host=socket.gethostname(), port=listener.port, security_protocol=listener.security_protocol
-    )
+    return replace(listener, host=socket.gethostname())

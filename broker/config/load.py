@@ -54,6 +54,7 @@ def _from_texts(explicit: Mapping[str, str], *, warnings: tuple[str, ...]) -> Br
         values[key.attribute] = key.parse(text)
     if "broker_id" in values and "node_id" not in values:
         values["node_id"] = KEYS["node.id"].parse(explicit["broker.id"])
+    values["broker_id"] = values.get("node_id", KEYS["node.id"].default)
     if "log_dir" in values and "log_dirs" not in values:
         values["log_dirs"] = values["log_dir"]
     return BrokerConfig(**values, explicit=MappingProxyType(dict(explicit)), warnings=warnings)
