@@ -1,0 +1,235 @@
+"""The records inside a batch: for consoles, compaction, internal topics and tests, not for produce and fetch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from protocol.batch import (
+    CONTROL,
+    HEADER,
+    HEADER_SIZE,
+    LOG_APPEND_TIME,
+    MAGIC,
+    TRANSACTIONAL,
+    BatchHeader,
+    Buffer,
+    InvalidBatch,
+    read_header,
+    write_crc,
+)
+from protocol.compression import LIMIT_BYTES, NONE, DecompressionError, compress, decompress
+
+
+class InvalidRecord(InvalidBatch):
+    """The payload of a batch is not a sequence of records."""
+
+
+class Record(NamedTuple):
+    offset: int = -1  # when building, -1 means the one after the record before
+    timestamp: int = -1
+    key: bytes | None = None
+    value: bytes | None = None
+    headers: Sequence[tuple[str, bytes | None]] = ()
+
+
+def payload_of(batch: Buffer, *, limit_bytes: int = LIMIT_BYTES) -> memoryview:
+    """The bytes of a batch's records, decompressed."""
+    view = memoryview(batch)
+    try:
+        return decompress(view[22] & 7, view[HEADER_SIZE:], limit_bytes=limit_bytes)
+    except DecompressionError as error:
+        raise InvalidRecord(str(error)) from error
+
+
+def iter_records(batch: Buffer, *, limit_bytes: int = LIMIT_BYTES) -> Iterator[Record]:
+    """Every record of one batch. Raises InvalidRecord where it is malformed; decompresses at most `limit_bytes`."""
+    header = read_header(batch)
+    append_time = header.max_timestamp if header.attributes & LOG_APPEND_TIME else None
+    for fields in _iter_fields(header, payload_of(batch, limit_bytes=limit_bytes)):
+        timestamp_delta, offset_delta, key, value, headers = fields
+        timestamp = header.base_timestamp + timestamp_delta if append_time is None else append_time
+        yield Record(header.base_offset + offset_delta, timestamp, key, value, headers)
+
+
+def has_keyless_record(batch: Buffer, *, limit_bytes: int = LIMIT_BYTES) -> bool:
+    """Whether a record without a key is in the batch: a compacted topic has no use for it."""
+    header = read_header(batch)
+    payload, pos = payload_of(batch, limit_bytes=limit_bytes), 0
+    try:
+        for _ in range(header.record_count):
+            stop, pos = _record_bounds(payload, pos)
+            _, pos = read_varint(payload, pos + 1)  # past the attributes, over the timestamp
+            _, pos = read_varint(payload, pos)  # the offset
+            size, pos = read_varint(payload, pos)
+            if size < 0:
+                return True
+            pos = stop
+    except IndexError as error:
+        raise InvalidRecord(f"batch of {header.record_count} records ends early") from error
+    return False
+
+
+_Fields = tuple[int, int, bytes | None, bytes | None, Sequence[tuple[str, bytes | None]]]
+
+
+def _iter_fields(header: BatchHeader, payload: memoryview) -> Iterator[_Fields]:
+    pos = 0
+    try:
+        for _ in range(header.record_count):
+            stop, pos = _record_bounds(payload, pos)
+            timestamp_delta, pos = read_varint(payload, pos + 1)
+            offset_delta, pos = read_varint(payload, pos)
+            key, pos = _read_blob(payload, pos, stop)
+            value, pos = _read_blob(payload, pos, stop)
+            headers, pos = _read_headers(payload, pos, stop)
+            if pos != stop:
+                raise InvalidRecord(f"record ends at byte {pos}, its length says {stop}")
+            yield timestamp_delta, offset_delta, key, value, headers
+    except IndexError as error:
+        raise InvalidRecord(f"batch of {header.record_count} records ends early") from error
+    if pos != len(payload):
+        raise InvalidRecord(f"{len(payload) - pos} bytes follow the last of {header.record_count} records")
+
+
+def _record_bounds(payload: memoryview, pos: int) -> tuple[int, int]:
+    """Where the record at `pos` ends, and where what its length counts begins."""
+    size, pos = read_varint(payload, pos)
+    if not 0 < size <= len(payload) - pos:
+        raise InvalidRecord(f"record of {size} bytes with {len(payload) - pos} left")
+    return pos + size, pos
+
+
+def _read_blob(payload: memoryview, pos: int, stop: int) -> tuple[bytes | None, int]:
+    size, pos = read_varint(payload, pos)
+    if size < 0:
+        return None, pos
+    if size > stop - pos:
+        raise InvalidRecord(f"field of {size} bytes in a record with {stop - pos} left")
+    return bytes(payload[pos : pos + size]), pos + size
+
+
+def _read_headers(payload: memoryview, pos: int, stop: int) -> tuple[Sequence[tuple[str, bytes | None]], int]:
+    count, pos = read_varint(payload, pos)
+    if count == 0:
+        return (), pos
+    if not 0 < count <= (stop - pos) // 2:
+        raise InvalidRecord(f"{count} headers in a record with {stop - pos} bytes left")
+    headers = []
+    for _ in range(count):
+        name, pos = _read_blob(payload, pos, stop)
+        if name is None:
+            raise InvalidRecord("header without a key")
+        value, pos = _read_blob(payload, pos, stop)
+        try:
+            headers.append((name.decode(), value))
+        except UnicodeDecodeError as error:
+            raise InvalidRecord(f"header key: {error}") from error
+    return headers, pos
+
+
+def read_varint(buf: memoryview, pos: int) -> tuple[int, int]:
+    """A zigzag varint of at most 64 bits, and the position after it."""
+    byte = buf[pos]
+    pos += 1
+    if byte < 0x80:
+        return (byte >> 1) ^ -(byte & 1), pos
+    raw, shift = byte & 0x7F, 7
+    while True:
+        byte = buf[pos]
+        pos += 1
+        raw |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            if raw > 0xFFFFFFFFFFFFFFFF:
+                raise InvalidRecord("varint exceeds 64 bits")
+            return (raw >> 1) ^ -(raw & 1), pos
+        shift += 7
+        if shift > 63:
+            raise InvalidRecord("varint is longer than ten bytes")
+
+
+def put_varint(out: bytearray, value: int) -> None:
+    value = (value << 1) ^ (value >> 63)
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+
+
+def build_batch(
+    records: Iterable[Record],
+    *,
+    base_offset: int = 0,
+    leader_epoch: int = -1,
+    producer_id: int = -1,
+    producer_epoch: int = -1,
+    base_sequence: int = -1,
+    compression: int = NONE,
+    timestamp_type: int = 0,
+    transactional: bool = False,
+    control: bool = False,
+) -> bytearray:
+    """A whole batch. Raises ValueError when there is no record: Kafka has no empty batches."""
+    given = list(records)
+    if not given:
+        raise ValueError("a batch holds at least one record")
+    base_timestamp = given[0].timestamp
+    payload, delta = bytearray(), -1
+    for record in given:
+        delta = delta + 1 if record.offset < 0 else record.offset - base_offset
+        _put_record(payload, record, timestamp_delta=record.timestamp - base_timestamp, offset_delta=delta)
+    header = BatchHeader(
+        base_offset=base_offset,
+        batch_length=0,
+        partition_leader_epoch=leader_epoch,
+        magic=MAGIC,
+        crc=0,
+        attributes=compression | timestamp_type << 3 | (TRANSACTIONAL * transactional) | (CONTROL * control),
+        last_offset_delta=delta,
+        base_timestamp=base_timestamp,
+        max_timestamp=max(record.timestamp for record in given),
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+        record_count=len(given),
+    )
+    return _assemble(header, compress(compression, payload))
+
+
+def _put_record(out: bytearray, record: Record, *, timestamp_delta: int, offset_delta: int) -> None:
+    body = bytearray(1)  # attributes: none are defined
+    put_varint(body, timestamp_delta)
+    put_varint(body, offset_delta)
+    _put_blob(body, record.key)
+    _put_blob(body, record.value)
+    put_varint(body, len(record.headers))
+    for name, value in record.headers:
+        _put_blob(body, name.encode())
+        _put_blob(body, value)
+    put_varint(out, len(body))
+    out += body
+
+
+def _put_blob(out: bytearray, data: bytes | None) -> None:
+    if data is None:
+        out.append(1)  # -1
+        return
+    put_varint(out, len(data))
+    out += data
+
+
+def _assemble(header: BatchHeader, payload: bytes | memoryview) -> bytearray:
+    """A batch of this header and payload, with length and CRC made right."""
+    batch = bytearray(HEADER.pack(*header._replace(batch_length=HEADER_SIZE - 12 + len(payload), crc=0)))
+    batch += payload
+    write_crc(batch)
+    return batch
+
+
+def recompress(batch: Buffer, codec: int, *, level: int | None = None, limit_bytes: int = LIMIT_BYTES) -> bytearray:
+    """The same records in the same batch, with another codec."""
+    header = read_header(batch)
+    if header.compression == codec:
+        return bytearray(batch)
+    payload = compress(codec, payload_of(batch, limit_bytes=limit_bytes), level=level)
+    return _assemble(header._replace(attributes=header.attributes & ~7 | codec), payload)

@@ -1,0 +1,56 @@
+"""Record batches, magic 2: the public face of batch, record and control."""
+
+from __future__ import annotations
+
+from protocol.batch import (
+    HEADER_SIZE,
+    MAGIC,
+    BatchHeader,
+    Buffer,
+    CorruptBatch,
+    InvalidBatch,
+    InvalidProducerFields,
+    InvalidRecordCount,
+    NotOneBatch,
+    UnsupportedMagic,
+    check_batch,
+    check_single_batch,
+    iter_batches,
+    place_batch,
+    read_header,
+    stamp_append_time,
+    verify_batch,
+    write_crc,
+)
+from protocol.control import EndTransaction, build_end_transaction, read_end_transaction
+from protocol.record import InvalidRecord, Record, build_batch, has_keyless_record, iter_records, recompress
+
+__all__ = [
+    "HEADER_SIZE",
+    "MAGIC",
+    "BatchHeader",
+    "Buffer",
+    "CorruptBatch",
+    "EndTransaction",
+    "InvalidBatch",
+    "InvalidProducerFields",
+    "InvalidRecord",
+    "InvalidRecordCount",
+    "NotOneBatch",
+    "Record",
+    "UnsupportedMagic",
+    "build_batch",
+    "build_end_transaction",
+    "check_batch",
+    "check_single_batch",
+    "has_keyless_record",
+    "iter_batches",
+    "iter_records",
+    "place_batch",
+    "read_end_transaction",
+    "read_header",
+    "recompress",
+    "stamp_append_time",
+    "verify_batch",
+    "write_crc",
+]

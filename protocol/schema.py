@@ -1,0 +1,283 @@
+"""Declare a Kafka message once, for all its versions.
+
+A message is a slotted class whose field defaults say how each field travels and in which versions it exists, in
+Kafka's own notation. `codec(cls, version)` compiles a straight-line encoder and decoder on first use, with every
+version test already decided.
+
+Classes are cheap to declare, because a broker that starts in milliseconds declares hundreds of them: no code is
+generated until an instance is constructed (`__init__`) or a codec is asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar, Final, Generic, NamedTuple, Protocol, TypeVar, dataclass_transform
+
+T = TypeVar("T")
+
+Bytes = bytes | bytearray | memoryview
+BytesTypes: Final = (bytes, bytearray, memoryview)
+ZERO_UUID: Final = bytes(16)
+NO_DEFAULT: Final = object()
+
+
+class DecodeError(ValueError):
+    """The bytes are not a valid message of this type and version."""
+
+
+class EncodeError(ValueError):
+    """The message holds a value that its wire type cannot carry."""
+
+
+class Slice(Protocol):
+    """Bytes that are elsewhere, such as a range of a file: all that an encoder needs is how many."""
+
+    @property
+    def length(self) -> int: ...
+
+
+class Span(NamedTuple):
+    """An inclusive range of versions."""
+
+    first: int
+    last: int
+
+    def __contains__(self, version: object) -> bool:
+        return isinstance(version, int) and self.first <= version <= self.last
+
+    def __str__(self) -> str:
+        return f"{self.first}-{self.last}" if self.first != self.last else str(self.first)
+
+
+NEVER: Final = Span(1, 0)
+_spans: dict[str, Span] = {"": NEVER}
+
+
+def span(text: str) -> Span:
+    """Read Kafka's notation: '3+', '0-12', '7', or '' for never."""
+    found = _spans.get(text)
+    if found is None:
+        first, _, last = text.rstrip("+").partition("-")
+        found = Span(int(first), 32767 if text.endswith("+") else int(last or first))
+        _spans[text] = found
+    return found
+
+
+class Field:
+    """How one field travels: its kind, and the versions that carry it."""
+
+    __slots__ = ("default", "kind", "nullable", "of", "tag", "versions")
+
+    def __init__(
+        self,
+        kind: str,
+        versions: str = "0+",
+        *,
+        nullable: str = "",
+        tag: int | None = None,
+        of: Any = None,
+        default: Any,
+    ) -> None:
+        self.kind = kind
+        self.versions = span(versions)
+        self.nullable = span(nullable)
+        self.tag = tag
+        self.of = of  # an array's element (a struct, or the name of a primitive kind), or the nested struct itself
+        self.default = default
+
+    def fresh(self) -> Any:
+        """The value of a field that was not given or does not exist in a version."""
+        return [] if self.kind == "array" and self.default is not None else self.default
+
+
+def boolean(versions: str = "0+", *, tag: int | None = None, default: bool = False) -> Any:
+    return Field("bool", versions, tag=tag, default=default)
+
+
+def int8(versions: str = "0+", *, tag: int | None = None, default: int = 0) -> Any:
+    return Field("int8", versions, tag=tag, default=default)
+
+
+def int16(versions: str = "0+", *, tag: int | None = None, default: int = 0) -> Any:
+    return Field("int16", versions, tag=tag, default=default)
+
+
+def uint16(versions: str = "0+", *, tag: int | None = None, default: int = 0) -> Any:
+    return Field("uint16", versions, tag=tag, default=default)
+
+
+def int32(versions: str = "0+", *, tag: int | None = None, default: int = 0) -> Any:
+    return Field("int32", versions, tag=tag, default=default)
+
+
+def uint32(versions: str = "0+", *, tag: int | None = None, default: int = 0) -> Any:
+    return Field("uint32", versions, tag=tag, default=default)
+
+
+def int64(versions: str = "0+", *, tag: int | None = None, default: int = 0) -> Any:
+    return Field("int64", versions, tag=tag, default=default)
+
+
+def float64(versions: str = "0+", *, tag: int | None = None, default: float = 0.0) -> Any:
+    return Field("float64", versions, tag=tag, default=default)
+
+
+def uuid(versions: str = "0+", *, tag: int | None = None, default: bytes = ZERO_UUID) -> Any:
+    return Field("uuid", versions, tag=tag, default=default)
+
+
+def string(versions: str = "0+", *, nullable: str = "", tag: int | None = None, default: str | None = "") -> Any:
+    return Field("string", versions, nullable=nullable, tag=tag, default=default)
+
+
+def blob(versions: str = "0+", *, nullable: str = "", tag: int | None = None, default: bytes | None = b"") -> Any:
+    return Field("bytes", versions, nullable=nullable, tag=tag, default=default)
+
+
+def records(versions: str = "0+", *, nullable: str = "", tag: int | None = None) -> Any:
+    """Record batches: bytes on the wire, but `encode_parts` may carry them as file slices."""
+    return Field("records", versions, nullable=nullable, tag=tag, default=None)
+
+
+def array(
+    of: Any, versions: str = "0+", *, nullable: str = "", tag: int | None = None, default: tuple[()] | None = ()
+) -> Any:
+    """A list of structs, or of a primitive kind given by name: `array("int32")`. Default: a new empty list, or None."""
+    return Field("array", versions, nullable=nullable, tag=tag, of=of, default=default)
+
+
+def nested(
+    of: Any, versions: str = "0+", *, nullable: str = "", tag: int | None = None, default: Any = NO_DEFAULT
+) -> Any:
+    """One struct inside another. Default: a shared all-defaults instance that refuses assignment, or None."""
+    if default is NO_DEFAULT:
+        default = frozen_default(of)
+    return Field("struct", versions, nullable=nullable, tag=tag, of=of, default=default)
+
+
+class Api(NamedTuple):
+    """What a request or response declares about itself."""
+
+    key: int
+    versions: Span
+    flexible: Span
+
+
+class Struct:
+    """What every declared class is built on: an `__init__` that compiles itself, equality by value, a repr."""
+
+    __slots__ = ()
+    __fields__: ClassVar[dict[str, Field]] = {}
+    __declared__: ClassVar[type[Any]]
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self, **values: Any) -> None:
+        # First construction of this class: put the compiled __init__ in place of this one.
+        declared = self.__declared__
+        declared.__init__ = _compile_init(declared)
+        declared.__init__(self, **values)
+
+    def __eq__(self, other: object) -> bool:
+        declared = self.__declared__
+        if not isinstance(other, declared):
+            return NotImplemented
+        return all(getattr(self, name) == getattr(other, name) for name in self.__fields__)
+
+    def __repr__(self) -> str:
+        values = ", ".join(f"{name}={getattr(self, name)!r}" for name in self.__fields__)
+        return f"{self.__declared__.__name__}({values})"
+
+
+def _refuse_assignment(self: Any, name: str, value: Any) -> None:
+    raise AttributeError(f"this {self.__declared__.__name__} is a shared default: assign a new one instead of {name}")
+
+
+def frozen_default(cls: type[Any]) -> Any:
+    """An all-defaults instance that many messages can share, because nobody can change it."""
+    frozen = type(cls.__name__, (cls,), {"__slots__": (), "__setattr__": _refuse_assignment})
+    instance: Any = object.__new__(frozen)
+    for name, field in fields_of(cls).items():
+        object.__setattr__(instance, name, field.fresh())
+    return instance
+
+
+def _compile_init(cls: type[Any]) -> Any:
+    scope: dict[str, Any] = {"MISSING": NO_DEFAULT}
+    parameters, body = [], []
+    for name, field in cls.__fields__.items():
+        if field.kind == "array" and field.default is not None:
+            parameters.append(f"{name}=MISSING")
+            body.append(f" self.{name} = [] if {name} is MISSING else {name}")
+        else:
+            scope[f"_{name}"] = field.default
+            parameters.append(f"{name}=_{name}")
+            body.append(f" self.{name} = {name}")
+    if not parameters:
+        return lambda self: None
+    exec(f"def __init__(self, *, {', '.join(parameters)}):\n" + "\n".join(body), scope)
+    return scope["__init__"]
+
+
+@dataclass_transform(kw_only_default=True)
+def struct(cls: type[T]) -> type[T]:
+    """A nested part of a message."""
+    body = dict(cls.__dict__)
+    fields = {name: body.pop(name) for name in body.get("__annotations__", ())}
+    body.pop("__dict__", None)
+    body.pop("__weakref__", None)
+    body["__slots__"] = tuple(fields)
+    body["__fields__"] = fields
+    made: Any = type(cls.__name__, (Struct,), body)
+    made.__declared__ = made
+    return made  # type: ignore[no-any-return]
+
+
+@dataclass_transform(kw_only_default=True)
+def message(*, key: int, versions: str, flexible: str = "") -> Callable[[type[T]], type[T]]:
+    """A request or a response: a struct with an API key and a version range."""
+
+    def declare(cls: type[T]) -> type[T]:
+        made = struct(cls)
+        made.__api__ = Api(key, span(versions), span(flexible))  # type: ignore[attr-defined]
+        return made
+
+    return declare
+
+
+def api(cls: type[Any]) -> Api:
+    found: Api = cls.__api__
+    return found
+
+
+def fields_of(cls: type[Any]) -> dict[str, Field]:
+    found: dict[str, Field] = cls.__fields__
+    return found
+
+
+class Codec(NamedTuple, Generic[T]):
+    """How one version of a message is written and read.
+
+    `encode(msg, out)` appends. `decode(buf, pos=0)` reads everything from `pos` to the end of `buf`, and raises only
+    DecodeError. `encode_parts(msg, out)` is for messages with record batches: it returns [out, slice, bytearray, …],
+    where slices are the objects found in a `records` field (see `Slice`), for sendfile.
+    """
+
+    encode: Callable[[T, bytearray], None]
+    decode: Callable[..., T]
+    encode_parts: Callable[[T, bytearray], list[Any]]
+    source: str
+
+
+_compiled: dict[tuple[type[Any], int], Codec[Any]] = {}
+
+
+def codec(cls: type[T], version: int) -> Codec[T]:
+    """The codec of `cls` at `version`, compiled on first use."""
+    found = _compiled.get((cls, version))
+    if found is None:
+        if version not in api(cls).versions:
+            raise ValueError(f"{cls.__name__} has no version {version}, only {api(cls).versions}")
+        from protocol.codegen import compile_codec  # the compiler is needed only now
+
+        found = _compiled[cls, version] = compile_codec(cls, version)
+    return found
