@@ -18,7 +18,7 @@ T = TypeVar("T")
 Bytes = bytes | bytearray | memoryview
 BytesTypes: Final = (bytes, bytearray, memoryview)
 ZERO_UUID: Final = bytes(16)
-NO_DEFAULT: Final = object()
+NEW: Final[Any] = object()  # as a default: a new list or struct for every message
 
 
 class DecodeError(ValueError):
@@ -49,7 +49,7 @@ class Span(NamedTuple):
         return f"{self.first}-{self.last}" if self.first != self.last else str(self.first)
 
 
-NEVER: Final = Span(1, 0)
+NEVER: Final = Span(32767, -1)
 _spans: dict[str, Span] = {"": NEVER}
 
 
@@ -87,7 +87,9 @@ class Field:
 
     def fresh(self) -> Any:
         """The value of a field that was not given or does not exist in a version."""
-        return [] if self.kind == "array" and self.default is not None else self.default
+        if self.default is NEW:
+            return self.of() if self.kind == "struct" else []
+        return self.default
 
 
 def boolean(versions: str = "0+", *, tag: int | None = None, default: bool = False) -> Any:
@@ -140,17 +142,17 @@ def records(versions: str = "0+", *, nullable: str = "", tag: int | None = None)
 
 
 def array(
-    of: Any, versions: str = "0+", *, nullable: str = "", tag: int | None = None, default: tuple[()] | None = ()
+    of: Any, versions: str = "0+", *, nullable: str = "", tag: int | None = None, default: None = NEW
 ) -> Any:
     """A list of structs, or of a primitive kind given by name: `array("int32")`. Default: a new empty list, or None."""
     return Field("array", versions, nullable=nullable, tag=tag, of=of, default=default)
 
 
 def nested(
-    of: Any, versions: str = "0+", *, nullable: str = "", tag: int | None = None, default: Any = NO_DEFAULT
+    of: Any, versions: str = "0+", *, nullable: str = "", tag: int | None = None, default: None = NEW
 ) -> Any:
-    """One struct inside another. Default: a shared all-defaults instance that refuses assignment, or None."""
-    if default is NO_DEFAULT:
+    """One struct inside another. Default: an all-defaults instance, shared if it has no lists of its own, or None."""
+    if default is NEW and all(field.default is not NEW for field in fields_of(of).values()):
         default = frozen_default(of)
     return Field("struct", versions, nullable=nullable, tag=tag, of=of, default=default)
 
@@ -202,14 +204,15 @@ def frozen_default(cls: type[Any]) -> Any:
 
 
 def _compile_init(cls: type[Any]) -> Any:
-    scope: dict[str, Any] = {"MISSING": NO_DEFAULT}
+    scope: dict[str, Any] = {"NEW": NEW}
     parameters, body = [], []
     for name, field in cls.__fields__.items():
-        if field.kind == "array" and field.default is not None:
-            parameters.append(f"{name}=MISSING")
-            body.append(f" self.{name} = [] if {name} is MISSING else {name}")
+        scope[f"_{name}"] = field.of if field.default is NEW else field.default
+        if field.default is NEW:
+            new = "[]" if field.kind == "array" else f"_{name}()"
+            parameters.append(f"{name}=NEW")
+            body.append(f" self.{name} = {new} if {name} is NEW else {name}")
         else:
-            scope[f"_{name}"] = field.default
             parameters.append(f"{name}=_{name}")
             body.append(f" self.{name} = {name}")
     if not parameters:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from protocol.codegen.emitter import FIXED, Emitter
-from protocol.schema import DecodeError, Field, fields_of
+from protocol.schema import NEW, DecodeError, Field, fields_of
 from protocol.varint import read_uvarint, skip_tags
 
 # An empty element of some arrays takes a byte or two of the frame but a hundred of memory.
@@ -85,8 +85,10 @@ class Decoder(Emitter):
         self.read_tags(depth + 1, tagged, tags, target)
 
     def default(self, field: Field) -> str:
-        value = field.fresh()
-        return repr(value) if value is None or type(value) in (int, bool, str, list) else self.bind("default", value)
+        value = field.default
+        if value is NEW:
+            return "[]" if field.kind == "array" else f"{self.bind('Class', field.of)}()"
+        return repr(value) if value is None or type(value) in (int, bool, str) else self.bind("default", value)
 
     def read_tags(self, depth: int, tagged: list[tuple[str, Field]], tags: str, target: str) -> None:
         last, tag, stop = self.name("last"), self.name("tag"), self.name("stop")

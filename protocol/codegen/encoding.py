@@ -109,7 +109,7 @@ class Encoder(Emitter):
         if field.kind == "array":
             return f"{variable} is not None and not {variable}"
         if field.kind == "struct":
-            return f"{variable} {'is' if shallow else '=='} {self.bind('default', default)}"
+            return f"{variable} {'is' if shallow else '=='} {self.bind('default', field.fresh())}"
         return f"{variable} == {default!r}"
 
     # -- fields -----------------------------------------------------------
