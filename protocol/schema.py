@@ -141,16 +141,12 @@ def records(versions: str = "0+", *, nullable: str = "", tag: int | None = None)
     return Field("records", versions, nullable=nullable, tag=tag, default=None)
 
 
-def array(
-    of: Any, versions: str = "0+", *, nullable: str = "", tag: int | None = None, default: None = NEW
-) -> Any:
+def array(of: Any, versions: str = "0+", *, nullable: str = "", tag: int | None = None, default: None = NEW) -> Any:
     """A list of structs, or of a primitive kind given by name: `array("int32")`. Default: a new empty list, or None."""
     return Field("array", versions, nullable=nullable, tag=tag, of=of, default=default)
 
 
-def nested(
-    of: Any, versions: str = "0+", *, nullable: str = "", tag: int | None = None, default: None = NEW
-) -> Any:
+def nested(of: Any, versions: str = "0+", *, nullable: str = "", tag: int | None = None, default: None = NEW) -> Any:
     """One struct inside another. Default: an all-defaults instance, shared if it has no lists of its own, or None."""
     if default is NEW and all(field.default is not NEW for field in fields_of(of).values()):
         default = frozen_default(of)
@@ -257,30 +253,44 @@ def fields_of(cls: type[Any]) -> dict[str, Field]:
     return found
 
 
-class Codec(NamedTuple, Generic[T]):
-    """How one version of a message is written and read.
+class Codec(Generic[T]):
+    """How one version of a message is written and read. Each function is compiled when it is first asked for.
 
-    `encode(msg, out)` appends. `decode(buf, pos=0)` reads everything from `pos` to the end of `buf`, and raises only
-    DecodeError. `encode_parts(msg, out)` is for messages with record batches: it returns [out, slice, bytearray, …],
-    where slices are the objects found in a `records` field (see `Slice`), for sendfile.
+    `encode(msg, out)` appends, and raises EncodeError; `out` is then in no particular state.
+    `decode(buf, pos=0)` reads everything from `pos` to the end of `buf`, and raises only DecodeError. Byte fields are
+    slices of `buf`.
+    `encode_parts(msg, out)` is for messages with record batches: it returns [out, batches, bytearray, …], in which the
+    batches are the very objects of the message's `records` fields: bytes, a Slice, or a list of Slices, for sendfile.
     """
+
+    __slots__ = ("cls", "decode", "encode", "encode_parts", "version")
 
     encode: Callable[[T, bytearray], None]
     decode: Callable[..., T]
     encode_parts: Callable[[T, bytearray], list[Any]]
-    source: str
+
+    def __init__(self, cls: type[T], version: int) -> None:
+        self.cls = cls
+        self.version = version
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in ("encode", "decode", "encode_parts"):
+            raise AttributeError(name)
+        from protocol.codegen import compile_function  # the compiler is needed only now
+
+        function = compile_function(self.cls, self.version, name)
+        setattr(self, name, function)
+        return function
 
 
-_compiled: dict[tuple[type[Any], int], Codec[Any]] = {}
+_codecs: dict[tuple[type[Any], int], Codec[Any]] = {}
 
 
 def codec(cls: type[T], version: int) -> Codec[T]:
-    """The codec of `cls` at `version`, compiled on first use."""
-    found = _compiled.get((cls, version))
+    """The codec of `cls` at `version`; always the same object."""
+    found = _codecs.get((cls, version))
     if found is None:
         if version not in api(cls).versions:
             raise ValueError(f"{cls.__name__} has no version {version}, only {api(cls).versions}")
-        from protocol.codegen import compile_codec  # the compiler is needed only now
-
-        found = _compiled[cls, version] = compile_codec(cls, version)
+        found = _codecs[cls, version] = Codec(cls, version)
     return found

@@ -2,6 +2,30 @@
 
 from __future__ import annotations
 
-from protocol.codegen.codec import compile_codec
+from typing import Any
 
-__all__ = ["compile_codec"]
+from protocol.codegen.decoding import Decoder
+from protocol.codegen.emitter import Emitter
+from protocol.codegen.encoding import Encoder
+from protocol.schema import api
+
+__all__ = ["compile_function", "source_of"]
+
+
+def compile_function(cls: type[Any], version: int, name: str) -> Any:
+    """`encode`, `encode_parts` or `decode` of one version of `cls`."""
+    return _emitter(cls, version, name).compile(cls)
+
+
+def source_of(cls: type[Any], version: int, name: str) -> str:
+    """What `compile_function` compiles, for a person to read."""
+    emitter = _emitter(cls, version, name)
+    emitter.compile(cls)
+    return emitter.source()
+
+
+def _emitter(cls: type[Any], version: int, name: str) -> Emitter:
+    flexible = version in api(cls).flexible
+    if name == "decode":
+        return Decoder(version, flexible=flexible)
+    return Encoder(version, flexible=flexible, in_parts=name == "encode_parts")

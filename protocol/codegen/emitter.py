@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from typing import Any, Final
 
 from protocol.schema import Field, fields_of
@@ -31,6 +32,10 @@ class Emitter:
         self.scope: dict[str, Any] = {"StructError": struct.error}
         self.count = 0
         self.layouts: dict[tuple[str, str], str] = {}
+
+    def compile(self, cls: type[Any]) -> Callable[..., Any]:
+        """Write the function for `cls`, and make it."""
+        raise NotImplementedError
 
     def source(self) -> str:
         return "\n".join(self.lines) + "\n"

@@ -36,12 +36,12 @@ class Encoder(Emitter):
             "wrong_uuid": _wrong_uuid,
         }
 
-    def compile(self, cls: type[Any]) -> Callable[[Any, bytearray], Any]:
+    def compile(self, cls: type[Any]) -> Callable[..., Any]:
         function = "encode_parts" if self.in_parts else "encode"
         self.emit(0, f"def {function}(msg, out):")
         if self.in_parts:
             self.emit(1, "parts = []")
-        self.emit(1, "try:")
+        self.emit(1, "try:", "  pass")
         self.write_struct(2, cls, "msg")
         self.flush(2)
         self.emit(1, "except (StructError, TypeError, ValueError, AttributeError) as error:")
@@ -50,7 +50,7 @@ class Encoder(Emitter):
         if self.in_parts:
             self.emit(1, "if out:", "  parts.append(out)", "return parts")
         exec(compile(self.source(), f"<{function} {cls.__name__} v{self.version}>", "exec"), self.scope)
-        encode: Callable[[Any, bytearray], Any] = self.scope[function]
+        encode: Callable[..., Any] = self.scope[function]
         return encode
 
     def flush(self, depth: int) -> None:
