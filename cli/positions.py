@@ -1,0 +1,47 @@
+"""Where `tidemark consume` starts: the -o option."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+WORDS = {"beginning": "beginning", "earliest": "beginning", "end": "end", "latest": "end"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Position:
+    """`kind` is beginning, end, offset (an absolute one), last (so many from the end) or time (milliseconds)."""
+
+    kind: str
+    number: int = 0
+
+
+BEGINNING = Position(kind="beginning")
+END = Position(kind="end")
+
+
+def parse_position(text: str) -> Position:
+    """beginning | end | N | -N | s@TIME, where TIME is milliseconds since 1970 or an ISO date and time."""
+    if text in WORDS:
+        return Position(kind=WORDS[text])
+    if re.fullmatch(r"\d{1,18}", text):
+        return Position(kind="offset", number=int(text))
+    if re.fullmatch(r"-\d{1,18}", text):
+        return Position(kind="last", number=int(text[1:]))
+    if text.startswith("s@"):
+        return Position(kind="time", number=_milliseconds(text[2:]))
+    raise argparse.ArgumentTypeError(f"{text!r} is not beginning, end, N, -N or s@TIME")
+
+
+def _milliseconds(text: str) -> int:
+    if re.fullmatch(r"\d{1,18}", text):
+        return int(text)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is neither milliseconds nor a date like 2030-01-31T12:00") from None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return int(moment.timestamp() * 1000)
