@@ -1,0 +1,84 @@
+# make run      start a broker on 127.0.0.1:9092 with its data in ./data        (ARGS="--set num.partitions=3")
+# make test     everything in tests/ and compat-tests/                          (ARGS="-k produce -x")
+# make help     the rest
+
+VENV := .venv
+PY := $(VENV)/bin/python
+PIP := $(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt
+RUN := $(VENV)/.installed-run
+DEV := $(VENV)/.installed-dev
+BENCH := $(VENV)/.installed-bench
+JARS := .cache/jars/.gathered
+ARGS ?=
+
+.PHONY: help install run test lint types layers jars system bench docs clean
+.DEFAULT_GOAL := help
+
+help:
+	@echo "make install  make the environment in $(VENV), with what development needs"
+	@echo "make run      start a broker on 127.0.0.1:9092 with its data in ./data"
+	@echo "make test     run everything in tests/ and compat-tests/, after installing what they need"
+	@echo "make lint     check style            make types   check types         make layers  check who imports whom"
+	@echo "make bench    measure beside Apache Kafka"
+	@echo "make jars     gather Apache Kafka's jars, for the Java cases and the benchmarks"
+	@echo "make docs     make docs/config.md    make clean   remove what was built (not $(VENV), not ./data)"
+
+# The environment. A stamp per set of extras, so that a second run goes straight to work, and `make run` on a new machine
+# fetches only what a broker needs.
+$(PY):
+	@tools/make-venv $(VENV)
+
+$(RUN): pyproject.toml constraints.txt | $(PY)
+	@echo "Installing what the broker needs into $(VENV) …"
+	@$(PIP) -e .
+	@touch $@
+
+$(DEV): pyproject.toml constraints.txt | $(PY)
+	@echo "Installing what development needs into $(VENV) …"
+	@$(PIP) -e '.[dev]'
+	@touch $(RUN) $@
+
+$(BENCH): pyproject.toml constraints.txt | $(PY)
+	@echo "Installing what the benchmarks need into $(VENV) …"
+	@$(PIP) -e '.[dev,bench]'
+	@touch $(RUN) $(DEV) $@
+
+install: $(DEV)
+
+# exec: the broker takes the shell's place, so Ctrl-C and a kill reach it and nothing is left behind.
+run: $(RUN)
+	@exec $(VENV)/bin/tidemark start $(ARGS)
+
+test: $(DEV) system
+	@$(MAKE) --no-print-directory jars || echo "Going on without Apache Kafka's jars: the Java cases will fail." >&2
+	@$(PY) -m pytest tests compat-tests $(ARGS)
+
+lint: $(DEV)
+	@$(PY) -m ruff check .
+	@$(PY) -m ruff format --check .
+
+types: $(DEV)
+	@$(PY) -m mypy
+
+layers: $(DEV)
+	@$(VENV)/bin/lint-imports
+
+# What tests need beside Python: kcat, Java 17 and Maven.
+system:
+	@tools/install-system-tools
+
+jars: $(JARS)
+
+$(JARS): compat-tests/java/pom.xml | system
+	@tools/gather-jars .cache/jars
+	@touch $@
+
+bench: $(BENCH) system $(JARS)
+	@$(PY) -m bench $(ARGS)
+
+docs: $(RUN)
+	@$(PY) -m broker.config.docs > docs/config.md
+
+clean:
+	rm -rf build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .cache/jars
+	find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +
