@@ -6,11 +6,13 @@ with the same cases, which is how a case is shown to ask for what Kafka really d
 
 from __future__ import annotations
 
+import importlib
 import itertools
 import os
 import re
 import sys
 import uuid
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
@@ -20,6 +22,14 @@ import pytest
 sys.path.append(str(Path(__file__).parent))
 
 from harness.broker_process import KINDS, BrokerProcess
+
+# kafka-python reads its schemas through a deprecated call while it is imported. Warnings are errors here, so it is
+# imported once under a lenient filter rather than having the filter weakened for everyone.
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", DeprecationWarning)
+    importlib.import_module("kafka")
+    for name in ("admin", "consumer", "metadata", "producer"):
+        importlib.import_module(f"kafka.protocol.{name}")
 
 # A kill -9 may leave such lines for the next start to explain; anything else of this kind in a log is a bug.
 UNEXPECTED = re.compile(r"Traceback \(most recent call last\)|Task exception was never retrieved|\bCRITICAL\b")
