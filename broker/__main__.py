@@ -1,0 +1,75 @@
+"""`python -m broker`: run one node in this process until it is told to stop."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from broker.config import BrokerConfig, ConfigError, load_config
+from broker.node import Node
+from storage import StorageError
+
+log = logging.getLogger("broker")
+
+EXIT_FAILED = 1
+EXIT_USAGE = 2
+
+
+def main() -> int:
+    arguments = _parse_arguments()
+    logging.basicConfig(
+        stream=sys.stderr, level=arguments.log_level, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+    )
+    try:
+        config = load_config(arguments.config, arguments.set)
+    except (ConfigError, OSError) as error:
+        print(f"tidemark: {error}", file=sys.stderr)
+        return EXIT_USAGE
+    for warning in config.warnings:
+        log.warning("%s", warning)
+    try:
+        asyncio.run(_serve(config))
+    except (OSError, StorageError, RuntimeError) as error:
+        print(f"tidemark: {error}", file=sys.stderr)
+        return EXIT_FAILED
+    return 0
+
+
+def _parse_arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m broker", description="Run one Tidemark broker.")
+    parser.add_argument("--config", type=Path, help="a YAML or server.properties file")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="override one setting")
+    levels = ("DEBUG", "INFO", "WARNING", "ERROR")
+    parser.add_argument("--log-level", default="INFO", choices=levels, help="what is logged to stderr")
+    return parser.parse_args()
+
+
+async def _serve(config: BrokerConfig) -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for name in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(name, stop.set)
+    node = Node(config)
+    await node.start()
+    host, port = node.address
+    shown = f"[{host}]" if ":" in host else host or "0.0.0.0"
+    where = _absolute(config.log_dirs)
+    print(f"Tidemark is ready: {shown}:{port} (node {config.node_id}, data in {where}). Stop with Ctrl-C.", flush=True)
+    await stop.wait()
+    log.info("stopping")
+    await node.stop()
+    log.info("stopped")
+
+
+def _absolute(paths: Sequence[str]) -> str:
+    return ", ".join(os.path.abspath(path) for path in paths)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

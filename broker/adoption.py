@@ -1,0 +1,44 @@
+"""Partitions found on disk by a broker that has no metadata yet: a data directory that Apache Kafka wrote.
+
+Their topics are taken over with their ids, so that a directory can be moved to Tidemark as it is.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from collections.abc import Sequence
+
+from broker.metadata.image import PartitionImage, partition_record
+from broker.metadata.records import Record, TopicRecord
+from broker.metadata.store import MetadataStore
+from broker.topic_creation import new_topic_id
+from storage import LogDirectory
+
+log = logging.getLogger(__name__)
+
+NOT_TOPICS = frozenset({"__cluster_metadata"})  # Kafka's own metadata log: ours is elsewhere
+
+
+def adopt_topics(store: MetadataStore, directories: Sequence[LogDirectory], *, node_id: int) -> None:
+    found: dict[str, dict[int, tuple[bytes | None, int]]] = defaultdict(dict)
+    for directory in directories:
+        for name, index, topic_id, leader_epoch in directory.found_partitions():
+            if name not in NOT_TOPICS:
+                found[name][index] = (topic_id, leader_epoch)
+    records: list[Record] = []
+    for name, partitions in sorted(found.items()):
+        if sorted(partitions) != list(range(len(partitions))):
+            log.error("topic %s is not taken over: it has only the partitions %s", name, sorted(partitions))
+            continue
+        topic_id = next((each for each, _ in partitions.values() if each), None) or new_topic_id()
+        records.append(TopicRecord(name=name, topic_id=topic_id))
+        for index in range(len(partitions)):
+            epoch = max(0, partitions[index][1])
+            partition = PartitionImage(
+                replicas=(node_id,), isr=(node_id,), leader=node_id, leader_epoch=epoch, partition_epoch=0
+            )
+            records.append(partition_record(topic_id, index, partition))
+        log.info("taking over topic %s with %d partition(s) found on disk", name, len(partitions))
+    if records:
+        store.commit_now(records)

@@ -1,0 +1,186 @@
+"""From a frame to its handler and back: header, decode, call, encode, answer in order.
+
+The first four bytes of a request are its API key and version; read as one number they find everything else in one
+look-up. What is behind that number (codecs, header form, the bound handler) is made on first use.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import struct
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from broker.connection import Answer, CloseConnection, Connection
+from broker.later import Later
+from broker.registry import NO_ANSWER, Call, Route, bind
+from protocol.errors import ErrorCode
+from protocol.schema import DecodeError, api, codec
+from protocol.varint import skip_tags
+
+log = logging.getLogger(__name__)
+
+API_VERSIONS_KEY: Final = 18
+_HEADER = struct.Struct(">iih")  # API key and version as one number, correlation id, length of the client id
+_put_head = struct.Struct(">ii").pack_into
+
+
+class _Bound:
+    """One version of one API, ready to serve."""
+
+    __slots__ = ("decode", "encode", "flexible", "handle", "head", "in_parts", "name", "response", "version")
+
+    def __init__(self, route: Route, version: int, handle: Callable[[Any, Call], Any]) -> None:
+        answer = codec(route.response, version)
+        self.name = route.name
+        self.version = version
+        self.response = route.response
+        self.handle = handle
+        self.decode = codec(route.request, version).decode
+        self.encode = answer.encode_parts if route.in_parts else answer.encode
+        self.in_parts = route.in_parts
+        self.flexible = version in api(route.request).flexible
+        # KIP-511: the answer to ApiVersions keeps the old header, for clients that cannot know ours yet.
+        tagged = version in api(route.response).flexible and route.key != API_VERSIONS_KEY
+        self.head = bytes(9 if tagged else 8)
+
+
+class Dispatcher:
+    def __init__(self, routes: Mapping[int, Route], services: Mapping[str, Any]) -> None:
+        self._routes = routes
+        self._services = services
+        self._bound: dict[int, _Bound] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def __call__(self, connection: Connection, frame: bytearray) -> None:
+        if len(frame) < _HEADER.size:
+            raise CloseConnection(f"a request of {len(frame)} bytes is too short for a header: {_hex(frame)}")
+        selector, correlation_id, client_id_length = _HEADER.unpack_from(frame)
+        bound = self._bound.get(selector)
+        if bound is None:
+            bound = self._bind(selector, frame)
+        position = 10
+        client_id = None
+        if client_id_length > 0:
+            position += client_id_length
+            raw = frame[10:position]
+            if raw != connection.client_id_raw:
+                connection.client_id = _text(raw)
+                connection.client_id_raw = raw
+            client_id = connection.client_id
+        view = memoryview(frame)
+        try:
+            if bound.flexible:
+                if position < len(frame) and frame[position] == 0:
+                    position += 1
+                else:
+                    position = skip_tags(view, position)
+            request = bound.decode(view, position)
+        except (DecodeError, IndexError) as error:
+            raise CloseConnection(f"{bound.name} v{bound.version} cannot be decoded: {error}; {_hex(frame)}") from None
+        try:
+            response = bound.handle(request, Call(connection, bound.version, client_id))
+        except CloseConnection:
+            raise
+        except Exception:
+            log.exception("%s v%d from %s failed", bound.name, bound.version, connection.peer)
+            response = _failure(bound)
+        if type(response) is bound.response:
+            connection.answer(_encode(bound, correlation_id, response))
+        elif response is NO_ANSWER:
+            connection.answer(None)
+        else:
+            self._answer_later(connection, bound, correlation_id, response)
+
+    def _bind(self, selector: int, frame: bytearray) -> _Bound:
+        key, version = selector >> 16, selector & 0xFFFF
+        route = self._routes.get(key)
+        if route is None:
+            raise CloseConnection(f"API key {key} (version {version}) is not served here: {_hex(frame)}")
+        if version not in route.versions:
+            if key == API_VERSIONS_KEY:
+                return self._unknown_api_versions(route)
+            raise CloseConnection(f"{route.name} v{version} is not served, only {route.versions}")
+        bound = self._bound[selector] = _Bound(route, version, bind(route.handle, self._services))
+        return bound
+
+    def _unknown_api_versions(self, route: Route) -> _Bound:
+        # KIP-511: an unknown version of ApiVersions is answered in the oldest form, naming the versions we do know.
+        bound = _Bound(route, 0, lambda _request, _call: _api_versions_hint(route))
+        bound.decode = lambda _view, _position: None
+        bound.flexible = False
+        return bound
+
+    def _answer_later(self, connection: Connection, bound: _Bound, correlation_id: int, response: Any) -> None:
+        later: Later[Answer] = Later()
+        connection.answer_later(later)
+        if isinstance(response, Later):
+            response.then(lambda value: later.resolve(_encode(bound, correlation_id, value)))
+            return
+        task = asyncio.ensure_future(self._finish(connection, bound, correlation_id, response, later))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _finish(
+        self, connection: Connection, bound: _Bound, correlation_id: int, response: Any, later: Later[Answer]
+    ) -> None:
+        try:
+            value = await response
+        except CloseConnection as error:
+            connection.fail(str(error))
+            return
+        except Exception:
+            log.exception("%s v%d from %s failed", bound.name, bound.version, connection.peer)
+            try:
+                value = _failure(bound)
+            except CloseConnection as error:
+                connection.fail(str(error))
+                return
+        later.resolve(_encode(bound, correlation_id, value))
+
+    async def finish_tasks(self) -> None:
+        """At shutdown: changes that were under way come to their end."""
+        while self._tasks:
+            await asyncio.wait(list(self._tasks))
+
+
+def _encode(bound: _Bound, correlation_id: int, response: Any) -> Answer:
+    if response is NO_ANSWER:
+        return None
+    out = bytearray(bound.head)
+    if not bound.in_parts:
+        bound.encode(response, out)
+        _put_head(out, 0, len(out) - 4, correlation_id)
+        return (out,)
+    parts = bound.encode(response, out)
+    _put_head(out, 0, sum(map(len, parts)) - 4, correlation_id)
+    return parts
+
+
+def _failure(bound: _Bound) -> Any:
+    """Our own fault, after it was logged: an error where the response has a place for one, or a hang-up."""
+    response = bound.response()
+    if not hasattr(response, "error_code"):
+        raise CloseConnection(f"{bound.name} v{bound.version} failed here; see the log")
+    response.error_code = ErrorCode.UNKNOWN_SERVER_ERROR
+    return response
+
+
+def _api_versions_hint(route: Route) -> Any:
+    from protocol.messages.api_versions import ApiVersion
+
+    hint = ApiVersion(api_key=route.key, min_version=route.advertised.first, max_version=route.advertised.last)
+    return route.response(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[hint])
+
+
+def _text(raw: bytearray) -> str:
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        raise CloseConnection(f"the client id is not UTF-8: {_hex(raw)}") from None
+
+
+def _hex(frame: bytearray) -> str:
+    start = bytes(frame[:24])
+    return f"it begins {start!r}"

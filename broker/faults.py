@@ -1,0 +1,44 @@
+"""Where storage's and protocol's own exceptions become Kafka's error codes. Nowhere else."""
+
+from __future__ import annotations
+
+import logging
+from typing import Final, NamedTuple
+
+import storage
+from broker.errors import Refused
+from protocol import records
+from protocol.errors import ErrorCode
+
+log = logging.getLogger(__name__)
+
+FAULTS: Final[dict[type[Exception], ErrorCode]] = {
+    storage.OffsetOutOfRange: ErrorCode.OFFSET_OUT_OF_RANGE,
+    storage.OutOfOrderSequence: ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+    storage.StaleProducerEpoch: ErrorCode.INVALID_PRODUCER_EPOCH,
+    storage.InvalidTransactionState: ErrorCode.INVALID_TXN_STATE,
+    storage.BatchTooLarge: ErrorCode.RECORD_LIST_TOO_LARGE,
+    storage.LogOffline: ErrorCode.KAFKA_STORAGE_ERROR,
+    storage.CorruptLog: ErrorCode.KAFKA_STORAGE_ERROR,
+    records.CorruptBatch: ErrorCode.CORRUPT_MESSAGE,
+    records.UnsupportedMagic: ErrorCode.INVALID_RECORD,
+    records.InvalidBatch: ErrorCode.INVALID_RECORD,
+}
+
+EXPECTED: Final = (Refused, storage.StorageError, records.InvalidBatch, OSError)
+
+
+class Fault(NamedTuple):
+    code: ErrorCode
+    message: str
+
+
+def fault_of(error: Exception, *, where: str) -> Fault:
+    """The code and sentence for one of `EXPECTED`. What is our disk's fault is logged here."""
+    if isinstance(error, Refused):
+        return Fault(error.code, error.message)
+    for kind in type(error).__mro__:
+        if kind in FAULTS:
+            return Fault(FAULTS[kind], str(error))
+    log.error("%s: %s: %s", where, type(error).__name__, error)
+    return Fault(ErrorCode.KAFKA_STORAGE_ERROR, str(error))

@@ -1,0 +1,111 @@
+"""Cutting a byte stream into frames: a four-byte length, then that many bytes. No sockets here.
+
+Idle connections hold no buffer: all of them receive into one scratch buffer, which is safe because the event loop hands
+over what arrived before it receives again. A frame that does not end there gets a buffer of its own, and the rest is
+received straight into it. A long frame's buffer grows as bytes arrive, so that a length alone costs no memory.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import Final
+
+SCRATCH_BYTES: Final = 64 << 10
+GROWTH_START_BYTES: Final = 1 << 20
+
+_length_at = struct.Struct(">i").unpack_from
+
+
+class FrameTooLarge(Exception):
+    """The length prefix is negative or over the limit: what follows cannot be trusted."""
+
+
+class Scratch:
+    """The receive buffer that all of one event loop's connections share."""
+
+    def __init__(self, size_bytes: int = SCRATCH_BYTES) -> None:
+        self.data = bytearray(size_bytes)
+        self.view = memoryview(self.data)
+
+
+class Framer:
+    """Ask `buffer()` where to receive, say `received(n)`, then take the frames."""
+
+    __slots__ = ("_backlog", "_filled", "_frame", "_head", "_limit_bytes", "_scratch", "_size", "_whole")
+
+    def __init__(self, scratch: Scratch, *, limit_bytes: int) -> None:
+        self._scratch = scratch
+        self._limit_bytes = limit_bytes
+        self._head = b""  # up to three bytes of a length prefix
+        self._frame: bytearray | None = None  # a frame under way
+        self._size = self._filled = 0
+        self._whole: bytearray | None = None
+        self._backlog: memoryview | None = None  # received, not yet cut
+
+    @property
+    def mid_frame(self) -> bool:
+        return self._frame is not None or bool(self._head)
+
+    @property
+    def frame_size(self) -> int:
+        """The announced size of the frame under way, or 0."""
+        return self._size if self._frame is not None else 0
+
+    def buffer(self) -> memoryview:
+        frame = self._frame
+        if frame is None:
+            held = len(self._head)
+            if held:
+                self._scratch.data[:held] = self._head
+            return self._scratch.view[held:]
+        if self._filled == len(frame):  # not in received(): the loop still holds a view of it then
+            frame = self._grown(frame)
+        return memoryview(frame)[self._filled :]
+
+    def _grown(self, frame: bytearray) -> bytearray:
+        more = bytes(min(len(frame), self._size - len(frame)))
+        try:
+            frame.extend(more)
+        except BufferError:  # somebody keeps the last view: a copy will do
+            frame = self._frame = frame + more
+        return frame
+
+    def received(self, count: int) -> None:
+        if self._frame is None:
+            self._backlog = self._scratch.view[: len(self._head) + count]
+            self._head = b""
+            return
+        self._filled += count
+        if self._filled == self._size:
+            self._whole, self._frame = self._frame, None
+
+    def frames(self) -> Iterator[bytearray]:
+        """Every whole frame received so far. Stopping early is allowed if `hold()` is called then."""
+        if self._whole is not None:
+            whole, self._whole = self._whole, None
+            yield whole
+        while (backlog := self._backlog) is not None:
+            available = len(backlog) - 4
+            if available < 0:
+                self._head, self._backlog = bytes(backlog), None
+                return
+            (size,) = _length_at(backlog)
+            if not 0 <= size <= self._limit_bytes:
+                raise FrameTooLarge(f"a frame of {size} bytes was announced (first bytes {bytes(backlog[:8]).hex()})")
+            if size > available:
+                self._begin(size, backlog[4:])
+                self._backlog = None
+                return
+            self._backlog = backlog[4 + size :] if available > size else None
+            yield bytearray(backlog[4 : 4 + size])
+
+    def hold(self) -> None:
+        """The frames are not taken for now: keep what is in the scratch buffer, which others will use."""
+        if self._backlog is not None:
+            self._backlog = memoryview(bytes(self._backlog))
+
+    def _begin(self, size: int, first: memoryview) -> None:
+        frame = bytearray(min(size, max(GROWTH_START_BYTES, len(first))))
+        frame[: len(first)] = first
+        self._frame, self._size, self._filled = frame, size, len(first)

@@ -1,0 +1,1 @@
+"""One file per API family; each registers itself (see broker.registry)."""

@@ -1,0 +1,54 @@
+"""DescribeLogDirs: which partitions are in which directory, and how large they are."""
+
+from __future__ import annotations
+
+import logging
+import os
+
+from broker.registry import Call, handles
+from broker.replication.replicas import Replicas
+from protocol.errors import ErrorCode
+from protocol.messages.describe_log_dirs import (
+    DescribeLogDirsPartition,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
+from storage import LogDirectory
+
+log = logging.getLogger(__name__)
+
+Wanted = set[tuple[str, int]] | None  # None: everything
+
+
+@handles(DescribeLogDirsRequest, DescribeLogDirsResponse)
+def describe_log_dirs(request: DescribeLogDirsRequest, _call: Call, *, replicas: Replicas) -> DescribeLogDirsResponse:
+    wanted: Wanted = None
+    if request.topics is not None:
+        wanted = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
+    return DescribeLogDirsResponse(results=[_directory(replicas, each, wanted) for each in replicas.directories])
+
+
+def _directory(replicas: Replicas, directory: LogDirectory, wanted: Wanted) -> DescribeLogDirsResult:
+    result = DescribeLogDirsResult(log_dir=os.path.abspath(directory.path))
+    topics: dict[str, DescribeLogDirsTopic] = {}
+    for partition in replicas:
+        if os.path.dirname(partition.log.directory) != str(directory.path):
+            continue
+        if wanted is not None and (partition.topic, partition.index) not in wanted:
+            continue
+        topic = topics.setdefault(partition.topic, DescribeLogDirsTopic(name=partition.topic))
+        topic.partitions.append(
+            DescribeLogDirsPartition(partition_index=partition.index, partition_size=partition.log.size_bytes)
+        )
+    result.topics = list(topics.values())
+    try:
+        space = os.statvfs(directory.path)
+    except OSError as error:
+        log.error("%s cannot be looked at: %s", directory.path, error)
+        result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
+        return result
+    result.total_bytes = space.f_frsize * space.f_blocks
+    result.usable_bytes = space.f_frsize * space.f_bavail
+    return result

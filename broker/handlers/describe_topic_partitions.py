@@ -1,0 +1,84 @@
+"""DescribeTopicPartitions (KIP-966): topics in the order of their names, page by page."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from broker.authorized import TOPIC_OPERATIONS
+from broker.cluster import Cluster
+from broker.errors import Refused
+from broker.metadata.image import TopicImage
+from broker.metadata.topics import check_topic_name
+from broker.registry import Call, handles
+from protocol.errors import ErrorCode
+from protocol.messages.describe_topic_partitions import (
+    Cursor,
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+)
+
+PARTITIONS_PER_PAGE_MAX: Final = 2000
+
+
+@handles(DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse)
+def describe_topic_partitions(
+    request: DescribeTopicPartitionsRequest, _call: Call, *, cluster: Cluster
+) -> DescribeTopicPartitionsResponse:
+    image = cluster.image
+    names = sorted({topic.name for topic in request.topics} or image.topics)
+    first_name, first_index = ("", 0) if request.cursor is None else _start(request.cursor)
+    left = max(1, min(request.response_partition_limit, PARTITIONS_PER_PAGE_MAX))
+    response = DescribeTopicPartitionsResponse()
+    for name in names:
+        if name < first_name:
+            continue
+        topic = image.topics.get(name)
+        if topic is None:
+            response.topics.append(_missing(name))
+            continue
+        begin = first_index if name == first_name else 0
+        if left == 0:
+            response.next_cursor = Cursor(topic_name=name, partition_index=begin)
+            break
+        page = _page(topic, begin, left)
+        response.topics.append(page)
+        left -= len(page.partitions)
+        end = begin + len(page.partitions)
+        if end < len(topic.partitions):
+            response.next_cursor = Cursor(topic_name=name, partition_index=end)
+            break
+    return response
+
+
+def _start(cursor: Cursor) -> tuple[str, int]:
+    return cursor.topic_name, max(0, cursor.partition_index)
+
+
+def _missing(name: str) -> DescribeTopicPartitionsResponseTopic:
+    try:
+        check_topic_name(name)
+    except Refused as refusal:
+        return DescribeTopicPartitionsResponseTopic(name=name, error_code=refusal.code)
+    return DescribeTopicPartitionsResponseTopic(name=name, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+
+def _page(topic: TopicImage, begin: int, count: int) -> DescribeTopicPartitionsResponseTopic:
+    return DescribeTopicPartitionsResponseTopic(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        topic_authorized_operations=TOPIC_OPERATIONS,
+        partitions=[
+            DescribeTopicPartitionsResponsePartition(
+                partition_index=index,
+                leader_id=partition.leader,
+                leader_epoch=partition.leader_epoch,
+                replica_nodes=list(partition.replicas),
+                isr_nodes=list(partition.isr),
+                eligible_leader_replicas=[],
+                last_known_elr=[],
+            )
+            for index, partition in enumerate(topic.partitions[begin : begin + count], start=begin)
+        ],
+    )

@@ -1,0 +1,223 @@
+"""Fetch: read batches from partitions, now or when there are enough of them (`min_bytes`, `max_wait_ms`).
+
+KIP-74: limits are soft for the very first batch, which is returned even when it is larger than they allow, so that a
+reader always gets on. KIP-227: sessions. What is read is file slices; their bytes never come into this process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Final
+
+from broker.epochs import check_leader_epoch
+from broker.errors import Refused
+from broker.faults import EXPECTED, fault_of
+from broker.fetch_sessions import NO_SESSION, FetchSessions, Session, Wanted
+from broker.later import Later
+from broker.registry import Call, handles
+from broker.replication.partition import Partition
+from broker.replication.replicas import Replicas
+from broker.settings import Settings
+from protocol.errors import ErrorCode
+from protocol.messages.fetch import (
+    EpochEndOffset,
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+)
+
+SESSIONS_FROM: Final = 7
+READ_COMMITTED: Final = 1
+
+
+@handles(FetchRequest, FetchResponse, in_parts=True)
+def fetch(
+    request: FetchRequest, call: Call, *, replicas: Replicas, fetch_sessions: FetchSessions, settings: Settings
+) -> FetchResponse | Later[FetchResponse]:
+    if call.version < SESSIONS_FROM:
+        request.session_epoch = -1
+    try:
+        session, wanted, incremental = fetch_sessions.resolve(request, call.version)
+    except Refused as refusal:
+        return FetchResponse(error_code=refusal.code)
+    limit_bytes = min(request.max_bytes, settings.current.fetch_max_bytes)
+    reading = _Reading(request, session, wanted, incremental, replicas, limit_bytes)
+    reading.read()
+    if reading.is_due or request.max_wait_ms <= 0:
+        return reading.response()
+    return _Waiting(reading, request.max_wait_ms).later
+
+
+class _Reading:
+    """One fetch: what it wants, and what a read of it yields now."""
+
+    __slots__ = (
+        "by_id",
+        "incremental",
+        "limit_bytes",
+        "partitions",
+        "replicas",
+        "request",
+        "results",
+        "session",
+        "size",
+        "troubled",
+        "wanted",
+    )
+
+    def __init__(
+        self,
+        request: FetchRequest,
+        session: Session | None,
+        wanted: list[Wanted],
+        incremental: bool,
+        replicas: Replicas,
+        limit_bytes: int,
+    ) -> None:
+        self.request = request
+        self.session = session
+        self.wanted = wanted
+        self.incremental = incremental
+        self.replicas = replicas
+        self.limit_bytes = limit_bytes
+        self.results: list[PartitionData] = []
+        self.partitions: list[Partition] = []
+        self.size = 0
+        self.troubled = False
+
+    @property
+    def is_due(self) -> bool:
+        return self.size >= self.request.min_bytes or self.troubled or not self.wanted
+
+    def read(self) -> None:
+        self.size = 0
+        self.troubled = False
+        self.partitions = []
+        self.results = [self._read_one(wanted) for wanted in self.wanted]
+
+    def _read_one(self, wanted: Wanted) -> PartitionData:
+        topic = wanted.topic
+        hosted = self.replicas.topics.get(topic) if type(topic) is str else self.replicas.topics_by_id.get(topic)  # type: ignore[arg-type]
+        partition = None if hosted is None else hosted.partitions.get(wanted.index)
+        if partition is None:
+            return self._unknown(wanted, hosted)
+        log = partition.log
+        data = PartitionData(
+            partition_index=wanted.index,
+            high_watermark=partition.high_watermark,
+            last_stable_offset=partition.high_watermark,
+            log_start_offset=log.start_offset,
+            aborted_transactions=None,
+            records=_EMPTY,
+        )
+        try:
+            if wanted.leader_epoch >= 0 and wanted.leader_epoch != partition.leader_epoch:
+                check_leader_epoch(wanted.leader_epoch, partition.leader_epoch)
+            if wanted.last_fetched_epoch >= 0 and self._diverges(wanted, partition, data):
+                self.troubled = True
+                return data
+            left = self.limit_bytes - self.size
+            if left > 0 or not self.size:
+                slices = partition.read(
+                    offset=wanted.fetch_offset,
+                    limit_bytes=max(0, min(wanted.limit_bytes, left)),
+                    at_least_one=not self.size,
+                )
+                if slices:
+                    data.records = slices  # type: ignore[assignment]
+                    self.size += sum(map(len, slices))
+            self.partitions.append(partition)
+        except EXPECTED as error:
+            fault = fault_of(error, where=f"{partition.topic}-{partition.index}")
+            self.troubled = True
+            data.error_code = fault.code
+            data.high_watermark = data.last_stable_offset = data.log_start_offset = -1
+        return data
+
+    def _unknown(self, wanted: Wanted, hosted: Any) -> PartitionData:
+        self.troubled = True
+        if hosted is not None and wanted.index in hosted.offline:
+            code = ErrorCode.KAFKA_STORAGE_ERROR
+        elif hosted is None and isinstance(wanted.topic, bytes):
+            code = ErrorCode.UNKNOWN_TOPIC_ID
+        else:
+            code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return PartitionData(
+            partition_index=wanted.index, error_code=code, high_watermark=-1, aborted_transactions=None, records=b""
+        )
+
+    def _diverges(self, wanted: Wanted, partition: Partition, data: PartitionData) -> bool:
+        epoch, end_offset = partition.log.epoch_end_offset(wanted.last_fetched_epoch)
+        if end_offset >= wanted.fetch_offset and epoch >= wanted.last_fetched_epoch:
+            return False
+        data.diverging_epoch = EpochEndOffset(epoch=epoch, end_offset=end_offset)
+        return True
+
+    def response(self) -> FetchResponse:
+        session = self.session
+        topics: dict[str | bytes, FetchableTopicResponse] = {}
+        served = []
+        for wanted, data in zip(self.wanted, self.results, strict=True):
+            if session is not None and not wanted.has_news(data) and self.incremental:
+                continue
+            topic = topics.get(wanted.topic)
+            if topic is None:
+                topic = topics[wanted.topic] = _topic_response(wanted.topic)
+            topic.partitions.append(data)
+            if data.records:
+                served.append(wanted)
+        if session is not None:
+            session.rotate(served)
+        return FetchResponse(
+            session_id=NO_SESSION if session is None else session.session_id, responses=list(topics.values())
+        )
+
+
+class _Waiting:
+    """A fetch that waits for bytes: every partition it reads may end the wait, and so does its timer."""
+
+    __slots__ = ("_loop", "_partitions", "_reading", "_scheduled", "_timer", "later")
+
+    def __init__(self, reading: _Reading, wait_ms_max: int) -> None:
+        self.later: Later[FetchResponse] = Later()
+        self._loop = asyncio.get_running_loop()
+        self._reading = reading
+        self._partitions = reading.partitions
+        self._scheduled = False
+        self._timer = self._loop.call_later(wait_ms_max / 1000, self._finish)
+        for partition in self._partitions:
+            partition.watchers.add(self)
+
+    def readable(self, partition: Partition) -> None:
+        if not self._scheduled:
+            self._scheduled = True
+            # Not at once: the producer gets its answer first, and what else arrives now is read with it.
+            self._loop.call_soon(self._look)
+
+    def _look(self) -> None:
+        self._scheduled = False
+        if self.later.done:
+            return
+        self._reading.read()
+        if self._reading.is_due or self._reading.replicas.stopping:
+            self._end()
+
+    def _finish(self) -> None:
+        self._reading.read()
+        self._end()
+
+    def _end(self) -> None:
+        self._timer.cancel()
+        for partition in self._partitions:
+            partition.watchers.discard(self)
+        self.later.resolve(self._reading.response())
+
+
+def _topic_response(topic: str | bytes) -> FetchableTopicResponse:
+    if isinstance(topic, str):
+        return FetchableTopicResponse(topic=topic)
+    return FetchableTopicResponse(topic_id=topic)
+
+
+_EMPTY: Final = b""

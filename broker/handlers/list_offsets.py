@@ -1,0 +1,71 @@
+"""ListOffsets: the ends of a partition, or the first record at or after a time.
+
+Negative timestamps are questions of their own; those about tiered storage are answered as a log that is all local.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from broker.epochs import check_leader_epoch
+from broker.errors import Refused
+from broker.faults import EXPECTED, fault_of
+from broker.registry import Call, handles
+from broker.replication.partition import Partition
+from broker.replication.replicas import Replicas
+from protocol.errors import ErrorCode
+from protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+
+LATEST: Final = -1
+EARLIEST: Final = -2
+MAX_TIMESTAMP: Final = -3
+EARLIEST_LOCAL: Final = -4
+LATEST_TIERED: Final = -5
+EARLIEST_PENDING_UPLOAD: Final = -6
+SPECIAL_FROM_VERSION: Final = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
+
+
+@handles(ListOffsetsRequest, ListOffsetsResponse)
+def list_offsets(request: ListOffsetsRequest, call: Call, *, replicas: Replicas) -> ListOffsetsResponse:
+    return ListOffsetsResponse(
+        topics=[
+            ListOffsetsTopicResponse(
+                name=topic.name,
+                partitions=[_one(replicas, topic.name, asked, call.version) for asked in topic.partitions],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _one(replicas: Replicas, topic: str, asked: ListOffsetsPartition, version: int) -> ListOffsetsPartitionResponse:
+    answer = ListOffsetsPartitionResponse(partition_index=asked.partition_index)
+    try:
+        partition = replicas.leader_of(topic, asked.partition_index)
+        check_leader_epoch(asked.current_leader_epoch, partition.leader_epoch)
+        _find(partition, asked.timestamp, answer, version)
+    except EXPECTED as error:
+        answer.error_code = fault_of(error, where=f"{topic}-{asked.partition_index}").code
+    return answer
+
+
+def _find(partition: Partition, timestamp: int, answer: ListOffsetsPartitionResponse, version: int) -> None:
+    log = partition.log
+    if timestamp < 0 and version < SPECIAL_FROM_VERSION.get(timestamp, 0):
+        raise Refused(ErrorCode.UNSUPPORTED_VERSION, f"timestamp {timestamp} has no meaning in version {version}")
+    if timestamp == LATEST:
+        answer.offset, answer.leader_epoch = partition.high_watermark, partition.leader_epoch
+    elif timestamp in (EARLIEST, EARLIEST_LOCAL):
+        answer.offset, answer.leader_epoch = log.start_offset, log.epoch_at(log.start_offset)
+    elif timestamp >= 0 or timestamp == MAX_TIMESTAMP:
+        found = log.offset_of_max_timestamp() if timestamp == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp)
+        if found is not None and found.offset < partition.high_watermark:
+            answer.offset, answer.timestamp, answer.leader_epoch = found.offset, found.timestamp, found.leader_epoch
+    elif timestamp not in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
+        raise Refused(ErrorCode.INVALID_REQUEST, f"timestamp {timestamp} has no meaning")

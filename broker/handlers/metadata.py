@@ -1,0 +1,118 @@
+"""Metadata: brokers and topics, by name or by id; a topic that is asked for by name may be created on the way."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from typing import Any
+
+from broker.authorized import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
+from broker.cluster import Cluster
+from broker.errors import Refused
+from broker.metadata.image import Image, TopicImage
+from broker.metadata.topics import check_topic_name
+from broker.registry import Call, handles
+from broker.settings import Settings
+from broker.topic_creation import TopicCreation
+from protocol.errors import ErrorCode
+from protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from protocol.schema import ZERO_UUID
+
+log = logging.getLogger(__name__)
+
+
+@handles(MetadataRequest, MetadataResponse)
+def metadata(
+    request: MetadataRequest, call: Call, *, cluster: Cluster, settings: Settings, creation: TopicCreation
+) -> Any:
+    image = cluster.image
+    wanted = request.topics
+    if wanted is None or (call.version == 0 and not wanted):
+        return _answer(request, call, cluster, [_topic(topic, request) for topic in image.topics.values()])
+    missing = [topic.name for topic in wanted if topic.topic_id == ZERO_UUID and topic.name not in image.topics]
+    if missing and request.allow_auto_topic_creation and settings.current.auto_create_topics_enable:
+        return _create_and_answer(request, call, cluster, creation, missing)
+    return _answer(request, call, cluster, _wanted(request, image))
+
+
+async def _create_and_answer(
+    request: MetadataRequest, call: Call, cluster: Cluster, creation: TopicCreation, missing: Iterable[str | None]
+) -> MetadataResponse:
+    refused: dict[str | None, Refused] = {}
+    for name in missing:
+        try:
+            if name is not None:
+                await creation.create_automatically(name)
+        except Refused as refusal:
+            refused[name] = refusal
+    topics = _wanted(request, cluster.image)
+    for topic in topics:
+        if topic.name in refused:
+            topic.error_code = refused[topic.name].code
+    return _answer(request, call, cluster, topics)
+
+
+def _wanted(request: MetadataRequest, image: Image) -> list[MetadataResponseTopic]:
+    return [_one(wish, image, request) for wish in request.topics or ()]
+
+
+def _one(wish: MetadataRequestTopic, image: Image, request: MetadataRequest) -> MetadataResponseTopic:
+    if wish.topic_id != ZERO_UUID:
+        found = image.topic_by_id(wish.topic_id)
+        if found is None:
+            # Before version 12 the name cannot be null; Kafka answers an empty one there.
+            return MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name="", topic_id=wish.topic_id)
+        return _topic(found, request)
+    name = wish.name or ""
+    found = image.topics.get(name)
+    if found is not None:
+        return _topic(found, request)
+    try:
+        check_topic_name(name)
+    except Refused as refusal:
+        return MetadataResponseTopic(error_code=refusal.code, name=name)
+    return MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name=name)
+
+
+def _topic(topic: TopicImage, request: MetadataRequest) -> MetadataResponseTopic:
+    answer = MetadataResponseTopic(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        partitions=[
+            MetadataResponsePartition(
+                partition_index=index,
+                leader_id=partition.leader,
+                leader_epoch=partition.leader_epoch,
+                replica_nodes=list(partition.replicas),
+                isr_nodes=list(partition.isr),
+            )
+            for index, partition in enumerate(topic.partitions)
+        ],
+    )
+    if request.include_topic_authorized_operations:
+        answer.topic_authorized_operations = TOPIC_OPERATIONS
+    return answer
+
+
+def _answer(
+    request: MetadataRequest, call: Call, cluster: Cluster, topics: list[MetadataResponseTopic]
+) -> MetadataResponse:
+    response = MetadataResponse(
+        brokers=[
+            MetadataResponseBroker(node_id=broker.node_id, host=broker.host, port=broker.port, rack=broker.rack)
+            for broker in cluster.brokers(call.connection.listener)
+        ],
+        cluster_id=cluster.cluster_id,
+        controller_id=cluster.controller_id,
+        topics=topics,
+    )
+    if request.include_cluster_authorized_operations:
+        response.cluster_authorized_operations = CLUSTER_OPERATIONS
+    return response

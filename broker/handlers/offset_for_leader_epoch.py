@@ -1,0 +1,40 @@
+"""OffsetForLeaderEpoch: where an epoch ended, so that a reader notices that its records were replaced (KIP-320)."""
+
+from __future__ import annotations
+
+from broker.epochs import check_leader_epoch
+from broker.faults import EXPECTED, fault_of
+from broker.registry import Call, handles
+from broker.replication.replicas import Replicas
+from protocol.messages.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopicResult,
+)
+
+
+@handles(OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse)
+def offset_for_leader_epoch(
+    request: OffsetForLeaderEpochRequest, _call: Call, *, replicas: Replicas
+) -> OffsetForLeaderEpochResponse:
+    return OffsetForLeaderEpochResponse(
+        topics=[
+            OffsetForLeaderTopicResult(
+                topic=topic.topic, partitions=[_one(replicas, topic.topic, asked) for asked in topic.partitions]
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _one(replicas: Replicas, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
+    answer = EpochEndOffset(partition=asked.partition)
+    try:
+        partition = replicas.leader_of(topic, asked.partition)
+        check_leader_epoch(asked.current_leader_epoch, partition.leader_epoch)
+        answer.leader_epoch, answer.end_offset = partition.log.epoch_end_offset(asked.leader_epoch)
+    except EXPECTED as error:
+        answer.error_code = fault_of(error, where=f"{topic}-{asked.partition}").code
+    return answer

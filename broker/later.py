@@ -1,0 +1,33 @@
+"""An answer that comes later: completed by the event that ends the wait, without a trip through the event loop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class Later(Generic[T]):
+    """At most one listener, told exactly once; whoever resolves it second is ignored."""
+
+    __slots__ = ("_listener", "_value", "done")
+
+    def __init__(self) -> None:
+        self.done = False
+        self._value: T | None = None
+        self._listener: Callable[[T], None] | None = None
+
+    def resolve(self, value: T) -> None:
+        if self.done:
+            return
+        self.done = True
+        self._value = value
+        if self._listener is not None:
+            self._listener(value)
+
+    def then(self, listener: Callable[[T], None]) -> None:
+        if self.done:
+            listener(self._value)  # type: ignore[arg-type]
+        else:
+            self._listener = listener

@@ -1,0 +1,114 @@
+"""What the controller decides about settings of topics and brokers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import IntEnum
+
+from broker.config import KEYS, TOPIC_KEYS, ConfigError, Key, Type, validate_broker_config, validate_topic_configs
+from broker.errors import Refused
+from broker.metadata.image import BROKER_RESOURCE, CLUSTER_DEFAULT, TOPIC_RESOURCE, Image
+from broker.metadata.records import ConfigRecord, Record
+from protocol.errors import ErrorCode
+
+
+class Operation(IntEnum):
+    """KIP-339."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+Change = tuple[str, Operation, str | None]
+
+
+def resource_label(resource_type: int, name: str) -> str:
+    kind = {TOPIC_RESOURCE: "Topic", BROKER_RESOURCE: "Broker"}.get(resource_type, f"Resource type {resource_type}")
+    return f"{kind} '{name}'"
+
+
+def alter_config(image: Image, resource_type: int, name: str, changes: Sequence[Change]) -> list[Record]:
+    """Change single settings."""
+    _check_resource(image, resource_type, name)
+    current = dict(image.config_of(resource_type, name))
+    wanted = dict(current)
+    for key, operation, value in changes:
+        new = _apply(resource_type, current.get(key), key, operation, value)
+        if new is None:
+            wanted.pop(key, None)
+        else:
+            wanted[key] = new
+    return _difference(resource_type, name, current, wanted)
+
+
+def replace_config(image: Image, resource_type: int, name: str, values: Mapping[str, str | None]) -> list[Record]:
+    """Replace all settings: what is not named goes back to its default."""
+    _check_resource(image, resource_type, name)
+    for key, value in values.items():
+        if value is None:
+            raise Refused(ErrorCode.INVALID_REQUEST, f"The setting {key} has no value.")
+    wanted = {key: value for key, value in values.items() if value is not None}
+    return _difference(resource_type, name, image.config_of(resource_type, name), wanted)
+
+
+def _check_resource(image: Image, resource_type: int, name: str) -> None:
+    if resource_type == TOPIC_RESOURCE:
+        if name not in image.topics:
+            raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic '{name}'.")
+        return
+    if resource_type != BROKER_RESOURCE:
+        raise Refused(ErrorCode.INVALID_REQUEST, f"Resources of type {resource_type} have no settings here.")
+    if name != CLUSTER_DEFAULT and not (name.isdigit() and int(name) in image.brokers):
+        raise Refused(ErrorCode.INVALID_REQUEST, f"There is no broker {name!r}.")
+
+
+def _apply(resource_type: int, current: str | None, key: str, operation: Operation, value: str | None) -> str | None:
+    if operation is Operation.DELETE:
+        _check_key(resource_type, key)
+        return None
+    if value is None:
+        raise Refused(ErrorCode.INVALID_REQUEST, f"The setting {key} has no value.")
+    if operation is Operation.SET:
+        return value
+    known = _check_key(resource_type, key)
+    if known.type is not Type.LIST:
+        raise Refused(
+            ErrorCode.INVALID_CONFIG, f"{key} is not a list: nothing can be appended to or subtracted from it."
+        )
+    base = current if current is not None else known.format(known.default) or ""
+    items = [item for item in base.split(",") if item]
+    given = [item for item in value.split(",") if item]
+    if operation is Operation.APPEND:
+        return ",".join(items + [item for item in given if item not in items])
+    return ",".join(item for item in items if item not in given)
+
+
+def _check_key(resource_type: int, key: str) -> Key:
+    keys = TOPIC_KEYS if resource_type == TOPIC_RESOURCE else KEYS
+    if key not in keys:
+        raise Refused(ErrorCode.INVALID_CONFIG, f"There is no setting {key}.")
+    return keys[key]
+
+
+def _difference(resource_type: int, name: str, current: Mapping[str, str], wanted: Mapping[str, str]) -> list[Record]:
+    changed = {key: wanted.get(key) for key in sorted({*current, *wanted}) if current.get(key) != wanted.get(key)}
+    _validate(resource_type, name, wanted, changed)
+    return [
+        ConfigRecord(resource_type=resource_type, resource_name=name, name=key, value=value)
+        for key, value in changed.items()
+    ]
+
+
+def _validate(resource_type: int, name: str, wanted: Mapping[str, str], changed: Mapping[str, str | None]) -> None:
+    try:
+        if resource_type == TOPIC_RESOURCE:
+            validate_topic_configs(wanted)
+            return
+        for key, value in changed.items():
+            if value is not None:
+                validate_broker_config(key, value, for_one_broker=name != CLUSTER_DEFAULT)
+    except ConfigError as error:
+        code = ErrorCode.INVALID_CONFIG if resource_type == TOPIC_RESOURCE else ErrorCode.INVALID_REQUEST
+        raise Refused(code, str(error)) from error

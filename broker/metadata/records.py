@@ -1,0 +1,91 @@
+"""What the metadata log says, one record per fact. Each is declared as a Kafka message is, so that it can grow."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+from protocol.schema import api, array, codec, int8, int32, int64, message, string, uuid
+from protocol.schema import struct as part
+
+
+@part
+class Endpoint:
+    name: str = string()
+    host: str = string()
+    port: int = int32()
+    security_protocol: str = string()
+
+
+@message(key=1, versions="0", flexible="0+")
+class RegisterBrokerRecord:
+    broker_id: int = int32()
+    broker_epoch: int = int64()
+    rack: str | None = string(nullable="0+", default=None)
+    endpoints: list[Endpoint] = array(Endpoint)
+
+
+@message(key=2, versions="0", flexible="0+")
+class TopicRecord:
+    name: str = string()
+    topic_id: bytes = uuid()
+
+
+@message(key=3, versions="0", flexible="0+")
+class PartitionRecord:
+    topic_id: bytes = uuid()
+    partition_id: int = int32()
+    replicas: list[int] = array("int32")
+    isr: list[int] = array("int32")
+    leader: int = int32()
+    leader_epoch: int = int32()
+    partition_epoch: int = int32()
+
+
+@message(key=4, versions="0", flexible="0+")
+class RemoveTopicRecord:
+    topic_id: bytes = uuid()
+
+
+@message(key=5, versions="0", flexible="0+")
+class ConfigRecord:
+    resource_type: int = int8()
+    resource_name: str = string()
+    name: str = string()
+    value: str | None = string(nullable="0+", default=None)
+
+
+@message(key=6, versions="0", flexible="0+")
+class ProducerIdsRecord:
+    next_producer_id: int = int64()
+
+
+Record = RegisterBrokerRecord | TopicRecord | PartitionRecord | RemoveTopicRecord | ConfigRecord | ProducerIdsRecord
+
+_TYPES: Final[dict[int, type[Any]]] = {
+    api(cls).key: cls
+    for cls in (RegisterBrokerRecord, TopicRecord, PartitionRecord, RemoveTopicRecord, ConfigRecord, ProducerIdsRecord)
+}
+_HEAD = struct.Struct(">HBI")  # record type, version, length of the body
+_VERSION: Final = 0
+
+
+def encode_records(records: Iterable[Record]) -> bytes:
+    """One journal entry: all of these happen together or not at all."""
+    out = bytearray()
+    for record in records:
+        body = bytearray()
+        codec(type(record), _VERSION).encode(record, body)
+        out += _HEAD.pack(api(type(record)).key, _VERSION, len(body))
+        out += body
+    return bytes(out)
+
+
+def decode_records(payload: bytes) -> Iterator[Record]:
+    view, position = memoryview(payload), 0
+    while position < len(view):
+        key, version, length = _HEAD.unpack_from(view, position)
+        position += _HEAD.size
+        yield codec(_TYPES[key], version).decode(view[position : position + length])
+        position += length

@@ -1,0 +1,177 @@
+"""What the controller decides about topics: pure functions from an image and a wish to records, or a refusal."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from broker.config import ConfigError, validate_topic_config
+from broker.errors import Refused
+from broker.metadata.image import TOPIC_RESOURCE, Image, PartitionImage, TopicImage, partition_record
+from broker.metadata.records import ConfigRecord, Record, RemoveTopicRecord, TopicRecord
+from protocol.errors import ErrorCode
+
+NAME_LENGTH_MAX: Final = 249
+PARTITIONS_MAX: Final = 100_000  # of one request: beyond it the answer alone would be a denial of service
+_LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicWish:
+    name: str
+    topic_id: bytes
+    partitions: int  # -1 leaves it to num.partitions
+    replication_factor: int  # -1 leaves it to default.replication.factor
+    assignments: Sequence[tuple[int, Sequence[int]]] = ()
+    configs: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicDefaults:
+    partitions: int
+    replication_factor: int
+
+
+def check_topic_name(name: str) -> None:
+    if problem := _name_problem(name):
+        raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name {name[:300]!r} is not legal: {problem}.")
+
+
+def _name_problem(name: str) -> str | None:
+    if not name:
+        return "it is empty"
+    if name in (".", ".."):
+        return "it cannot be '.' or '..'"
+    if len(name) > NAME_LENGTH_MAX:
+        return f"it is longer than {NAME_LENGTH_MAX} characters"
+    if not _LEGAL.fullmatch(name):
+        return "only ASCII letters, digits, '.', '_' and '-' are allowed"
+    return None
+
+
+def create_topic(image: Image, wish: TopicWish, defaults: TopicDefaults) -> list[Record]:
+    check_topic_name(wish.name)
+    if wish.name in image.topics:
+        raise Refused(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{wish.name}' already exists.")
+    _refuse_collision(image, wish.name)
+    placement = _placement(image, wish, defaults)
+    check_configs(wish.configs)
+    records: list[Record] = [TopicRecord(name=wish.name, topic_id=wish.topic_id)]
+    records += [partition_record(wish.topic_id, index, _fresh(replicas)) for index, replicas in enumerate(placement)]
+    records += [
+        ConfigRecord(resource_type=TOPIC_RESOURCE, resource_name=wish.name, name=name, value=value)
+        for name, value in wish.configs.items()
+    ]
+    return records
+
+
+def _refuse_collision(image: Image, name: str) -> None:
+    # Metric names turn '.' into '_', so Kafka keeps 'a.b' and 'a_b' apart by refusing the second.
+    if "." not in name and "_" not in name:
+        return
+    flat = name.replace(".", "_")
+    clash = next((other for other in image.topics if other.replace(".", "_") == flat), None)
+    if clash is not None:
+        raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{name}' collides with existing topic '{clash}'.")
+
+
+def check_configs(configs: Mapping[str, str]) -> None:
+    for name, value in configs.items():
+        try:
+            validate_topic_config(name, value)
+        except ConfigError as error:
+            raise Refused(ErrorCode.INVALID_CONFIG, str(error)) from error
+
+
+def _placement(image: Image, wish: TopicWish, defaults: TopicDefaults) -> list[Sequence[int]]:
+    if wish.assignments:
+        if wish.partitions != -1 or wish.replication_factor != -1:
+            raise Refused(
+                ErrorCode.INVALID_REQUEST,
+                "A manual assignment was given, so the partition count and replication factor must both be -1.",
+            )
+        return manual_placement(image, wish.assignments, first=0)
+    partitions = defaults.partitions if wish.partitions == -1 else wish.partitions
+    factor = defaults.replication_factor if wish.replication_factor == -1 else wish.replication_factor
+    if not 0 < partitions <= PARTITIONS_MAX:
+        raise Refused(
+            ErrorCode.INVALID_PARTITIONS, f"Number of partitions must be 1 to {PARTITIONS_MAX}, not {partitions}."
+        )
+    return spread(image, partitions=partitions, replication_factor=factor, first=0)
+
+
+def spread(image: Image, *, partitions: int, replication_factor: int, first: int) -> list[Sequence[int]]:
+    """Replicas in a ring over the brokers, each partition starting one further."""
+    brokers = sorted(image.brokers)
+    if not 0 < replication_factor <= len(brokers):
+        raise Refused(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"Replication factor {replication_factor} is not possible: {len(brokers)} broker(s) are registered.",
+        )
+    return [
+        [brokers[(index + step) % len(brokers)] for step in range(replication_factor)]
+        for index in range(first, first + partitions)
+    ]
+
+
+def manual_placement(
+    image: Image, assignments: Sequence[tuple[int, Sequence[int]]], *, first: int
+) -> list[Sequence[int]]:
+    by_index = dict(assignments)
+    expected = range(first, first + len(assignments))
+    if len(by_index) != len(assignments) or sorted(by_index) != list(expected):
+        raise Refused(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"Partitions must be numbered {first} to {expected[-1]}, each once."
+        )
+    placement = [by_index[index] for index in expected]
+    for index, replicas in zip(expected, placement, strict=True):
+        _check_replicas(image, index, replicas)
+    if len({len(replicas) for replicas in placement}) > 1:
+        raise Refused(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "All partitions must have the same number of replicas.")
+    return placement
+
+
+def _check_replicas(image: Image, index: int, replicas: Sequence[int]) -> None:
+    if not replicas:
+        raise Refused(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"Partition {index} has no replicas.")
+    if len(set(replicas)) != len(replicas):
+        raise Refused(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"Partition {index} names a broker twice.")
+    unknown = sorted(set(replicas) - image.brokers.keys())
+    if unknown:
+        raise Refused(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"Partition {index} names unknown broker(s) {unknown}.")
+
+
+def _fresh(replicas: Sequence[int]) -> PartitionImage:
+    return PartitionImage(
+        replicas=tuple(replicas), isr=tuple(replicas), leader=replicas[0], leader_epoch=0, partition_epoch=0
+    )
+
+
+def delete_topic(topic: TopicImage) -> list[Record]:
+    return [RemoveTopicRecord(topic_id=topic.topic_id)]
+
+
+def add_partitions(
+    image: Image, topic: TopicImage, *, count: int, assignments: Sequence[Sequence[int]] | None
+) -> list[Record]:
+    have = len(topic.partitions)
+    if count <= have:
+        raise Refused(
+            ErrorCode.INVALID_PARTITIONS,
+            f"Topic '{topic.name}' has {have} partition(s); the new total must be greater, not {count}.",
+        )
+    if count > PARTITIONS_MAX:
+        raise Refused(ErrorCode.INVALID_PARTITIONS, f"A topic may have at most {PARTITIONS_MAX} partitions.")
+    if assignments is None:
+        factor = len(topic.partitions[0].replicas)
+        placement = spread(image, partitions=count - have, replication_factor=factor, first=have)
+    elif len(assignments) != count - have:
+        raise Refused(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"{count - have} partition(s) are added, but {len(assignments)} assignment(s) were given.",
+        )
+    else:
+        placement = manual_placement(image, list(enumerate(assignments, start=have)), first=have)
+    return [partition_record(topic.topic_id, have + step, _fresh(replicas)) for step, replicas in enumerate(placement)]

@@ -1,0 +1,180 @@
+"""One broker: opens its data, wires the services, serves, and comes to an orderly end."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import logging
+import os
+import time
+from collections.abc import Iterator
+from contextlib import AsyncExitStack
+from itertools import islice
+from pathlib import Path
+from typing import Any, Final
+
+from broker.adoption import adopt_topics
+from broker.cluster import Cluster
+from broker.config import BrokerConfig, Listener
+from broker.dispatch import Dispatcher
+from broker.fetch_sessions import FetchSessions
+from broker.metadata.image import Image
+from broker.metadata.records import Endpoint, RegisterBrokerRecord
+from broker.metadata.store import MetadataStore
+from broker.producer_ids import ProducerIds
+from broker.registry import load_handlers
+from broker.replication.partition import Partition
+from broker.replication.replicas import Replicas
+from broker.server import Server
+from broker.settings import Settings
+from broker.topic_creation import TopicCreation
+from storage import LogDirectory
+
+log = logging.getLogger(__name__)
+
+METADATA_DIRECTORY: Final = "tidemark-metadata"
+HOUSEKEEPING_CHUNK: Final = 50  # partitions between two breaths of the event loop
+
+
+def wall_clock_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+class Node:
+    """After `start()`, `address` says where clients connect."""
+
+    def __init__(self, config: BrokerConfig) -> None:
+        self.config = config
+        self.settings = Settings(config)
+        self.address = ("", 0)
+        self._opened = AsyncExitStack()
+
+    async def start(self) -> None:
+        """Returns when clients are served. After a failure nothing is held open."""
+        async with AsyncExitStack() as opened:
+            await self._start(opened)
+            self._opened = opened.pop_all()
+
+    async def stop(self) -> None:
+        """Finish what was accepted, then put everything safely on disk: the start, backwards."""
+        await self._opened.aclose()
+
+    async def _start(self, opened: AsyncExitStack) -> None:
+        config = self.config
+        self._directories = self._open_directories(opened)
+        cluster_id = self._agree_on_cluster_id()
+        self._store = MetadataStore(self._metadata_path())
+        opened.callback(self._store.close)
+        self._replicas = Replicas(
+            node_id=config.node_id, config=config, directories=self._directories, now_ms=wall_clock_ms
+        )
+        opened.callback(self._replicas.close)
+        dispatcher = Dispatcher(load_handlers(), self._services(cluster_id))
+        self._server = Server(config, dispatcher)
+        opened.push_async_callback(self._server.close)
+        opened.push_async_callback(dispatcher.finish_tasks)
+        for listener in config.parsed_listeners:
+            await self._server.listen(listener)
+        self.address = next(iter(self._server.endpoints.values()))
+        self._load_state()
+        opened.callback(self._replicas.end_waits)
+        opened.callback(self._server.stop_accepting)
+        for work in (self._housekeep, self._flush, self._checkpoint):
+            task = asyncio.create_task(work())
+            opened.push_async_callback(_cancel, task)
+        await self._server.serve()
+
+    # -- starting ----------------------------------------------------------
+
+    def _services(self, cluster_id: str) -> dict[str, Any]:
+        """What a handler may name as an argument."""
+        config = self.config
+        slots_max = config.max_incremental_fetch_session_cache_slots
+        return {
+            "cluster": Cluster(self._store, cluster_id=cluster_id, node_id=config.node_id),
+            "creation": TopicCreation(self._store, self.settings),
+            "fetch_sessions": FetchSessions(slots_max=slots_max, time=time.monotonic),
+            "producer_ids": ProducerIds(self._store),
+            "replicas": self._replicas,
+            "settings": self.settings,
+            "store": self._store,
+        }
+
+    def _open_directories(self, opened: AsyncExitStack) -> list[LogDirectory]:
+        directories = []
+        for path in self.config.log_dirs:
+            directory = LogDirectory(Path(path), now_ms=wall_clock_ms)
+            opened.callback(directory.close)
+            directories.append(directory)
+        return directories
+
+    def _metadata_path(self) -> Path:
+        return Path(self.config.metadata_log_dir or self.config.log_dirs[0]) / METADATA_DIRECTORY
+
+    def _agree_on_cluster_id(self) -> str:
+        known = {each.cluster_id for each in self._directories if each.cluster_id}
+        if len(known) > 1:
+            raise RuntimeError(f"the log directories belong to different clusters: {', '.join(sorted(known))}")
+        cluster_id = self.config.cluster_id or next(iter(known), None) or _new_cluster_id()
+        for directory in self._directories:
+            directory.identify(cluster_id=cluster_id, node_id=self.config.node_id)
+        return cluster_id
+
+    def _load_state(self) -> None:
+        self.settings.watch(self._replicas.reconfigure_all)
+        self._store.watch(self.settings.follow)
+        self._store.watch(self._replicas.follow)
+        empty = Image()
+        self.settings.follow(empty, self._store.image)
+        self._replicas.follow(empty, self._store.image)
+        if self._store.is_new:
+            adopt_topics(self._store, self._directories, node_id=self.config.node_id)
+        self._store.commit_now([self._registration()])
+
+    def _registration(self) -> RegisterBrokerRecord:
+        previous = self._store.image.brokers.get(self.config.node_id)
+        return RegisterBrokerRecord(
+            broker_id=self.config.node_id,
+            broker_epoch=1 if previous is None else previous.broker_epoch + 1,
+            rack=self.config.broker_rack,
+            endpoints=[self._endpoint(listener) for listener in self.config.parsed_advertised_listeners],
+        )
+
+    def _endpoint(self, listener: Listener) -> Endpoint:
+        port = listener.port or self._server.endpoints[listener.name][1]
+        return Endpoint(name=listener.name, host=listener.host, port=port, security_protocol=listener.security_protocol)
+
+    # -- in the background -------------------------------------------------
+
+    async def _housekeep(self) -> None:
+        while True:
+            await asyncio.sleep(self.settings.current.log_retention_check_interval_ms / 1000)
+            for chunk in _chunks(iter(self._replicas), HOUSEKEEPING_CHUNK):
+                self._replicas.housekeep(chunk)
+                await asyncio.sleep(0)
+
+    async def _flush(self) -> None:
+        while True:
+            await asyncio.sleep(1.0)
+            self._replicas.flush_due()
+
+    async def _checkpoint(self) -> None:
+        while True:
+            await asyncio.sleep(self.settings.current.log_flush_offset_checkpoint_interval_ms / 1000)
+            self._replicas.checkpoint()
+
+
+def _chunks(partitions: Iterator[Partition], size: int) -> Iterator[list[Partition]]:
+    while chunk := list(islice(partitions, size)):
+        yield chunk
+
+
+async def _cancel(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
+
+
+def _new_cluster_id() -> str:
+    return base64.urlsafe_b64encode(os.urandom(16)).rstrip(b"=").decode()

@@ -1,0 +1,1 @@
+"""Partitions this node hosts: append, high watermark, and those who wait for it."""

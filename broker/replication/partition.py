@@ -1,0 +1,147 @@
+"""One partition on this node: what may be appended, how far readers may see, and who waits for that to move."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Executor
+from typing import Any, Final, Protocol
+
+from broker.config import TopicConfig
+from broker.replication.flushing import GroupCommit
+from broker.replication.validation import BatchRules
+from protocol.records import check_batch
+from storage import Appended, FileSlice, Log, LogOffline, OffsetOutOfRange, StorageError
+
+log = logging.getLogger(__name__)
+
+Reached = Callable[[StorageError | None], None]
+
+
+class Watcher(Protocol):
+    """Somebody who waits for records to become readable."""
+
+    def readable(self, partition: Partition) -> None: ...
+
+
+class Partition:
+    __slots__ = (
+        "_commit",
+        "_waiting",
+        "config",
+        "flush_each",
+        "high_watermark",
+        "index",
+        "leader_epoch",
+        "log",
+        "rules",
+        "topic",
+        "topic_id",
+        "unflushed_limit",
+        "watchers",
+    )
+
+    def __init__(
+        self,
+        *,
+        topic: str,
+        topic_id: bytes,
+        index: int,
+        leader_epoch: int,
+        log: Log,
+        config: TopicConfig,
+        executor: Executor,
+    ) -> None:
+        self.topic = topic
+        self.topic_id = topic_id
+        self.index = index
+        self.leader_epoch = leader_epoch
+        self.log = log
+        self.high_watermark = log.end_offset
+        self.watchers: set[Watcher] = set()
+        self._waiting: deque[tuple[int, Reached]] = deque()  # (offset that must be below the mark, whom to tell)
+        self._commit = GroupCommit(log, executor, flushed=self._flushed, failed=self._flush_failed)
+        self.configure(config)
+
+    def configure(self, config: TopicConfig) -> None:
+        self.config = config
+        self.rules = BatchRules(config)
+        self.flush_each = config.flush_messages == 1
+        self.unflushed_limit = config.flush_messages
+
+    # -- appending ---------------------------------------------------------
+
+    def append(self, records: memoryview, now_ms: int) -> Appended:
+        """Check one batch, and append it as its leader. Whether it may be acknowledged yet: see `await_mark`."""
+        header = check_batch(records)
+        records, header = self.rules.admit(records, header, now_ms)
+        appended = self.log.append(records, header, leader_epoch=self.leader_epoch, now_ms=now_ms)
+        if self.log.end_offset - self.log.recovery_point >= self.unflushed_limit:
+            self._commit.request()
+        if not self.flush_each:
+            self._advance(self.log.end_offset)
+        return appended
+
+    def must_wait(self, last_offset: int) -> bool:
+        return last_offset >= self.high_watermark
+
+    def await_mark(self, last_offset: int, reached: Reached) -> None:
+        """`reached(None)` once `last_offset` is below the high watermark, `reached(error)` if it never will be."""
+        self._waiting.append((last_offset, reached))
+
+    def flush(self) -> None:
+        """Sync in the background, for flush.ms and the recovery point."""
+        if self.log.end_offset > self.log.recovery_point:
+            self._commit.request()
+
+    def _flushed(self, end_offset: int) -> None:
+        if self.flush_each:
+            self._advance(end_offset)
+
+    def _flush_failed(self, error: OSError) -> None:
+        # After a failed fsync the kernel may have dropped the pages: nothing unsynced here can be trusted any more.
+        log.error("%s-%d: syncing failed, the partition goes offline: %s", self.topic, self.index, error)
+        self.log.fail(f"syncing failed: {error}")
+        while self._waiting:
+            _, reached = self._waiting.popleft()
+            reached(LogOffline(f"syncing failed: {error}"))
+
+    def _advance(self, mark: int) -> None:
+        if mark <= self.high_watermark:
+            return
+        self.high_watermark = mark
+        waiting = self._waiting
+        while waiting and waiting[0][0] < mark:
+            waiting.popleft()[1](None)
+        if self.watchers:
+            for watcher in list(self.watchers):
+                watcher.readable(self)
+
+    # -- reading -----------------------------------------------------------
+
+    def read(self, *, offset: int, limit_bytes: int, at_least_one: bool) -> list[FileSlice]:
+        """What a consumer may see from `offset` on: nothing at or above the high watermark."""
+        mark = self.high_watermark
+        if mark <= offset <= self.log.end_offset:
+            return _NOTHING  # written, perhaps, but not committed: there will be something soon
+        if offset > mark:
+            raise OffsetOutOfRange(offset=offset, start=self.log.start_offset, end=mark)
+        return self.log.read(
+            offset=offset,
+            limit_bytes=limit_bytes,
+            up_to=None if mark == self.log.end_offset else mark,
+            at_least_one=at_least_one,
+        )
+
+    def wake_all(self) -> None:
+        """The partition is going away or the node stops: nobody shall wait for more."""
+        for watcher in list(self.watchers):
+            watcher.readable(self)
+
+    def close_waiting(self, error: StorageError) -> None:
+        while self._waiting:
+            self._waiting.popleft()[1](error)
+
+
+_NOTHING: Final[list[Any]] = []

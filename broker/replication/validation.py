@@ -1,0 +1,76 @@
+"""What a topic's settings ask of a batch, and what they make of it. The common case costs a few comparisons."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from broker.config import TopicConfig
+from broker.errors import Refused
+from protocol.compression import CODEC_IDS
+from protocol.errors import ErrorCode
+from protocol.records import BatchHeader, check_batch, has_keyless_record, recompress, stamp_append_time
+
+NO_TIMESTAMP: Final = -1
+
+
+class BatchRules:
+    """Compiled from a topic's settings when they change, so that a batch is measured against plain numbers."""
+
+    __slots__ = ("_after_max_ms", "_append_time", "_before_max_ms", "_bytes_max", "_codec", "_compact", "_plain")
+
+    def __init__(self, config: TopicConfig) -> None:
+        self._bytes_max = config.max_message_bytes
+        self._append_time = config.message_timestamp_type == "LogAppendTime"
+        self._before_max_ms = config.message_timestamp_before_max_ms
+        self._after_max_ms = config.message_timestamp_after_max_ms
+        self._codec = None if config.compression_type == "producer" else CODEC_IDS[config.compression_type]
+        self._compact = "compact" in config.cleanup_policy
+        self._plain = not (self._append_time or self._codec is not None or self._compact)
+
+    def admit(self, batch: memoryview, header: BatchHeader, now_ms: int) -> tuple[memoryview, BatchHeader]:
+        """The batch to append, which is the one given unless the topic wants it changed."""
+        if header.size != len(batch):
+            raise Refused(ErrorCode.INVALID_RECORD, "A produce request must hold exactly one batch per partition.")
+        if header.size > self._bytes_max:
+            raise _too_large(header.size, self._bytes_max)
+        if header.attributes & 0x30:  # transactional or control
+            raise _not_plain(header)
+        if not self._append_time and header.max_timestamp - now_ms > self._after_max_ms:
+            raise self._bad_timestamp(header.max_timestamp, now_ms)
+        if self._plain:
+            if header.attributes & 0x08:
+                raise Refused(ErrorCode.INVALID_TIMESTAMP, "A producer may not set the log-append-time bit.")
+            if header.base_timestamp != NO_TIMESTAMP and now_ms - header.base_timestamp > self._before_max_ms:
+                raise self._bad_timestamp(header.base_timestamp, now_ms)
+            return batch, header
+        return self._change(batch, header, now_ms)
+
+    def _change(self, batch: memoryview, header: BatchHeader, now_ms: int) -> tuple[memoryview, BatchHeader]:
+        if self._compact and has_keyless_record(batch):
+            raise Refused(ErrorCode.INVALID_RECORD, "A compacted topic takes no record without a key.")
+        if self._codec is not None and header.compression != self._codec:
+            batch = memoryview(recompress(batch, self._codec))
+            header = check_batch(batch)
+            if header.size > self._bytes_max:
+                raise _too_large(header.size, self._bytes_max)
+        if self._append_time:
+            stamp_append_time(batch, 0, timestamp=now_ms)
+            header = check_batch(batch)
+        return batch, header
+
+    def _bad_timestamp(self, timestamp: int, now_ms: int) -> Refused:
+        return Refused(
+            ErrorCode.INVALID_TIMESTAMP,
+            f"Timestamp {timestamp} is too far from the broker's time {now_ms}: at most {self._before_max_ms} ms "
+            f"before and {self._after_max_ms} ms after it are allowed.",
+        )
+
+
+def _too_large(size: int, limit: int) -> Refused:
+    return Refused(ErrorCode.MESSAGE_TOO_LARGE, f"The batch is {size} bytes; max.message.bytes allows {limit}.")
+
+
+def _not_plain(header: BatchHeader) -> Refused:
+    if header.is_control:
+        return Refused(ErrorCode.INVALID_RECORD, "A client may not write control batches.")
+    return Refused(ErrorCode.INVALID_TXN_STATE, "This producer has no transaction open here.")

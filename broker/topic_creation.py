@@ -1,0 +1,73 @@
+"""Creating topics: by request, and on first use."""
+
+from __future__ import annotations
+
+import os
+
+from broker.errors import Refused
+from broker.metadata.image import Image
+from broker.metadata.records import Record
+from broker.metadata.store import MetadataStore
+from broker.metadata.topics import TopicDefaults, TopicWish, create_topic
+from broker.settings import Settings
+from protocol.errors import ErrorCode
+
+
+class TopicCreation:
+    def __init__(self, store: MetadataStore, settings: Settings) -> None:
+        self._store = store
+        self._settings = settings
+
+    @property
+    def defaults(self) -> TopicDefaults:
+        config = self._settings.current
+        return TopicDefaults(partitions=config.num_partitions, replication_factor=config.default_replication_factor)
+
+    async def create_automatically(self, name: str) -> None:
+        """For a client that names a topic nobody created; another client may be doing the same."""
+        wish = TopicWish(name=name, topic_id=new_topic_id(), partitions=-1, replication_factor=-1)
+        try:
+            await self._store.change(lambda image: create_topic(image, wish, self.defaults))
+        except Refused as refusal:
+            if refusal.code != ErrorCode.TOPIC_ALREADY_EXISTS:
+                raise
+
+    async def create(self, wishes: list[TopicWish]) -> tuple[dict[str, Refused], Image]:
+        """Create all that can be, in one commit; the others with their reasons."""
+        refused: dict[str, Refused] = {}
+
+        def decide(image: Image) -> list[Record]:
+            records: list[Record] = []
+            for wish in wishes:
+                try:
+                    made = create_topic(image, wish, self.defaults)
+                except Refused as refusal:
+                    refused[wish.name] = refusal
+                    continue
+                image = image.apply(made)
+                records += made
+            return records
+
+        image = await self._store.change(decide)
+        return refused, image
+
+    def check(self, wishes: list[TopicWish]) -> tuple[dict[str, Refused], Image]:
+        """As `create`, but nothing is created: the image is what would be."""
+        refused: dict[str, Refused] = {}
+        image = self._store.image
+        for wish in wishes:
+            try:
+                image = image.apply(create_topic(image, wish, self.defaults))
+            except Refused as refusal:
+                refused[wish.name] = refusal
+        return refused, image
+
+
+def new_topic_id() -> bytes:
+    """A random UUID (version 4). Kafka keeps clear of ids that begin with a dash in their base64 form, and so do we."""
+    while True:
+        raw = bytearray(os.urandom(16))
+        raw[6] = raw[6] & 0x0F | 0x40
+        raw[8] = raw[8] & 0x3F | 0x80
+        if raw[0] >> 2 != 62:  # 62 is '-' in URL-safe base64
+            return bytes(raw)
