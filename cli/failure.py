@@ -16,7 +16,7 @@ class ExitCode(IntEnum):
     INTERRUPTED = 130
 
 
-class CommandFailed(Exception):  # noqa: N818 - it says what happened, as the exit code does
+class CommandFailed(Exception):
     """The command cannot do what was asked; the message is a sentence."""
 
     def __init__(self, message: str, *, code: ExitCode = ExitCode.FAILED) -> None:
