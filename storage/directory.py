@@ -1,0 +1,194 @@
+"""A log directory (`log.dirs`): the partitions in it, the files that speak for all of them, and the lock on it.
+
+The order at a clean stop matters: logs closed and synced, checkpoints written, the clean-shutdown mark last. At a start
+the mark is taken away before anything else changes, so that a crash at any later moment is seen as one.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping
+
+from storage import checkpoints, names
+from storage.cache import SegmentCache
+from storage.checkpoints import TopicPartition
+from storage.config import LogConfig
+from storage.errors import CorruptFile, DirectoryLocked, StorageError
+from storage.files import REAL_FILES, Files, OpenFile, directories_below
+from storage.log import Log, wall_clock_ms
+from storage.maintenance import remove_directory
+
+_LOCK = ".lock"
+
+
+class LogDirectory:
+    """Owns a directory from `open` to `close`. `logs` holds the partitions that are open."""
+
+    def __init__(
+        self,
+        path: str,
+        *,
+        files: Files,
+        now_ms: Callable[[], int],
+        lock: OpenFile,
+        was_clean: bool,
+        open_files_max: int,
+    ) -> None:
+        """Use `LogDirectory.open`."""
+        self.path = path
+        self.files = files
+        self.was_clean = was_clean
+        self.logs: dict[TopicPartition, Log] = {}
+        self.high_watermarks = self._read(checkpoints.HIGH_WATERMARKS)
+        self._now_ms = now_ms
+        self._lock = lock
+        self._cache = SegmentCache(limit=open_files_max)
+        self._recovery_points = self._read(checkpoints.RECOVERY_POINTS)
+        self._start_offsets = self._read(checkpoints.START_OFFSETS)
+        self._retired: list[tuple[int, str]] = []
+
+    @classmethod
+    def open(
+        cls,
+        path: str,
+        *,
+        files: Files = REAL_FILES,
+        now_ms: Callable[[], int] = wall_clock_ms,
+        open_files_max: int = 256,
+    ) -> LogDirectory:
+        """Takes the directory, creating it if need be. Raises DirectoryLocked if another process has it."""
+        path = os.path.abspath(path)
+        os.makedirs(path, exist_ok=True)
+        lock = _lock(files, os.path.join(path, _LOCK))
+        mark = os.path.join(path, checkpoints.CLEAN_SHUTDOWN)
+        was_clean = files.exists(mark)
+        if was_clean:
+            files.remove(mark)
+            files.sync_directory(path)
+        directory = cls(path, files=files, now_ms=now_ms, lock=lock, was_clean=was_clean, open_files_max=open_files_max)
+        directory._remove_leftovers()
+        return directory
+
+    # Partitions
+
+    def partitions(self) -> Iterator[TopicPartition]:
+        """The partitions that have a directory here, open or not."""
+        for name in directories_below(self.files, self.path):
+            parsed = names.parse_directory(name)
+            if parsed is not None:
+                yield parsed
+
+    def open_log(self, topic: str, partition: int, *, config: LogConfig, topic_id: bytes | None = None) -> Log:
+        """Opens a partition's log, or creates it."""
+        key = topic, partition
+        if key in self.logs:
+            return self.logs[key]
+        log = Log.open(
+            os.path.join(self.path, names.directory_name(topic=topic, partition=partition)),
+            config=config,
+            files=self.files,
+            now_ms=self._now_ms,
+            topic_id=topic_id,
+            recovery_point=self._recovery_points.get(key, 0),
+            clean=self.was_clean,
+            start_offset=self._start_offsets.get(key, 0),
+            cache=self._cache,
+        )
+        log.on_truncated = self.write_recovery_points
+        self.logs[key] = log
+        return log
+
+    def open_all(self, config_of: Callable[[str, int], LogConfig]) -> dict[TopicPartition, StorageError | OSError]:
+        """Opens every partition found. One that cannot be opened does not hinder the others: its error is returned."""
+        failures: dict[TopicPartition, StorageError | OSError] = {}
+        for topic, partition in list(self.partitions()):
+            try:
+                self.open_log(topic, partition, config=config_of(topic, partition))
+            except (StorageError, OSError) as error:
+                failures[topic, partition] = error
+        return failures
+
+    def delete(self, topic: str, partition: int) -> None:
+        """Takes a partition away. Its files go with a later `remove_deleted`."""
+        key = topic, partition
+        log = self.logs.pop(key)
+        self._retired.append((self._now_ms() + log.config.file_delete_delay_ms, log.retire()))
+        for offsets in (self._recovery_points, self._start_offsets, self.high_watermarks):
+            offsets.pop(key, None)
+
+    def remove_deleted(self, now_ms: int) -> None:
+        """Removes files whose deletion is due: of segments and of whole partitions."""
+        for log in self.logs.values():
+            if not log.is_offline:
+                log.remove_deleted(now_ms)
+        due = [path for due_ms, path in self._retired if due_ms <= now_ms]
+        self._retired = [entry for entry in self._retired if entry[0] > now_ms]
+        for path in due:
+            remove_directory(self.files, path)
+
+    # The files that speak for all
+
+    def write_checkpoints(self, high_watermarks: Mapping[TopicPartition, int] | None = None) -> None:
+        """Writes how far each log is synced, where it starts and, if given, its high watermark."""
+        self.write_recovery_points()
+        self._start_offsets.update((key, log.start_offset) for key, log in self.logs.items())
+        # As Kafka does: a log that starts where its first segment starts needs no entry.
+        self._write(checkpoints.START_OFFSETS, {key: offset for key, offset in self._start_offsets.items() if offset})
+        if high_watermarks is not None:
+            self.high_watermarks.update(high_watermarks)
+            self._write(checkpoints.HIGH_WATERMARKS, self.high_watermarks)
+
+    def write_recovery_points(self) -> None:
+        self._recovery_points.update((key, log.recovery_point) for key, log in self.logs.items())
+        self._write(checkpoints.RECOVERY_POINTS, self._recovery_points)
+
+    def meta_properties(self) -> dict[str, str]:
+        """cluster.id, node.id, directory.id and version; empty in a new directory."""
+        return checkpoints.read_properties(self.files, os.path.join(self.path, checkpoints.META_PROPERTIES))
+
+    def write_meta_properties(self, properties: Mapping[str, str]) -> None:
+        path = os.path.join(self.path, checkpoints.META_PROPERTIES)
+        checkpoints.write_properties(self.files, path, {"version": "1", **properties})
+
+    def close(self, *, clean: bool = True, high_watermarks: Mapping[TopicPartition, int] | None = None) -> None:
+        """Closes all logs and gives the directory up. The clean-shutdown mark is set only if every log closed well."""
+        healthy = clean and not any(log.is_offline for log in self.logs.values())
+        try:
+            for log in self.logs.values():
+                log.close(clean=clean)
+            if clean:
+                self.write_checkpoints(high_watermarks)
+            if healthy:
+                mark = os.path.join(self.path, checkpoints.CLEAN_SHUTDOWN)
+                content = json.dumps({"version": "0", "broker_epoch": "-1"}).encode()
+                self.files.replace(mark, content, sync=True)
+        finally:
+            self._lock.close()
+
+    def _read(self, name: str) -> dict[TopicPartition, int]:
+        """A checkpoint. A damaged one counts as empty: recovery then checks more than it need, and loses nothing."""
+        try:
+            return checkpoints.read_offsets(self.files, os.path.join(self.path, name))
+        except CorruptFile:
+            return {}
+
+    def _write(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
+        checkpoints.write_offsets(self.files, os.path.join(self.path, name), offsets)
+
+    def _remove_leftovers(self) -> None:
+        for name in directories_below(self.files, self.path):
+            if name.endswith(names.DELETE_DIRECTORY):
+                remove_directory(self.files, os.path.join(self.path, name))
+
+
+def _lock(files: Files, path: str) -> OpenFile:
+    """A POSIX record lock, the kind that the JVM takes: a Kafka broker and we keep each other out."""
+    lock = files.open_data(path, create=True)
+    try:
+        fcntl.lockf(lock.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        lock.close()
+        raise DirectoryLocked(f"{path} is locked: another broker uses this directory") from None
+    return lock

@@ -1,0 +1,119 @@
+"""Which leader epoch began at which offset. Followers ask it where their log and the leader's part ways (KIP-101)."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+
+from storage.checkpoints import decode_lines, encode_lines
+from storage.errors import CorruptFile
+from storage.files import Files
+
+UNDEFINED = -1
+
+
+class EpochCache:
+    """Epochs and their first offsets, both rising; every change is written to leader-epoch-checkpoint."""
+
+    __slots__ = ("_epochs", "_files", "_path", "_starts", "latest", "unsynced")
+
+    def __init__(self, files: Files, path: str) -> None:
+        self._files = files
+        self._path = path
+        self._epochs: list[int] = []
+        self._starts: list[int] = []
+        self.latest = UNDEFINED
+        self.unsynced = False  # the file changed since a flush last synced it
+
+    @classmethod
+    def load(cls, files: Files, path: str) -> EpochCache:
+        """Reads the checkpoint. A damaged one counts as absent: recovery refills it from the batches it scans."""
+        cache = cls(files, path)
+        try:
+            for line in decode_lines(files.read_all(path), path=path):
+                epoch, start = map(int, line.split())
+                cache._put(epoch=epoch, start=start)
+        except FileNotFoundError:
+            pass
+        except (ValueError, CorruptFile):
+            cache._epochs.clear()
+            cache._starts.clear()
+        cache._changed()
+        return cache
+
+    def entries(self) -> list[tuple[int, int]]:
+        return list(zip(self._epochs, self._starts, strict=True))
+
+    def assign(self, *, epoch: int, start: int) -> None:
+        """Epoch `epoch` begins at offset `start`. What contradicts that was never agreed upon and goes."""
+        if epoch == self.latest:
+            return
+        before = self._epochs.copy(), self._starts.copy()
+        self._put(epoch=epoch, start=start)
+        try:
+            self._save()
+        except OSError:
+            # The caller's append fails; memory must not know what the file does not, or nobody would write it again.
+            self._epochs, self._starts = before
+            self._changed()
+            raise
+
+    def end_offset(self, epoch: int, *, log_end: int) -> tuple[int, int]:
+        """The largest known epoch not after `epoch`, and the offset where it ends; (-1, -1) when unknown."""
+        if epoch == UNDEFINED or epoch > self.latest:
+            return UNDEFINED, UNDEFINED
+        if epoch == self.latest:
+            return epoch, log_end
+        following = bisect_right(self._epochs, epoch)
+        known = self._epochs[following - 1] if following else epoch
+        return known, self._starts[following]
+
+    def epoch_at(self, offset: int) -> int:
+        at = bisect_right(self._starts, offset) - 1
+        return self._epochs[at] if at >= 0 else UNDEFINED
+
+    def truncate_end(self, offset: int) -> None:
+        """The log now ends at `offset`: epochs that began there or later are gone."""
+        kept = len(self._starts)
+        while kept and self._starts[kept - 1] >= offset:
+            kept -= 1
+        if kept < len(self._starts):
+            self._cut(slice(kept, None))
+
+    def truncate_start(self, offset: int) -> None:
+        """The log now starts at `offset`: the epoch that holds it begins there, earlier ones are gone."""
+        first = bisect_right(self._starts, offset) - 1
+        if first < 0 or (first == 0 and self._starts[0] == offset):
+            return
+        self._starts[first] = offset
+        self._cut(slice(0, first))
+
+    def clear(self) -> None:
+        self._cut(slice(None))
+
+    def _cut(self, gone: slice) -> None:
+        del self._epochs[gone]
+        del self._starts[gone]
+        self._save()
+
+    def _put(self, *, epoch: int, start: int) -> None:
+        while self._epochs and (self._epochs[-1] >= epoch or self._starts[-1] >= start):
+            self._epochs.pop()
+            self._starts.pop()
+        self._epochs.append(epoch)
+        self._starts.append(start)
+        self.latest = epoch
+
+    def _changed(self) -> None:
+        self.latest = self._epochs[-1] if self._epochs else UNDEFINED
+
+    def _save(self) -> None:
+        # Not synced: after a power cut recovery reads the epochs back from the batches beyond the recovery point, and
+        # a flush that moves the recovery point syncs this file first.
+        self._changed()
+        lines = [f"{epoch} {start}" for epoch, start in self.entries()]
+        self._files.replace(self._path, encode_lines(lines), sync=False)
+        self.unsynced = True
+
+    @property
+    def path(self) -> str:
+        return self._path

@@ -1,0 +1,181 @@
+"""The one door to the file system.
+
+Every byte that storage/ reads or writes passes through a `Files`, so that a test can hand in one that fills up, tears a
+write or forgets a sync. Hot paths bind `files.write` once: it is `os.write` itself, so the door costs nothing.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Callable, Iterator
+from typing import Protocol, TypeAlias
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
+
+
+class OpenFile(Protocol):
+    """What storage keeps of an open file. The descriptor closes when the last reference goes."""
+
+    def fileno(self) -> int: ...
+
+    def close(self) -> None: ...
+
+
+class DataFile(io.FileIO):
+    """An open file that may be dropped without ceremony.
+
+    A FileSlice on its way to a socket keeps its file alive; when the last slice goes, so does the descriptor. That is
+    by design, so dropping one is no leak and raises no ResourceWarning.
+    """
+
+    def __del__(self) -> None:
+        self.close()
+
+
+class Files:
+    """The real file system."""
+
+    write: Callable[[int, Buffer], int] = staticmethod(os.write)
+    pread: Callable[[int, int, int], bytes] = staticmethod(os.pread)
+    fdatasync: Callable[[int], None] = staticmethod(os.fdatasync)
+    truncate: Callable[[int, int], None] = staticmethod(os.ftruncate)
+
+    def open_data(self, path: str, *, create: bool = False) -> OpenFile:
+        """Opens a file to read anywhere and append: after a truncation the next write lands at the new end."""
+        flags = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | (os.O_CREAT if create else 0)
+        return DataFile(self.open_descriptor(path, flags), "r+")
+
+    def open_descriptor(self, path: str, flags: int) -> int:
+        return os.open(path, flags, 0o644)
+
+    def create_empty(self, path: str) -> None:
+        os.close(self.open_descriptor(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC))
+
+    def read_all(self, path: str) -> bytes:
+        fd = self.open_descriptor(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            return self.read_range(fd, position=0, length=os.fstat(fd).st_size)
+        finally:
+            os.close(fd)
+
+    def read_tail(self, path: str, length: int) -> bytes:
+        """The last bytes of a file whose size is a multiple of `length`; nothing if it is not."""
+        fd = self.open_descriptor(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            size = os.fstat(fd).st_size
+            return b"" if size % length or not size else self.read_range(fd, position=size - length, length=length)
+        finally:
+            os.close(fd)
+
+    def read_range(self, fd: int, *, position: int, length: int) -> bytes:
+        """Reads `length` bytes, fewer only where the file ends."""
+        data = self.pread(fd, length, position)
+        if len(data) == length or not data:
+            return data
+        parts = [data]
+        got = len(data)
+        while got < length and (data := self.pread(fd, length - got, position + got)):
+            parts.append(data)
+            got += len(data)
+        return b"".join(parts)
+
+    def write_all(self, fd: int, data: Buffer) -> None:
+        view = memoryview(data)
+        while view:
+            view = view[self.write(fd, view) :]
+
+    def append_to(self, path: str, data: Buffer) -> None:
+        """Appends to a file that is not kept open (indexes)."""
+        fd = self.open_descriptor(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC)
+        try:
+            self.write_all(fd, data)
+        finally:
+            os.close(fd)
+
+    def overwrite(self, path: str, data: Buffer) -> None:
+        """Replaces a file's content without atomicity: for files that can be rebuilt."""
+        fd = self.open_descriptor(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC)
+        try:
+            self.truncate(fd, 0)
+            self.write_all(fd, data)
+        finally:
+            os.close(fd)
+
+    def replace(self, path: str, data: Buffer, *, sync: bool) -> None:
+        """Replaces a file so that a reader, or a crash, sees the old content or the new and never a mixture."""
+        temporary = path + ".tmp"
+        self.overwrite(temporary, data)
+        if sync:
+            self.sync_file(temporary)
+        self.rename(temporary, path)
+        if sync:
+            self.sync_directory(os.path.dirname(path))
+
+    def truncate_file(self, path: str, size: int) -> None:
+        fd = self.open_descriptor(path, os.O_WRONLY | os.O_CLOEXEC)
+        try:
+            self.truncate(fd, size)
+        finally:
+            os.close(fd)
+
+    def sync_file(self, path: str) -> None:
+        fd = self.open_descriptor(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            self.fdatasync(fd)
+        finally:
+            os.close(fd)
+
+    def sync_directory(self, path: str) -> None:
+        fd = self.open_descriptor(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def rename(self, source: str, target: str) -> None:
+        os.replace(source, target)
+
+    def remove(self, path: str) -> None:
+        """Removes a file; one that is gone already is no error."""
+        try:
+            os.unlink(path)
+        except FileNotFoundError:
+            return
+
+    def make_directory(self, path: str) -> bool:
+        """Creates a directory; false when it was there."""
+        try:
+            os.mkdir(path)
+        except FileExistsError:
+            return False
+        return True
+
+    def remove_directory(self, path: str) -> None:
+        os.rmdir(path)
+
+    def list(self, path: str) -> list[str]:
+        return os.listdir(path)
+
+    def is_directory(self, path: str) -> bool:
+        return os.path.isdir(path)
+
+    def exists(self, path: str) -> bool:
+        return os.path.exists(path)
+
+    def size(self, path: str) -> int:
+        return os.stat(path).st_size
+
+    def size_open(self, fd: int) -> int:
+        return os.fstat(fd).st_size
+
+    def modified_ms(self, path: str) -> int:
+        return os.stat(path).st_mtime_ns // 1_000_000
+
+
+def directories_below(files: Files, path: str) -> Iterator[str]:
+    """Names of the directories directly in `path`, sorted so that a run repeats."""
+    return (name for name in sorted(files.list(path)) if files.is_directory(os.path.join(path, name)))
+
+
+REAL_FILES = Files()

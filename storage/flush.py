@@ -1,0 +1,63 @@
+"""A flush in three steps, so that the waiting can happen on another thread.
+
+flush = log.begin_flush()    # on the log's thread: what must be synced, up to which offset
+flush()                      # anywhere: syncs, touches no state of the log
+log.finish_flush(flush)      # on the log's thread: the recovery point moves
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from storage.files import Files, OpenFile
+from storage.segment import Segment
+
+
+class Flush:
+    """Everything that has to reach the disk before the recovery point may move to `up_to`."""
+
+    __slots__ = ("_directories", "_files", "_open", "_paths", "done", "failure", "generation", "segments", "up_to")
+
+    def __init__(
+        self,
+        files: Files,
+        *,
+        up_to: int,
+        generation: int,
+        open_files: Sequence[OpenFile],
+        paths: Sequence[str] = (),
+        directories: Sequence[str] = (),
+        segments: Sequence[Segment] = (),
+    ) -> None:
+        self._files = files
+        self._open = open_files
+        self._paths = paths
+        self._directories = directories
+        self.up_to = up_to
+        self.generation = generation
+        self.segments = segments
+        self.done = False
+        self.failure: OSError | None = None
+
+    def __call__(self) -> None:
+        try:
+            self._sync()
+        except OSError as error:
+            # A failed fsync is final: the kernel may have dropped the pages and would report the next one as fine.
+            self.failure = error
+            raise
+        self.done = True
+
+    def _sync(self) -> None:
+        for file in self._open:
+            self._files.fdatasync(file.fileno())
+        for path in self._paths:
+            try:
+                self._files.sync_file(path)
+            except FileNotFoundError:
+                continue  # retention removed the segment since; then nobody needs it
+        for directory in self._directories:
+            try:
+                self._files.sync_directory(directory)
+            except FileNotFoundError:
+                continue  # the partition was deleted since

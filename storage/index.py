@@ -1,0 +1,156 @@
+"""Sparse indexes: from an offset to a file position, and from a time to an offset.
+
+On disk these are Kafka's: big-endian entries, one after another. In memory they are native arrays, so that a search is
+one call of `bisect`. An index can be rebuilt from its log, so a damaged file is a reason to rebuild, never to fail.
+"""
+
+from __future__ import annotations
+
+import sys
+from array import array
+from bisect import bisect_right
+from operator import lt
+from struct import Struct
+
+from storage.files import Files
+
+_SWAP = sys.byteorder == "little"
+MAX_RELATIVE_OFFSET = 0x7FFFFFFF
+
+
+def _rises(values: array[int]) -> bool:
+    return all(map(lt, values, values[1:]))
+
+
+class OffsetIndex:
+    """Entries (last offset of a batch, position where that batch starts), each greater than the one before."""
+
+    ENTRY_SIZE = 8
+    __slots__ = ("_base", "_offsets", "_positions")
+
+    def __init__(self, base_offset: int) -> None:
+        self._base = base_offset
+        self._offsets = array("i")
+        self._positions = array("i")
+
+    def __len__(self) -> int:
+        return len(self._offsets)
+
+    def append(self, *, offset: int, position: int) -> None:
+        self._offsets.append(offset - self._base)
+        self._positions.append(position)
+
+    def last(self) -> tuple[int, int] | None:
+        if not self._offsets:
+            return None
+        return self._base + self._offsets[-1], self._positions[-1]
+
+    def floor(self, offset: int) -> tuple[int, int] | None:
+        """The last entry (offset, position) at or before `offset`: no batch that ends before it need be looked at."""
+        at = bisect_right(self._offsets, min(offset - self._base, MAX_RELATIVE_OFFSET)) - 1
+        return None if at < 0 else (self._base + self._offsets[at], self._positions[at])
+
+    def last_position_up_to(self, position: int) -> int:
+        """The last indexed position at or before `position`, or -1. It is where a batch starts."""
+        at = bisect_right(self._positions, position) - 1
+        return -1 if at < 0 else self._positions[at]
+
+    def keep_before(self, *, offset: int, position: int) -> None:
+        """Drops entries of batches that end at or past `offset`, or start at or past `position`."""
+        count = len(self._offsets)
+        while count and (self._base + self._offsets[count - 1] >= offset or self._positions[count - 1] >= position):
+            count -= 1
+        del self._offsets[count:]
+        del self._positions[count:]
+
+    def encode(self, *, first: int = 0) -> bytes:
+        entries = array("i", bytes(self.ENTRY_SIZE * (len(self) - first)))
+        entries[0::2] = self._offsets[first:]
+        entries[1::2] = self._positions[first:]
+        if _SWAP:
+            entries.byteswap()
+        return entries.tobytes()
+
+    @classmethod
+    def decode(cls, data: bytes, *, base_offset: int, log_size: int) -> OffsetIndex | None:
+        """Reads an index file; None when it cannot belong to a log of `log_size` bytes and must be rebuilt."""
+        if len(data) % cls.ENTRY_SIZE:
+            return None
+        entries = array("i", data)
+        if _SWAP:
+            entries.byteswap()
+        index = cls(base_offset)
+        index._offsets, index._positions = entries[0::2], entries[1::2]
+        if not entries:
+            return index
+        sane = index._offsets[0] >= 0 and index._positions[0] >= 0 and index._positions[-1] < log_size
+        return index if sane and _rises(index._offsets) and _rises(index._positions) else None
+
+
+class TimeIndex:
+    """Entries (largest timestamp so far, last offset of the batch that holds it); both rise."""
+
+    ENTRY_SIZE = 12
+    ENTRY = Struct(">qi")
+    __slots__ = ("_base", "_offsets", "_timestamps")
+
+    def __init__(self, base_offset: int) -> None:
+        self._base = base_offset
+        self._timestamps = array("q")
+        self._offsets = array("i")
+
+    def __len__(self) -> int:
+        return len(self._offsets)
+
+    def append_if_later(self, *, timestamp: int, offset: int) -> None:
+        """Adds an entry when time has moved on. Batches without a timestamp (-1) never make one."""
+        if timestamp > (self._timestamps[-1] if self._timestamps else -1):
+            self._timestamps.append(timestamp)
+            self._offsets.append(offset - self._base)
+
+    def last(self) -> tuple[int, int] | None:
+        if not self._offsets:
+            return None
+        return self._timestamps[-1], self._base + self._offsets[-1]
+
+    def floor(self, timestamp: int) -> int:
+        """An offset before which no batch is later than `timestamp`."""
+        at = bisect_right(self._timestamps, timestamp) - 1
+        return self._base if at < 0 else self._base + self._offsets[at]
+
+    def keep_before(self, *, offset: int) -> None:
+        count = len(self._offsets)
+        while count and self._base + self._offsets[count - 1] >= offset:
+            count -= 1
+        del self._offsets[count:]
+        del self._timestamps[count:]
+
+    def encode(self, *, first: int = 0) -> bytes:
+        pack = self.ENTRY.pack
+        return b"".join(map(pack, self._timestamps[first:], self._offsets[first:]))
+
+    @classmethod
+    def last_in_file(cls, files: Files, path: str, *, base_offset: int) -> tuple[int, int] | None:
+        """The last entry of an index file, without reading the others; None when that cannot be told so simply."""
+        try:
+            tail = files.read_tail(path, cls.ENTRY_SIZE)
+        except FileNotFoundError:
+            return None
+        if len(tail) != cls.ENTRY_SIZE:
+            return None
+        timestamp, offset = cls.ENTRY.unpack(tail)
+        return (timestamp, base_offset + offset) if timestamp >= 0 and offset >= 0 else None
+
+    @classmethod
+    def decode(cls, data: bytes, *, base_offset: int) -> TimeIndex | None:
+        """Reads an index file; None when it is damaged and must be rebuilt."""
+        if len(data) % cls.ENTRY_SIZE:
+            return None
+        index = cls(base_offset)
+        for timestamp, offset in cls.ENTRY.iter_unpack(data):
+            index._timestamps.append(timestamp)
+            index._offsets.append(offset)
+        if not data:
+            return index
+        sane = index._timestamps[0] >= 0 and index._offsets[0] >= 0
+        return index if sane and _rises(index._timestamps) and _rises(index._offsets) else None

@@ -1,0 +1,52 @@
+"""Finding records by time: the time index leads to a batch, and only that batch is opened."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from protocol.records import iter_records, read_header
+from storage.scan import headers
+from storage.segment import Segment
+
+# offset, timestamp, leader epoch
+Match = tuple[int, int, int]
+
+
+def first_at_or_after(segments: Iterable[Segment], timestamp: int, *, start_offset: int) -> Match | None:
+    """The first record not before `timestamp`, among those from `start_offset` on."""
+    for segment in segments:
+        if segment.size and segment.largest_timestamp() >= timestamp:
+            match = _in_segment(segment, timestamp, start_offset=start_offset)
+            if match is not None:
+                return match
+    return None
+
+
+def _in_segment(segment: Segment, timestamp: int, *, start_offset: int) -> Match | None:
+    start = max(segment.position_for_timestamp(timestamp), segment.locate(start_offset))
+    fd = segment.open_file().fileno()
+    for position, header in headers(segment.files, fd, position=start, end=segment.size):
+        if header.max_timestamp < timestamp:
+            continue
+        match = _in_batch(segment, position, header.size, timestamp, start_offset=start_offset)
+        if match is not None:
+            return match
+    return None
+
+
+def _in_batch(segment: Segment, position: int, size: int, timestamp: int, *, start_offset: int) -> Match | None:
+    data = segment.files.read_range(segment.open_file().fileno(), position=position, length=size)
+    epoch = read_header(data).partition_leader_epoch
+    for record in iter_records(data):
+        if record.timestamp >= timestamp and record.offset >= start_offset:
+            return record.offset, record.timestamp, epoch
+    return None
+
+
+def latest(segments: Iterable[Segment], *, start_offset: int) -> Match | None:
+    """The first of the records with the largest timestamp of all."""
+    filled = [segment for segment in segments if segment.size and segment.largest_timestamp() >= 0]
+    if not filled:
+        return None
+    segment = max(filled, key=Segment.largest_timestamp)
+    return _in_segment(segment, segment.largest_timestamp(), start_offset=start_offset)

@@ -1,0 +1,353 @@
+"""A log's state, and what keeps it in shape: flushing, truncation, retention, closing, deletion."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from uuid import uuid4
+
+from storage import history, loading, names, retention
+from storage.cache import SegmentCache
+from storage.config import LogConfig
+from storage.errors import LogOffline, OffsetOutOfRange, WriteFailed
+from storage.files import Files
+from storage.flush import Flush
+from storage.index import TimeIndex
+from storage.segment import Segment
+from storage.segments import Segments
+
+_DIRECTORY_NAME_MAX = 249
+
+
+class Maintenance:
+    """The part of a Log that is not on the path of an append or a read."""
+
+    __slots__ = (
+        "_chance",
+        "_config",
+        "_deleted",
+        "_directory_unsynced",
+        "_epochs",
+        "_generation",
+        "_now_ms",
+        "_offline",
+        "_parent_unsynced",
+        "_producers",
+        "_segment_bytes",
+        "_segments",
+        "_snapshots",
+        "_unflushed",
+        "directory",
+        "end_offset",
+        "files",
+        "on_truncated",
+        "recovery_point",
+        "start_offset",
+        "topic_id",
+    )
+
+    def __init__(
+        self,
+        directory: str,
+        *,
+        config: LogConfig,
+        files: Files,
+        now_ms: Callable[[], int],
+        cache: SegmentCache,
+        chance: Callable[[], float],
+        loaded: loading.Loaded,
+    ) -> None:
+        """Use `Log.open`."""
+        self.directory = directory
+        self.files = files
+        self.topic_id = loaded.topic_id
+        self.start_offset = loaded.start_offset
+        self.end_offset = loaded.end_offset
+        self.recovery_point = loaded.recovery_point
+        # Called after a truncation: a recovery point on disk that lies beyond it must be lowered before new batches
+        # come, or a torn tail among them would be taken for damage.
+        self.on_truncated: Callable[[], None] | None = None
+        self._now_ms = now_ms
+        self._chance = chance
+        self._epochs = loaded.epochs
+        self._producers = loaded.producers
+        self._snapshots = loaded.snapshots
+        self._segments = Segments(loaded.segments, cache)
+        self._unflushed = loaded.unflushed
+        self._deleted: list[tuple[int, list[str]]] = []
+        self._directory_unsynced = True
+        self._parent_unsynced = loaded.created
+        self._generation = 0
+        self._offline: str | None = None
+        self.config = config
+
+    # State
+
+    @property
+    def config(self) -> LogConfig:
+        return self._config
+
+    @config.setter
+    def config(self, config: LogConfig) -> None:
+        self._config = config
+        self._segment_bytes = config.segment_bytes
+        self._activate(self._segments.active)
+
+    @property
+    def size_bytes(self) -> int:
+        return self._segments.size_bytes
+
+    @property
+    def segment_count(self) -> int:
+        return len(self._segments)
+
+    @property
+    def latest_epoch(self) -> int:
+        """The newest leader epoch in the log, -1 when there is none."""
+        return self._epochs.latest
+
+    @property
+    def is_offline(self) -> bool:
+        return self._offline is not None
+
+    def fail(self, reason: str) -> None:
+        """Takes the log offline: every later call raises LogOffline. The files stay as they are."""
+        if self._offline is None:
+            self._offline = f"{self.directory} is offline: {reason}"
+
+    def _check_online(self) -> None:
+        if self._offline is not None:
+            raise LogOffline(self._offline)
+
+    def _activate(self, segment: Segment) -> None:
+        """Gives the segment that is written to the limits of the present configuration."""
+        config = self._config
+        segment.index_interval_bytes = config.index_interval_bytes
+        segment.index_entries_max = config.segment_index_bytes // TimeIndex.ENTRY_SIZE
+        # Logs that began together must not all roll together: each takes off a random part (segment.jitter.ms).
+        jitter = int(self._chance() * min(config.segment_jitter_ms, config.segment_ms))
+        segment.set_roll_age(config.segment_ms - jitter)
+
+    # Flushing
+
+    def begin_flush(self) -> Flush:
+        """What has to be synced so that everything up to now is safe. Call it (on any thread), then `finish_flush`."""
+        self._check_online()
+        active = self._segments.active
+        unflushed = tuple(self._unflushed)
+        paths = [segment.path(suffix) for segment in unflushed for suffix in (names.OFFSET_INDEX, names.TIME_INDEX)]
+        with_aborts = (segment for segment in (*unflushed, active) if segment.has_aborts)
+        paths.extend(segment.path(names.ABORTED_INDEX) for segment in with_aborts)
+        if self._epochs.unsynced:
+            paths.append(self._epochs.path)
+            self._directory_unsynced = True
+        directories = [self.directory] if self._directory_unsynced else []
+        if self._parent_unsynced:
+            directories.append(os.path.dirname(self.directory))
+        return Flush(
+            self.files,
+            up_to=self.end_offset,
+            generation=self._generation,
+            open_files=[segment.open_file() for segment in (*unflushed, active)],
+            paths=paths,
+            directories=directories,
+            segments=unflushed,
+        )
+
+    def finish_flush(self, flush: Flush) -> None:
+        """Moves the recovery point, unless the log was truncated since `flush` began: then it speaks of bytes that are
+        gone."""
+        if flush.failure is not None:
+            self.fail(f"a sync failed: {flush.failure}")
+        self._check_online()
+        assert flush.done, "call the flush before finishing it"
+        if flush.generation != self._generation:
+            return
+        self.recovery_point = max(self.recovery_point, flush.up_to)
+        self._unflushed = [segment for segment in self._unflushed if segment not in flush.segments]
+        self._epochs.unsynced = self._directory_unsynced = self._parent_unsynced = False
+
+    def flush(self) -> None:
+        """Syncs everything up to now, and waits for it."""
+        flush = self.begin_flush()
+        try:
+            flush()
+        except OSError as error:
+            self.fail(f"a sync failed: {error}")
+            raise LogOffline(self._offline) from error
+        self.finish_flush(flush)
+
+    # Truncation
+
+    def truncate_to(self, offset: int) -> bool:
+        """Drops every batch that ends at or past `offset`, and with it whatever its producers did there. A batch that
+        straddles the offset goes whole. False if there was nothing to drop."""
+        self._check_online()
+        if offset >= self.end_offset:
+            return False
+        if offset < self._segments.first_offset:
+            self.truncate_fully_and_start_at(offset)
+            return True
+        self._generation += 1
+        try:
+            self._cut_to(offset)
+        except OSError as error:
+            self.fail(f"truncation to {offset} failed: {error}")
+            raise LogOffline(self._offline) from error
+        self._activate(self._segments.active)
+        self.start_offset = min(self.start_offset, self.end_offset)
+        self.recovery_point = min(self.recovery_point, self.end_offset)
+        if self.on_truncated is not None:
+            self.on_truncated()
+        return True
+
+    def _cut_to(self, offset: int) -> None:
+        # Last segment first: whenever this is interrupted, a log without gaps remains.
+        while self._segments.active.base_offset > offset:
+            self._remove_files(self._segments.remove_active())
+        active = self._segments.active
+        self._unflushed = [segment for segment in self._unflushed if segment in set(self._segments) - {active}]
+        position = active.locate(offset)
+        if position < active.size:
+            offset = min(offset, active.base_offset_at(position))
+        active.truncate(offset=offset, position=position)
+        self.end_offset = offset
+        self._snapshots.remove_after(offset)
+        self.files.sync_directory(self.directory)
+        self._epochs.truncate_end(offset)
+        history.rebuild(
+            self._producers,
+            self._snapshots,
+            list(self._segments),
+            end_offset=offset,
+            from_snapshot_up_to=offset,
+            index_aborts_from=offset,
+        )
+
+    def truncate_fully_and_start_at(self, offset: int) -> None:
+        """Empties the log; it continues at `offset`, as a follower does that fell behind its leader's start."""
+        self._check_online()
+        self._generation += 1
+        try:
+            for segment in reversed(list(self._segments)):
+                self._remove_files(segment)
+            self._snapshots.remove_after(-1)
+            self._epochs.clear()
+            segment = Segment.create(self.files, self.directory, offset, created_ms=self._now_ms())
+            self.files.sync_directory(self.directory)
+        except OSError as error:
+            self.fail(f"emptying it failed: {error}")
+            raise LogOffline(self._offline) from error
+        self._producers.clear()
+        self._segments.replace_all(segment)
+        self._unflushed = []
+        self.start_offset = self.end_offset = self.recovery_point = offset
+        self._activate(segment)
+        if self.on_truncated is not None:
+            self.on_truncated()
+
+    def _remove_files(self, segment: Segment) -> None:
+        segment.close_file()
+        for path in segment.rename_for_deletion():
+            self.files.remove(path)
+
+    # Retention
+
+    def delete_before(self, offset: int) -> None:
+        """The log now starts at `offset` (DeleteRecords). Segments that lie wholly before it go."""
+        self._check_online()
+        if offset > self.end_offset:
+            raise OffsetOutOfRange(offset=offset, start=self.start_offset, end=self.end_offset)
+        if offset <= self.start_offset:
+            return
+        self.start_offset = offset
+        self._epochs.truncate_start(offset)
+        self._delete_first(retention.wholly_before(list(self._segments), offset))
+
+    def apply_retention(self, now_ms: int, *, high_watermark: int | None = None) -> bool:
+        """Deletes segments that are too old, too much, or before the log's start; none that holds records past the
+        high watermark. True if any went."""
+        self._check_online()
+        committed = self.end_offset if high_watermark is None else high_watermark
+        segments = list(self._segments)
+        count = retention.deletable(
+            segments,
+            config=self._config,
+            now_ms=now_ms,
+            start_offset=self.start_offset,
+            end_offset=self.end_offset,
+            high_watermark=committed,
+        )
+        if count == len(segments):
+            # Even the active segment has expired: a new one takes its place, so that the log keeps its end.
+            self._roll_to(self.end_offset)
+        self._delete_first(count)
+        if count:
+            self.start_offset = max(self.start_offset, self._segments.first_offset)
+            self._epochs.truncate_start(self.start_offset)
+        return count > 0
+
+    def _roll_to(self, base_offset: int) -> None:
+        raise NotImplementedError
+
+    def _delete_first(self, count: int) -> None:
+        due_ms = self._now_ms() + self._config.file_delete_delay_ms
+        for _ in range(count):
+            segment = self._segments.remove_first()
+            if segment in self._unflushed:
+                self._unflushed.remove(segment)
+            try:
+                self._deleted.append((due_ms, segment.rename_for_deletion()))
+            except OSError as error:
+                raise WriteFailed(f"{self.directory}: cannot delete segment {segment.base_offset}: {error}") from error
+            if self._snapshots.offsets()[-1:] != [segment.base_offset]:
+                self._snapshots.remove(segment.base_offset)
+            segment.release()
+
+    def remove_deleted(self, now_ms: int) -> None:
+        """Removes the files of segments deleted `file_delete_delay_ms` ago: slow readers have had that long."""
+        due = [paths for due_ms, paths in self._deleted if due_ms <= now_ms]
+        self._deleted = [entry for entry in self._deleted if entry[0] > now_ms]
+        for paths in due:
+            for path in paths:
+                self.files.remove(path)
+
+    # The end
+
+    def close(self, *, clean: bool = True) -> None:
+        """Closes the log. Cleanly: everything is synced, and opening it again needs no recovery."""
+        if self._offline is None and clean:
+            try:
+                self._segments.active.seal()
+                self._snapshots.take(self.end_offset, self._producers.to_snapshot())
+            except OSError as error:
+                self.fail(f"closing it failed: {error}")
+                raise LogOffline(self._offline) from error
+            self.flush()
+        for _, paths in self._deleted:
+            for path in paths:
+                self.files.remove(path)
+        self._segments.close()
+        self.fail("it was closed")
+
+    def delete(self) -> None:
+        """Closes the log and removes it from disk. The directory is renamed first, so that a crash in between leaves
+        nothing that could be taken for the partition."""
+        remove_directory(self.files, self.retire())
+
+    def retire(self) -> str:
+        """The first half of `delete`: the directory gets a name that no partition has. Returns its new path."""
+        self._segments.close()
+        self.fail("it was deleted")
+        parent, name = os.path.split(self.directory)
+        suffix = f".{uuid4().hex}{names.DELETE_DIRECTORY}"
+        retired = os.path.join(parent, name[: _DIRECTORY_NAME_MAX - len(suffix)] + suffix)
+        self.files.rename(self.directory, retired)
+        return retired
+
+
+def remove_directory(files: Files, path: str) -> None:
+    """Removes a retired log's directory with the files in it."""
+    for name in files.list(path):
+        files.remove(os.path.join(path, name))
+    files.remove_directory(path)

@@ -1,0 +1,165 @@
+"""After an unclean stop: reads everything past the recovery point, and decides what a broken batch means.
+
+Two very different things look alike:
+
+* A torn tail. A process was killed, or the power failed, while bytes were on their way to the disk. What was torn off
+  had not been synced, so nobody was promised it; it is cut off and the log goes on from there.
+* Damage. Bytes that had been written whole are wrong now. Cutting there would silently take acknowledged records with
+  it, so the log refuses to open (CorruptLog) and the replica must be restored.
+
+Below the recovery point everything was synced: a broken batch is damage. Beyond it:
+
+* Nothing whole follows the broken batch, in this file or a later one: a torn tail.
+* Whole batches follow. A killed process cannot cause that, for the kernel keeps what was written in order. A power cut
+  can: pages reach the disk in any order. But it leaves a mark: a page that never arrived reads as zeros up to its end,
+  and a file that was not the last when the power failed may end inside a batch. With such a mark it is a torn tail
+  (nothing after it had been synced either, for a sync covers all earlier bytes). Without, it is damage.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from storage import names
+from storage.config import LogConfig
+from storage.epochs import EpochCache
+from storage.errors import CorruptLog
+from storage.index import MAX_RELATIVE_OFFSET
+from storage.scan import Damage, checked_headers, find_batch
+from storage.segment import Segment
+
+_PAGE = 4096
+_ZEROS_MIN = 64  # so many before a page's end are taken for a page that was never written
+
+_logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recovered:
+    segments: list[Segment]
+    dropped: list[Segment]  # beyond the torn place; their files are still there
+    end_offset: int
+    scanned_from: int
+    scanned: bool = False
+
+
+def recover(segments: Sequence[Segment], *, recovery_point: int, config: LogConfig, epochs: EpochCache) -> Recovered:
+    """Checks every batch from the segment that holds the recovery point on, and rebuilds those segments' indexes."""
+    first = max((at for at, segment in enumerate(segments) if segment.base_offset <= recovery_point), default=0)
+    scanned_from = end_offset = segments[first].base_offset
+    kept = len(segments)
+    for at in range(first, len(segments)):
+        segment = segments[at]
+        if at > first and not _follows(segment, end_offset=end_offset, recovery_point=recovery_point, config=config):
+            kept = at
+            break
+        end_offset, damage = _scan(segment, config=config, epochs=epochs)
+        if damage is not None:
+            _refuse_unless_torn(
+                segment, segments[at + 1 :], damage, next_offset=end_offset, recovery_point=recovery_point
+            )
+            _cut(segment, damage, end_offset=end_offset)
+            kept = at + 1
+            break
+    return Recovered(
+        segments=list(segments[:kept]),
+        dropped=list(segments[kept:]),
+        end_offset=end_offset,
+        scanned_from=scanned_from,
+    )
+
+
+def _follows(segment: Segment, *, end_offset: int, recovery_point: int, config: LogConfig) -> bool:
+    """Whether a segment begins where the one before ends. If it begins later, the end of that one never reached the
+    disk: what follows it was not synced either. Compaction leaves such gaps too, so there they mean nothing."""
+    if segment.base_offset == end_offset or (segment.base_offset > end_offset and config.compact):
+        return True
+    if segment.base_offset > end_offset >= recovery_point:
+        _logger.warning(
+            "%s: the log before it ends at offset %d; dropping what follows, which was never synced",
+            segment.path(names.LOG),
+            end_offset,
+        )
+        return False
+    raise CorruptLog(
+        path=segment.path(names.LOG),
+        position=0,
+        reason=f"the segment before it ends at offset {end_offset}, recovery point {recovery_point}",
+    )
+
+
+def _scan(segment: Segment, *, config: LogConfig, epochs: EpochCache) -> tuple[int, Damage | None]:
+    """Walks over a segment's batches, noting each. Returns where the whole ones end, and what is wrong there if any."""
+    segment.index_interval_bytes = config.index_interval_bytes
+    segment.start_rebuild()
+    segment.reset_aborts()
+    end_offset = segment.base_offset
+    fd = segment.open_file().fileno()
+    damage = None
+    try:
+        for position, header in checked_headers(
+            segment.files, fd, position=0, end=segment.size, next_offset=end_offset
+        ):
+            if header.last_offset - segment.base_offset > MAX_RELATIVE_OFFSET:
+                raise Damage(position, f"offset {header.last_offset} is too far from the segment's first")
+            segment.note_batch(
+                position=position,
+                size=header.size,
+                base_offset=header.base_offset,
+                last_offset=header.last_offset,
+                timestamp=header.max_timestamp,
+            )
+            if header.partition_leader_epoch > epochs.latest:
+                epochs.assign(epoch=header.partition_leader_epoch, start=header.base_offset)
+            end_offset = header.next_offset
+    except Damage as found:
+        damage = found
+    segment.seal()
+    return end_offset, damage
+
+
+def _refuse_unless_torn(
+    segment: Segment, later: Sequence[Segment], damage: Damage, *, next_offset: int, recovery_point: int
+) -> None:
+    def refuse(why: str) -> CorruptLog:
+        reason = f"{damage.reason} (offset {next_offset}); {why}"
+        return CorruptLog(path=segment.path(names.LOG), position=damage.position, reason=reason)
+
+    if next_offset < recovery_point:
+        raise refuse(f"everything below offset {recovery_point} had been synced")
+    fd = segment.open_file().fileno()
+    following = find_batch(segment.files, fd, position=damage.position + 1, end=segment.size, next_offset=next_offset)
+    if following is not None:
+        if not _has_lost_page(segment, damage.position, following):
+            raise refuse(f"a whole batch follows at byte {following}")
+    elif any(each.size for each in later) and not (
+        damage.past_end or _has_lost_page(segment, damage.position, segment.size)
+    ):
+        raise refuse("later segments hold data")
+
+
+def _has_lost_page(segment: Segment, start: int, end: int) -> bool:
+    """Whether a page that overlaps start..end was never written: it reads as zeros up to its end."""
+    fd = segment.open_file().fileno()
+    boundary = (start // _PAGE + 1) * _PAGE
+    while boundary - _PAGE < end:
+        first = max(start, boundary - _ZEROS_MIN)
+        tail = segment.files.read_range(fd, position=first, length=min(boundary, segment.size) - first)
+        if tail and not any(tail):
+            return True
+        boundary += _PAGE
+    return False
+
+
+def _cut(segment: Segment, damage: Damage, *, end_offset: int) -> None:
+    _logger.warning(
+        "%s: cutting off %d bytes of a torn tail at byte %d, offset %d: %s",
+        segment.path(names.LOG),
+        segment.size - damage.position,
+        damage.position,
+        end_offset,
+        damage.reason,
+    )
+    segment.truncate(offset=end_offset, position=damage.position)

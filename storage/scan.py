@@ -1,0 +1,140 @@
+"""Walking over the batches of a segment file, a window at a time: never a whole segment in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from crc32c import crc32c
+
+from protocol.records import HEADER_SIZE, BatchHeader, read_header
+from storage.files import Files
+
+LENGTH_END = 12  # base offset and length: what precedes the part that `batch_length` counts
+CRC_START = 21  # the first byte that a batch's CRC covers
+MAGIC_AT = 16
+_MAGIC = 2
+_WINDOW = 64 << 10
+_CRC_CHUNK = 1 << 20
+
+Placed = tuple[int, BatchHeader]  # a position in the file and the header found there
+
+
+class Damage(Exception):
+    """The bytes at `position` are no whole, plausible batch."""
+
+    def __init__(self, position: int, reason: str, *, past_end: bool = False) -> None:
+        super().__init__(reason)
+        self.position = position
+        self.reason = reason
+        self.past_end = past_end  # the file ends before the batch does
+
+
+class Window:
+    """A moving view of a file: answers header-sized reads from the last block it fetched."""
+
+    __slots__ = ("_block", "_files", "_size", "_start", "fd")
+
+    def __init__(self, files: Files, fd: int, *, size: int = _WINDOW) -> None:
+        self._files = files
+        self.fd = fd
+        self._size = size
+        self._start = 0
+        self._block = b""
+
+    def at(self, position: int, length: int) -> tuple[bytes, int]:
+        """A block and the place in it where `position` lies, with `length` bytes from there if the file has them."""
+        place = position - self._start
+        if place < 0 or place + length > len(self._block):
+            self._block = self._files.read_range(self.fd, position=position, length=max(length, self._size))
+            self._start = position
+            place = 0
+        return self._block, place
+
+
+def header_at(window: Window, position: int, *, end: int) -> BatchHeader:
+    """The header at `position` of a batch that must end at or before `end`; raises Damage."""
+    if end - position < HEADER_SIZE:
+        raise Damage(position, f"{end - position} bytes are left, too few for a batch header", past_end=True)
+    block, place = window.at(position, HEADER_SIZE)
+    if len(block) - place < HEADER_SIZE:
+        raise Damage(position, "the file ends inside a batch header", past_end=True)
+    header = read_header(block, place)
+    if header.magic != _MAGIC:
+        raise Damage(position, f"magic {header.magic} is not a batch's")
+    if header.batch_length < HEADER_SIZE - LENGTH_END:
+        raise Damage(position, f"batch length {header.batch_length} is smaller than a header")
+    if position + LENGTH_END + header.batch_length > end:
+        size = LENGTH_END + header.batch_length
+        raise Damage(position, f"a batch of {size} bytes runs past the end at {end}", past_end=True)
+    if header.base_offset < 0 or header.last_offset_delta < 0:
+        raise Damage(position, f"offsets {header.base_offset}+{header.last_offset_delta} are impossible")
+    return header
+
+
+def headers(files: Files, fd: int, *, position: int, end: int, window: int = _WINDOW) -> Iterator[Placed]:
+    """(position, header) of each batch from `position` up to `end`. CRCs are not looked at; raises Damage."""
+    view = Window(files, fd, size=window)
+    while position < end:
+        header = header_at(view, position, end=end)
+        yield position, header
+        position += LENGTH_END + header.batch_length
+
+
+def crc_matches(window: Window, files: Files, position: int, header: BatchHeader) -> bool:
+    """Checks a batch's CRC, a megabyte at a time where the batch is larger than the window."""
+    first = position + CRC_START
+    left = header.batch_length - (CRC_START - LENGTH_END)
+    if left <= _WINDOW:
+        block, place = window.at(first, left)
+        return crc32c(memoryview(block)[place : place + left]) == header.crc
+    crc = 0
+    while left > 0:
+        chunk = files.read_range(window.fd, position=first, length=min(left, _CRC_CHUNK))
+        if not chunk:
+            return False
+        crc = crc32c(chunk, crc)
+        first += len(chunk)
+        left -= len(chunk)
+    return crc == header.crc
+
+
+def checked_headers(files: Files, fd: int, *, position: int, end: int, next_offset: int) -> Iterator[Placed]:
+    """As `headers`, but each batch is whole (CRC) and follows the one before; raises Damage at the first that isn't."""
+    window = Window(files, fd, size=4 * _WINDOW)
+    while position < end:
+        header = header_at(window, position, end=end)
+        if header.base_offset < next_offset:
+            raise Damage(position, f"offset {header.base_offset} after {next_offset - 1}")
+        if not crc_matches(window, files, position, header):
+            raise Damage(position, "the CRC does not match")
+        yield position, header
+        position += LENGTH_END + header.batch_length
+        next_offset = header.base_offset + header.last_offset_delta + 1
+
+
+def find_batch(files: Files, fd: int, *, position: int, end: int, next_offset: int) -> int | None:
+    """Where the next whole batch (right CRC, an offset not before `next_offset`) starts at or after `position`.
+
+    Tries every byte that could be a batch's magic. That is slow beside a walk, and bounded by the segment's size; it
+    runs only when a segment turned out to be damaged.
+    """
+    window = Window(files, fd)
+    step = _WINDOW - HEADER_SIZE
+    while end - position >= HEADER_SIZE:
+        block = files.read_range(fd, position=position, length=_WINDOW)
+        at = block.find(_MAGIC, MAGIC_AT, step + MAGIC_AT)
+        while at >= 0:
+            start = position + at - MAGIC_AT
+            if _is_batch(window, files, start, end=end, next_offset=next_offset):
+                return start
+            at = block.find(_MAGIC, at + 1, step + MAGIC_AT)
+        position += step
+    return None
+
+
+def _is_batch(window: Window, files: Files, position: int, *, end: int, next_offset: int) -> bool:
+    try:
+        header = header_at(window, position, end=end)
+    except Damage:
+        return False
+    return header.base_offset >= next_offset and crc_matches(window, files, position, header)

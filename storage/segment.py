@@ -1,0 +1,451 @@
+"""One segment: a .log file, its indexes, and what is known about its contents.
+
+Only the active segment, the last, is written to. Its indexes live in memory and are appended to their files now and
+then: a crash in between costs nothing, as recovery rebuilds them. An inactive segment holds no file and no index until
+somebody reads it, and lets go of both when the log's cache says so.
+"""
+
+from __future__ import annotations
+
+import os
+
+from storage import names
+from storage.aborted import AbortedIndex, AbortedTransaction
+from storage.errors import CorruptLog, LogOffline, WriteFailed
+from storage.files import Buffer, Files, OpenFile
+from storage.index import OffsetIndex, TimeIndex
+from storage.scan import Damage, headers
+
+NO_TIMESTAMP = -1
+_UNKNOWN = -2  # a largest timestamp that nobody has looked up yet
+_NEVER = (1 << 63) - 1
+_MEMO_LIMIT = 64
+_SAVE_AFTER_ENTRIES = 1024
+_LOCATE_WINDOW = 8 << 10
+
+
+class Segment:
+    __slots__ = (
+        "_aborts",
+        "_bytes_since_entry",
+        "_largest_timestamp",
+        "_largest_timestamp_offset",
+        "_saved_offsets",
+        "_saved_times",
+        "_write",
+        "base_offset",
+        "created_ms",
+        "directory",
+        "fd",
+        "file",
+        "files",
+        "first_timestamp",
+        "index_entries_max",
+        "index_interval_bytes",
+        "memo",
+        "offsets",
+        "roll_after_clock",
+        "roll_after_timestamp",
+        "roll_age_ms",
+        "size",
+        "times",
+    )
+
+    def __init__(
+        self, files: Files, directory: str, base_offset: int, *, size: int, created_ms: int, aborts: bool = False
+    ) -> None:
+        self.files = files
+        self.directory = directory
+        self.base_offset = base_offset
+        self.size = size
+        self.created_ms = created_ms
+        self.file: OpenFile | None = None
+        self.fd = -1
+        self.offsets: OffsetIndex | None = None
+        self.times: TimeIndex | None = None
+        # Where batches start, by offset: the last few appended, and where recent reads were cut. A reader's next
+        # request begins at one of these more often than not.
+        self.memo: dict[int, int] = {}
+        self.first_timestamp = NO_TIMESTAMP
+        self.index_interval_bytes = 4096
+        self.index_entries_max = _NEVER
+        self.roll_age_ms = _NEVER
+        self.roll_after_timestamp = _NEVER
+        self.roll_after_clock = _NEVER
+        self._aborts = aborts
+        self._bytes_since_entry = 0
+        self._largest_timestamp = _UNKNOWN if size else NO_TIMESTAMP
+        self._largest_timestamp_offset = base_offset
+        self._saved_offsets = 0
+        self._saved_times = 0
+        self._write = files.write
+
+    @classmethod
+    def create(cls, files: Files, directory: str, base_offset: int, *, created_ms: int) -> Segment:
+        """Makes the files of a new, empty segment. Kafka's tools want the indexes to exist, even when empty."""
+        segment = cls(files, directory, base_offset, size=0, created_ms=created_ms)
+        for suffix in (names.LOG, names.OFFSET_INDEX, names.TIME_INDEX):
+            files.overwrite(segment.path(suffix), b"")
+        segment.offsets = OffsetIndex(base_offset)
+        segment.times = TimeIndex(base_offset)
+        return segment
+
+    def path(self, suffix: str) -> str:
+        return os.path.join(self.directory, names.file_name(self.base_offset, suffix))
+
+    # Writing
+
+    def write(self, data: Buffer, size: int) -> int:
+        """Appends bytes and returns where they start. If that fails the file is as before, or the log goes offline."""
+        fd = self.fd
+        if fd < 0:
+            fd = self.open_file().fileno()
+        position = self.size
+        try:
+            written = self._write(fd, data)
+            if written != size:
+                self.files.write_all(fd, memoryview(data)[written:])
+        except OSError as error:
+            self._undo_write(position, error)
+        self.size = position + size
+        return position
+
+    def _undo_write(self, position: int, error: OSError) -> None:
+        try:
+            self.files.truncate(self.fd, position)
+        except OSError as second:
+            raise LogOffline(
+                f"{self.path(names.LOG)}: a write failed ({error}), and so did cutting it off at {position} ({second})"
+            ) from error
+        raise WriteFailed(f"{self.path(names.LOG)}: {error}") from error
+
+    def note_batch(self, *, position: int, size: int, base_offset: int, last_offset: int, timestamp: int) -> None:
+        """Takes note of a batch that `write` put at `position`: index entries, largest timestamp, memo."""
+        if position == 0:
+            self.first_timestamp = timestamp
+            self.set_roll_age(self.roll_age_ms)
+        if timestamp > self._largest_timestamp:
+            self._largest_timestamp = timestamp
+            self._largest_timestamp_offset = last_offset
+        if self._bytes_since_entry > self.index_interval_bytes:
+            self._add_entry(offset=last_offset, position=position)
+        self._bytes_since_entry += size
+        memo = self.memo
+        if len(memo) >= _MEMO_LIMIT:
+            memo.clear()
+        memo[base_offset] = position
+
+    def _add_entry(self, *, offset: int, position: int) -> None:
+        offsets, times = self.offset_index(), self.time_index()
+        offsets.append(offset=offset, position=position)
+        times.append_if_later(timestamp=self._largest_timestamp, offset=self._largest_timestamp_offset)
+        self._bytes_since_entry = 0
+        if len(offsets) >= self.index_entries_max:
+            self.roll_after_clock = -1  # any time is after that: the next append begins a new segment
+        if len(offsets) - self._saved_offsets >= _SAVE_AFTER_ENTRIES:
+            self._save_indexes_if_possible()
+
+    def set_roll_age(self, age_ms: int) -> None:
+        """When to end the segment: once a batch comes that is `age_ms` later than the first, by their timestamps. If
+        the first has none, the wall clock decides."""
+        self.roll_age_ms = age_ms
+        self.roll_after_timestamp = self.roll_after_clock = _NEVER
+        if self.first_timestamp >= 0:
+            self.roll_after_timestamp = self.first_timestamp + age_ms
+        elif self.size:
+            self.roll_after_clock = self.created_ms + age_ms
+
+    def add_abort(self, transaction: AbortedTransaction) -> None:
+        self._aborts = True
+        self.aborted_index().append(transaction)
+
+    def reset_aborts(self) -> None:
+        if self._aborts:
+            self.aborted_index().reset()
+            self._aborts = False
+
+    def _save_indexes_if_possible(self) -> None:
+        try:
+            self.save_indexes()
+        except OSError:
+            # The batch is in the log already; its index entries stay in memory and are written when the disk allows.
+            self._saved_offsets = self._saved_times = 0
+
+    def save_indexes(self) -> None:
+        """Brings the index files up to what memory holds."""
+        if self.offsets is not None:
+            self._save(names.OFFSET_INDEX, self.offsets, saved=self._saved_offsets)
+            self._saved_offsets = len(self.offsets)
+        if self.times is not None:
+            self._save(names.TIME_INDEX, self.times, saved=self._saved_times)
+            self._saved_times = len(self.times)
+
+    def _save(self, suffix: str, index: OffsetIndex | TimeIndex, *, saved: int) -> None:
+        if saved == 0:
+            self.files.overwrite(self.path(suffix), index.encode())
+        elif saved < len(index):
+            self.files.append_to(self.path(suffix), index.encode(first=saved))
+
+    def seal(self) -> None:
+        """Finishes the segment before it becomes inactive: its last time entry tells retention how old it is."""
+        if self.size:
+            self.time_index().append_if_later(timestamp=self.largest_timestamp(), offset=self._largest_timestamp_offset)
+        self.save_indexes()
+
+    # Files and indexes, opened when needed
+
+    def open_file(self) -> OpenFile:
+        if self.file is None:
+            self.file = self.files.open_data(self.path(names.LOG))
+            self.fd = self.file.fileno()
+        return self.file
+
+    def release(self) -> None:
+        """Lets go of what can be had again from disk. Slices in flight keep the file open for themselves."""
+        self.file = None
+        self.fd = -1
+        self.offsets = None
+        self.times = None
+        self.memo.clear()
+        self._saved_offsets = self._saved_times = 0
+
+    def close_file(self) -> None:
+        self.file = None
+        self.fd = -1
+
+    def offset_index(self) -> OffsetIndex:
+        if self.offsets is None:
+            data = self._read_index(names.OFFSET_INDEX)
+            index = None
+            if data is not None:
+                index = OffsetIndex.decode(data, base_offset=self.base_offset, log_size=self.size)
+            if index is None:
+                self.rebuild_indexes()
+                assert self.offsets is not None
+                return self.offsets
+            self.offsets = index
+            self._saved_offsets = len(index)
+        return self.offsets
+
+    def time_index(self) -> TimeIndex:
+        if self.times is None:
+            data = self._read_index(names.TIME_INDEX)
+            index = TimeIndex.decode(data, base_offset=self.base_offset) if data is not None else None
+            if index is None:
+                self.rebuild_indexes()
+                assert self.times is not None
+                return self.times
+            self.times = index
+            self._saved_times = len(index)
+        return self.times
+
+    def _read_index(self, suffix: str) -> bytes | None:
+        try:
+            return self.files.read_all(self.path(suffix))
+        except FileNotFoundError:
+            return None
+
+    def start_rebuild(self) -> None:
+        self.offsets = OffsetIndex(self.base_offset)
+        self.times = TimeIndex(self.base_offset)
+        self._saved_offsets = self._saved_times = 0
+        self._largest_timestamp = NO_TIMESTAMP
+        self._largest_timestamp_offset = self.base_offset
+        self._bytes_since_entry = 0
+        self.first_timestamp = NO_TIMESTAMP
+        self.memo.clear()
+
+    def rebuild_indexes(self) -> None:
+        """Makes both indexes anew from the batch headers."""
+        self.start_rebuild()
+        fd = self.open_file().fileno()
+        try:
+            for position, header in headers(self.files, fd, position=0, end=self.size):
+                self.note_batch(
+                    position=position,
+                    size=header.size,
+                    base_offset=header.base_offset,
+                    last_offset=header.last_offset,
+                    timestamp=header.max_timestamp,
+                )
+        except Damage as damage:
+            raise self._corrupt(damage) from None
+        self.seal()
+
+    # Reading
+
+    def locate(self, offset: int) -> int:
+        """Where the first batch starts that ends at or after `offset`; the segment's size if there is none."""
+        if offset <= self.base_offset:
+            return 0
+        position = self.memo.get(offset)
+        if position is not None:
+            return position
+        return self._locate_by_index(offset)
+
+    def _locate_by_index(self, offset: int) -> int:
+        entry = self.offset_index().floor(offset)
+        start = 0 if entry is None else entry[1]
+        fd = self.open_file().fileno()
+        try:
+            for position, header in headers(self.files, fd, position=start, end=self.size, window=_LOCATE_WINDOW):
+                last_offset = header.last_offset
+                if entry is not None and position == start and last_offset != entry[0]:
+                    raise Damage(position, "the index does not match the log")
+                if last_offset >= offset:
+                    return position
+        except Damage as damage:
+            if entry is None:
+                raise self._corrupt(damage) from None
+            # The index points into the middle of a batch: it is the index that is wrong, unless the log is too.
+            self.rebuild_indexes()
+            return self._locate_by_index(offset)
+        return self.size
+
+    def cut(self, *, start: int, limit: int) -> int:
+        """Where to end a read of at most `limit` bytes from `start`: at a batch boundary that the index knows, if any.
+
+        Returns `start` when no indexed batch starts in between.
+        """
+        position = self.offset_index().last_position_up_to(start + limit)
+        if position <= start:
+            return start
+        self._memorize(self.base_offset_at(position), position)
+        return position
+
+    def walk(self, *, start: int, limit: int) -> int:
+        """The last batch boundary within `limit` bytes from `start`, found batch by batch; `start` if there is none."""
+        fd = self.open_file().fileno()
+        end, next_offset = start, -1
+        try:
+            for position, header in headers(self.files, fd, position=start, end=self.size, window=_LOCATE_WINDOW):
+                if position + header.size - start > limit:
+                    break
+                end, next_offset = position + header.size, header.next_offset
+        except Damage as damage:
+            raise self._corrupt(damage) from None
+        if end > start:
+            self._memorize(next_offset, end)
+        return end
+
+    def _memorize(self, offset: int, position: int) -> None:
+        if len(self.memo) >= _MEMO_LIMIT:
+            self.memo.clear()
+        self.memo[offset] = position
+
+    def base_offset_at(self, position: int) -> int:
+        """The first offset of the batch at `position`."""
+        fd = self.fd if self.fd >= 0 else self.open_file().fileno()
+        return int.from_bytes(self.files.pread(fd, 8, position), "big")
+
+    def batch_size_at(self, position: int) -> int:
+        data = self.files.read_range(self.open_file().fileno(), position=position + 8, length=4)
+        return 12 + int.from_bytes(data, "big", signed=True)
+
+    def largest_timestamp(self) -> int:
+        """The largest batch timestamp, or -1. For an inactive segment the time index's last entry says it."""
+        if self._largest_timestamp == _UNKNOWN:
+            last = self._last_time_entry()
+            self._largest_timestamp, self._largest_timestamp_offset = last or (NO_TIMESTAMP, self.base_offset)
+        return self._largest_timestamp
+
+    def _last_time_entry(self) -> tuple[int, int] | None:
+        """The time index's last entry, read alone where it can be: retention asks every segment for it."""
+        if self.times is None:
+            entry = TimeIndex.last_in_file(self.files, self.path(names.TIME_INDEX), base_offset=self.base_offset)
+            if entry is not None:
+                return entry
+        return self.time_index().last()
+
+    def largest_timestamp_or_age(self) -> int:
+        """For retention: batches without timestamps are as old as the file says."""
+        timestamp = self.largest_timestamp()
+        return timestamp if timestamp >= 0 else self.files.modified_ms(self.path(names.LOG))
+
+    def position_for_timestamp(self, timestamp: int) -> int:
+        """Where the first batch starts whose largest timestamp is at or after `timestamp`; the size if none."""
+        offset = self.time_index().floor(timestamp)
+        entry = self.offset_index().floor(offset)
+        fd = self.open_file().fileno()
+        try:
+            for position, header in headers(self.files, fd, position=entry[1] if entry else 0, end=self.size):
+                if header.max_timestamp >= timestamp:
+                    return position
+        except Damage as damage:
+            raise self._corrupt(damage) from None
+        return self.size
+
+    def _corrupt(self, damage: Damage) -> CorruptLog:
+        return CorruptLog(path=self.path(names.LOG), position=damage.position, reason=damage.reason)
+
+    # Changing
+
+    def load_tail(self) -> int:
+        """Reads what lies after the last index entry of a cleanly closed segment; returns its end offset."""
+        if self.size == 0:
+            self.start_rebuild()
+            return self.base_offset
+        last = self.offset_index().last()
+        start = 0 if last is None else last[1]
+        self.largest_timestamp()
+        end_offset = self.base_offset
+        fd = self.open_file().fileno()
+        for position, header in headers(self.files, fd, position=start, end=self.size):
+            end_offset = header.next_offset
+            if position == 0:
+                self.first_timestamp = header.max_timestamp
+            if header.max_timestamp > self._largest_timestamp:
+                self._largest_timestamp = header.max_timestamp
+                self._largest_timestamp_offset = header.last_offset
+        self._bytes_since_entry = self.size - start
+        if start:
+            _, first = next(headers(self.files, fd, position=0, end=self.size))
+            self.first_timestamp = first.max_timestamp
+        return end_offset
+
+    def truncate(self, *, offset: int, position: int) -> None:
+        """Cuts the file at `position`, where the first batch that ends at or past `offset` starts. Durable at once:
+        what replaces these bytes must never be seen mixed with them."""
+        fd = self.open_file().fileno()
+        offsets, times = self.offset_index(), self.time_index()
+        self.files.truncate(fd, position)
+        self.files.fdatasync(fd)
+        self.size = position
+        self.memo.clear()
+        offsets.keep_before(offset=offset, position=position)
+        times.keep_before(offset=offset)
+        self._saved_offsets = self._saved_times = 0
+        self.save_indexes()
+        if self._aborts:
+            self.aborted_index().keep_before(offset)
+        self._reread_timestamps()
+
+    def _reread_timestamps(self) -> None:
+        self._largest_timestamp, self._largest_timestamp_offset = NO_TIMESTAMP, self.base_offset
+        if self.size == 0:
+            self.first_timestamp = NO_TIMESTAMP
+            self._bytes_since_entry = 0
+            return
+        self._largest_timestamp = _UNKNOWN
+        self.load_tail()
+
+    def aborted_index(self) -> AbortedIndex:
+        return AbortedIndex(self.files, self.path(names.ABORTED_INDEX))
+
+    @property
+    def has_aborts(self) -> bool:
+        return self._aborts
+
+    def rename_for_deletion(self) -> list[str]:
+        """Takes the segment out of the log: its files get the suffix `.deleted`. Returns their new paths."""
+        renamed = []
+        for suffix in names.SEGMENT_SUFFIXES:
+            path = self.path(suffix)
+            if suffix == names.ABORTED_INDEX and not self._aborts:
+                continue
+            try:
+                self.files.rename(path, path + names.DELETED)
+            except FileNotFoundError:
+                continue
+            renamed.append(path + names.DELETED)
+        return renamed

@@ -1,0 +1,37 @@
+"""What a read returns: a range of a file, to be sent by whoever asked."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from storage.files import OpenFile
+from storage.segment import Segment
+
+
+class FileSlice(NamedTuple):
+    """Bytes of a segment. Holding the slice keeps the file open, even if the segment is deleted meanwhile."""
+
+    file: OpenFile
+    position: int
+    length: int
+
+
+def slice_segment(segment: Segment, *, start: int, end: int, limit_bytes: int, at_least_one: bool) -> list[FileSlice]:
+    """The bytes start..end of a segment, cut to `limit_bytes` at a batch boundary."""
+    length = end - start
+    if length > limit_bytes:
+        length = _limited(segment, start, limit_bytes, at_least_one=at_least_one)
+    if length <= 0:
+        return []
+    return [FileSlice(segment.file or segment.open_file(), start, length)]
+
+
+def _limited(segment: Segment, start: int, limit_bytes: int, *, at_least_one: bool) -> int:
+    cut = segment.cut(start=start, limit=limit_bytes)
+    if cut > start:
+        return cut - start
+    # No indexed batch starts within the limit, so there is at most an index interval of small ones, or one large one.
+    end = segment.walk(start=start, limit=limit_bytes)
+    if end == start and at_least_one:
+        return segment.batch_size_at(start)
+    return end - start

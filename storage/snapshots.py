@@ -1,0 +1,96 @@
+"""Producer snapshots: the state of every producer as of an offset, in Kafka's .snapshot format.
+
+version int16 = 1 | crc uint32 over what follows (CRC-32C) | count int32 | count entries
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterable
+from struct import Struct, error
+
+from crc32c import crc32c
+
+from storage import names
+from storage.errors import CorruptFile
+from storage.files import Files
+
+_VERSION = 1
+_HEAD = Struct(">hIi")
+_CRC_END = 6  # the CRC covers everything after version and CRC
+# producer_id, epoch, last_sequence, last_offset, offset_delta, timestamp, coordinator_epoch, current_txn_first_offset
+_ENTRY = Struct(">qhiqiqiq")
+
+SnapshotEntry = tuple[int, int, int, int, int, int, int, int]
+
+
+def encode(entries: Iterable[SnapshotEntry]) -> bytes:
+    packed = [_ENTRY.pack(*entry) for entry in entries]
+    data = bytearray(_HEAD.pack(_VERSION, 0, len(packed)) + b"".join(packed))
+    data[2:_CRC_END] = crc32c(memoryview(data)[_CRC_END:]).to_bytes(4, "big")
+    return bytes(data)
+
+
+def decode(data: bytes, *, path: str) -> list[SnapshotEntry]:
+    try:
+        version, crc, count = _HEAD.unpack_from(data)
+    except error:
+        raise CorruptFile(f"{path} is too short for a producer snapshot") from None
+    if version != _VERSION:
+        raise CorruptFile(f"{path} is a producer snapshot of unknown version {version}")
+    if crc != crc32c(memoryview(data)[_CRC_END:]):
+        raise CorruptFile(f"{path}: the producer snapshot's CRC does not match")
+    if len(data) != _HEAD.size + count * _ENTRY.size:
+        raise CorruptFile(f"{path} holds {len(data)} bytes for {count} producers")
+    return list(_ENTRY.iter_unpack(memoryview(data)[_HEAD.size :]))
+
+
+class SnapshotFiles:
+    """The .snapshot files of one log, named by the offset up to which they tell."""
+
+    __slots__ = ("_directory", "_files", "_offsets")
+
+    def __init__(self, files: Files, directory: str, offsets: Iterable[int] = ()) -> None:
+        self._files = files
+        self._directory = directory
+        self._offsets = sorted(offsets)
+
+    def offsets(self) -> list[int]:
+        return list(self._offsets)
+
+    def path(self, offset: int) -> str:
+        return os.path.join(self._directory, names.file_name(offset, names.SNAPSHOT))
+
+    def take(self, offset: int, entries: Iterable[SnapshotEntry]) -> None:
+        """Writes a snapshot, unless the newest is of this offset already. Not synced: its CRC tells if it is whole."""
+        if self._offsets and self._offsets[-1] >= offset:
+            return
+        self._files.replace(self.path(offset), encode(entries), sync=False)
+        self._offsets.append(offset)
+
+    def load_newest(self, *, up_to: int) -> tuple[int, list[SnapshotEntry]] | None:
+        """The newest readable snapshot at or before `up_to`; damaged ones are removed on the way."""
+        for offset in reversed([offset for offset in self._offsets if offset <= up_to]):
+            try:
+                return offset, decode(self._files.read_all(self.path(offset)), path=self.path(offset))
+            except (CorruptFile, FileNotFoundError):
+                self.remove(offset)
+        return None
+
+    def remove(self, offset: int) -> None:
+        if offset in self._offsets:
+            self._offsets.remove(offset)
+            self._files.remove(self.path(offset))
+
+    def remove_after(self, offset: int) -> None:
+        for later in [each for each in self._offsets if each > offset]:
+            self.remove(later)
+
+    def keep_only(self, bases: Collection[int]) -> None:
+        """Keeps the snapshots taken when a segment began, and the newest."""
+        for offset in self._offsets[:-1]:
+            if offset not in bases:
+                self.remove(offset)
+
+    def rename_directory(self, directory: str) -> None:
+        self._directory = directory
