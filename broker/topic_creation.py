@@ -8,7 +8,7 @@ from broker.errors import Refused
 from broker.metadata.image import Image
 from broker.metadata.records import Record
 from broker.metadata.store import MetadataStore
-from broker.metadata.topics import TopicDefaults, TopicWish, create_topic
+from broker.metadata.topics import TopicWish, create_topic
 from broker.settings import Settings
 from protocol.errors import ErrorCode
 
@@ -18,16 +18,11 @@ class TopicCreation:
         self._store = store
         self._settings = settings
 
-    @property
-    def defaults(self) -> TopicDefaults:
-        config = self._settings.current
-        return TopicDefaults(partitions=config.num_partitions, replication_factor=config.default_replication_factor)
-
     async def create_automatically(self, name: str) -> None:
         """For a client that names a topic nobody created; another client may be doing the same."""
         wish = TopicWish(name=name, topic_id=new_topic_id(), partitions=-1, replication_factor=-1)
         try:
-            await self._store.change(lambda image: create_topic(image, wish, self.defaults))
+            await self._store.change(lambda image: create_topic(image, wish, self._settings.current))
         except Refused as refusal:
             if refusal.code != ErrorCode.TOPIC_ALREADY_EXISTS:
                 raise
@@ -40,7 +35,7 @@ class TopicCreation:
             records: list[Record] = []
             for wish in wishes:
                 try:
-                    made = create_topic(image, wish, self.defaults)
+                    made = create_topic(image, wish, self._settings.current)
                 except Refused as refusal:
                     refused[wish.name] = refusal
                     continue
@@ -57,7 +52,7 @@ class TopicCreation:
         image = self._store.image
         for wish in wishes:
             try:
-                image = image.apply(create_topic(image, wish, self.defaults))
+                image = image.apply(create_topic(image, wish, self._settings.current))
             except Refused as refusal:
                 refused[wish.name] = refusal
         return refused, image

@@ -104,12 +104,12 @@ def _shown(entry: ConfigEntry, request: DescribeConfigsRequest) -> DescribeConfi
 
 @handles(full.AlterConfigsRequest, full.AlterConfigsResponse)
 async def alter_configs(
-    request: full.AlterConfigsRequest, _call: Call, *, store: MetadataStore
+    request: full.AlterConfigsRequest, _call: Call, *, store: MetadataStore, settings: Settings
 ) -> full.AlterConfigsResponse:
     def records(image: Image, resource: full.AlterConfigsResource) -> Sequence[Record]:
         values = {config.name: config.value for config in resource.configs}
         _refuse_repeated(resource.configs)
-        return replace_config(image, resource.resource_type, resource.resource_name, values)
+        return replace_config(image, resource.resource_type, resource.resource_name, values, broker=settings.current)
 
     results = await _alter_all(request, store, records, full.AlterConfigsResourceResponse)
     return full.AlterConfigsResponse(responses=results)
@@ -117,12 +117,12 @@ async def alter_configs(
 
 @handles(incremental.IncrementalAlterConfigsRequest, incremental.IncrementalAlterConfigsResponse)
 async def incremental_alter_configs(
-    request: incremental.IncrementalAlterConfigsRequest, _call: Call, *, store: MetadataStore
+    request: incremental.IncrementalAlterConfigsRequest, _call: Call, *, store: MetadataStore, settings: Settings
 ) -> incremental.IncrementalAlterConfigsResponse:
     def records(image: Image, resource: incremental.AlterConfigsResource) -> Sequence[Record]:
         _refuse_repeated(resource.configs)
         changes = [(config.name, _operation(config.config_operation), config.value) for config in resource.configs]
-        return alter_config(image, resource.resource_type, resource.resource_name, changes)
+        return alter_config(image, resource.resource_type, resource.resource_name, changes, broker=settings.current)
 
     results = await _alter_all(request, store, records, incremental.AlterConfigsResourceResponse)
     return incremental.IncrementalAlterConfigsResponse(responses=results)

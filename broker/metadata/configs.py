@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from enum import IntEnum
 
-from broker.config import KEYS, TOPIC_KEYS, ConfigError, Key, Type, validate_broker_config, validate_topic_configs
+from broker.config import (
+    KEYS,
+    TOPIC_KEYS,
+    BrokerConfig,
+    ConfigError,
+    Key,
+    Type,
+    validate_broker_config,
+    validate_topic_configs,
+)
 from broker.errors import Refused
 from broker.metadata.image import BROKER_RESOURCE, CLUSTER_DEFAULT, TOPIC_RESOURCE, Image
 from broker.metadata.records import ConfigRecord, Record
@@ -29,7 +38,9 @@ def resource_label(resource_type: int, name: str) -> str:
     return f"{kind} '{name}'"
 
 
-def alter_config(image: Image, resource_type: int, name: str, changes: Sequence[Change]) -> list[Record]:
+def alter_config(
+    image: Image, resource_type: int, name: str, changes: Sequence[Change], *, broker: BrokerConfig
+) -> list[Record]:
     """Change single settings."""
     _check_resource(image, resource_type, name)
     current = dict(image.config_of(resource_type, name))
@@ -40,16 +51,20 @@ def alter_config(image: Image, resource_type: int, name: str, changes: Sequence[
             wanted.pop(key, None)
         else:
             wanted[key] = new
+    _validate(resource_type, name, wanted, broker)
     return _difference(resource_type, name, current, wanted)
 
 
-def replace_config(image: Image, resource_type: int, name: str, values: Mapping[str, str | None]) -> list[Record]:
+def replace_config(
+    image: Image, resource_type: int, name: str, values: Mapping[str, str | None], *, broker: BrokerConfig
+) -> list[Record]:
     """Replace all settings: what is not named goes back to its default."""
     _check_resource(image, resource_type, name)
     for key, value in values.items():
         if value is None:
             raise Refused(ErrorCode.INVALID_REQUEST, f"The setting {key} has no value.")
     wanted = {key: value for key, value in values.items() if value is not None}
+    _validate(resource_type, name, wanted, broker)
     return _difference(resource_type, name, image.config_of(resource_type, name), wanted)
 
 
@@ -93,22 +108,21 @@ def _check_key(resource_type: int, key: str) -> Key:
 
 
 def _difference(resource_type: int, name: str, current: Mapping[str, str], wanted: Mapping[str, str]) -> list[Record]:
-    changed = {key: wanted.get(key) for key in sorted({*current, *wanted}) if current.get(key) != wanted.get(key)}
-    _validate(resource_type, name, wanted, changed)
     return [
-        ConfigRecord(resource_type=resource_type, resource_name=name, name=key, value=value)
-        for key, value in changed.items()
+        ConfigRecord(resource_type=resource_type, resource_name=name, name=key, value=wanted.get(key))
+        for key in sorted({*current, *wanted})
+        if current.get(key) != wanted.get(key)
     ]
 
 
-def _validate(resource_type: int, name: str, wanted: Mapping[str, str], changed: Mapping[str, str | None]) -> None:
+def _validate(resource_type: int, name: str, wanted: Mapping[str, str], broker: BrokerConfig) -> None:
     try:
         if resource_type == TOPIC_RESOURCE:
-            validate_topic_configs(wanted)
+            validate_topic_configs(wanted, broker=broker)
             return
-        for key, value in changed.items():
-            if value is not None:
-                validate_broker_config(key, value, for_one_broker=name != CLUSTER_DEFAULT)
+        for key, value in wanted.items():
+            validate_broker_config(key, value, for_one_broker=name != CLUSTER_DEFAULT)
+        broker.with_values(wanted)
     except ConfigError as error:
         code = ErrorCode.INVALID_CONFIG if resource_type == TOPIC_RESOURCE else ErrorCode.INVALID_REQUEST
         raise Refused(code, str(error)) from error

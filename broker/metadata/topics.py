@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from broker.config import ConfigError, validate_topic_config
+from broker.config import BrokerConfig, ConfigError, validate_topic_configs
 from broker.errors import Refused
 from broker.metadata.image import TOPIC_RESOURCE, Image, PartitionImage, TopicImage, partition_record
 from broker.metadata.records import ConfigRecord, Record, RemoveTopicRecord, TopicRecord
@@ -28,12 +28,6 @@ class TopicWish:
     configs: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicDefaults:
-    partitions: int
-    replication_factor: int
-
-
 def check_topic_name(name: str) -> None:
     if problem := _name_problem(name):
         raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name {name[:300]!r} is not legal: {problem}.")
@@ -51,13 +45,13 @@ def _name_problem(name: str) -> str | None:
     return None
 
 
-def create_topic(image: Image, wish: TopicWish, defaults: TopicDefaults) -> list[Record]:
+def create_topic(image: Image, wish: TopicWish, broker: BrokerConfig) -> list[Record]:
     check_topic_name(wish.name)
     if wish.name in image.topics:
         raise Refused(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{wish.name}' already exists.")
     _refuse_collision(image, wish.name)
-    placement = _placement(image, wish, defaults)
-    check_configs(wish.configs)
+    placement = _placement(image, wish, broker)
+    _check_configs(wish.configs, broker)
     records: list[Record] = [TopicRecord(name=wish.name, topic_id=wish.topic_id)]
     records += [partition_record(wish.topic_id, index, _fresh(replicas)) for index, replicas in enumerate(placement)]
     records += [
@@ -77,15 +71,14 @@ def _refuse_collision(image: Image, name: str) -> None:
         raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{name}' collides with existing topic '{clash}'.")
 
 
-def check_configs(configs: Mapping[str, str]) -> None:
-    for name, value in configs.items():
-        try:
-            validate_topic_config(name, value)
-        except ConfigError as error:
-            raise Refused(ErrorCode.INVALID_CONFIG, str(error)) from error
+def _check_configs(configs: Mapping[str, str], broker: BrokerConfig) -> None:
+    try:
+        validate_topic_configs(configs, broker=broker)
+    except ConfigError as error:
+        raise Refused(ErrorCode.INVALID_CONFIG, str(error)) from error
 
 
-def _placement(image: Image, wish: TopicWish, defaults: TopicDefaults) -> list[Sequence[int]]:
+def _placement(image: Image, wish: TopicWish, broker: BrokerConfig) -> list[Sequence[int]]:
     if wish.assignments:
         if wish.partitions != -1 or wish.replication_factor != -1:
             raise Refused(
@@ -93,8 +86,8 @@ def _placement(image: Image, wish: TopicWish, defaults: TopicDefaults) -> list[S
                 "A manual assignment was given, so the partition count and replication factor must both be -1.",
             )
         return manual_placement(image, wish.assignments, first=0)
-    partitions = defaults.partitions if wish.partitions == -1 else wish.partitions
-    factor = defaults.replication_factor if wish.replication_factor == -1 else wish.replication_factor
+    partitions = broker.num_partitions if wish.partitions == -1 else wish.partitions
+    factor = broker.default_replication_factor if wish.replication_factor == -1 else wish.replication_factor
     if not 0 < partitions <= PARTITIONS_MAX:
         raise Refused(
             ErrorCode.INVALID_PARTITIONS, f"Number of partitions must be 1 to {PARTITIONS_MAX}, not {partitions}."
