@@ -32,7 +32,7 @@ _put_crc = struct.Struct(">I").pack_into
 _new_tuple = tuple.__new__
 
 
-class InvalidBatch(ValueError):  # noqa: N818 (the family is named for what is wrong with the batch)
+class InvalidBatch(ValueError):
     """A record batch that no log may hold."""
 
 

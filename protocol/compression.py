@@ -85,14 +85,14 @@ _OVERFLOW: Final = "failed to write whole buffer"
 def _compress_lz4(data: _Data, level: int | None) -> bytes:
     # Kafka's Java reader refuses frames whose blocks depend on each other.
     compressor = cramjam.lz4.Compressor(level=1 if level is None else level, content_checksum=False, block_linked=False)
-    compressor.compress(data)
+    compressor.compress(bytes(data))  # takes nothing else
     return bytes(compressor.finish())
 
 
 def _compress_snappy(data: _Data) -> bytes:
     view = memoryview(data)
     out = bytearray(_XERIAL_HEADER)
-    for start in range(0, len(view), _XERIAL_BLOCK):
+    for start in range(0, max(1, len(view)), _XERIAL_BLOCK):  # some readers insist on a block
         block = bytes(cramjam.snappy.compress_raw(view[start : start + _XERIAL_BLOCK]))
         out += struct.pack(">i", len(block))
         out += block

@@ -1,0 +1,42 @@
+"""The table of APIs agrees with the message files, and the error codes with Kafka's."""
+
+from __future__ import annotations
+
+import pkgutil
+
+import kafka.errors
+import kio.schema.errors
+import pytest
+
+import protocol.messages
+from protocol.apis import APIS
+from protocol.errors import ErrorCode
+from protocol.schema import api
+
+# What Apache Kafka 4.3 offers, of the APIs we have messages for. Produce is offered from 0, but 0–2 are refused.
+KAFKA_4_3 = {
+    0: "3-13", 1: "4-18", 2: "1-11", 3: "0-13", 8: "2-10", 9: "1-10", 10: "0-6", 11: "0-9", 12: "0-4", 13: "0-5",
+    14: "0-5", 15: "0-6", 16: "0-5", 18: "0-4", 19: "2-7", 20: "1-6", 21: "0-2", 22: "0-5", 23: "2-4", 32: "1-4",
+    33: "0-2", 35: "1-5", 37: "0-3", 42: "0-2", 44: "0-1", 47: "0", 60: "0-2", 61: "0", 68: "0-1", 69: "0-1", 74: "0-1",
+    75: "0",
+}  # fmt: skip
+
+
+def test_every_message_file_is_in_the_table() -> None:
+    files = {f"protocol.messages.{module.name}" for module in pkgutil.iter_modules(protocol.messages.__path__)}
+    assert files == {entry.module for entry in APIS.values()}
+
+
+@pytest.mark.parametrize("key", sorted(APIS))
+def test_requests_and_responses_declare_the_key_and_versions_of_kafka(key: int) -> None:
+    entry = APIS[key]
+    assert api(entry.request) == api(entry.response)
+    assert api(entry.request).key == key
+    assert str(entry.versions) == KAFKA_4_3[key]
+
+
+def test_error_codes_are_kafkas() -> None:
+    theirs = {int(code): code.name.upper() for code in kio.schema.errors.ErrorCode}
+    assert {int(code): code.name for code in ErrorCode} == theirs
+    known = {getattr(thing, "errno", None) for thing in vars(kafka.errors).values() if isinstance(thing, type)}
+    assert {number for number in known if number is not None and number <= max(ErrorCode)} <= set(theirs) | {-1}
