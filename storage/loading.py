@@ -34,6 +34,7 @@ class Loaded:
     end_offset: int
     recovery_point: int
     created: bool
+    changed: bool  # files were made or rebuilt that nobody has synced
 
 
 def load(
@@ -89,6 +90,7 @@ def load(
         end_offset=end_offset,
         recovery_point=min(recovery_point, end_offset) if recovered.scanned else end_offset,
         created=created,
+        changed=created or recovered.scanned or not found,
     )
 
 

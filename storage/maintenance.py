@@ -75,7 +75,7 @@ class Maintenance:
         self._segments = Segments(loaded.segments, cache)
         self._unflushed = loaded.unflushed
         self._deleted: list[tuple[int, list[str]]] = []
-        self._directory_unsynced = True
+        self._directory_unsynced = loaded.changed
         self._parent_unsynced = loaded.created
         self._generation = 0
         self._offline: str | None = None
@@ -130,12 +130,14 @@ class Maintenance:
 
     # Flushing
 
-    def begin_flush(self) -> Flush:
-        """What has to be synced so that everything up to now is safe. Call it (on any thread), then `finish_flush`."""
+    def begin_flush(self, *, sealed: bool = False) -> Flush:
+        """What has to be synced so that everything up to now is safe. Call it (on any thread), then `finish_flush`.
+        The active segment's indexes are left out, unless it is `sealed`: recovery would rebuild them."""
         self._check_online()
         active = self._segments.active
         unflushed = tuple(self._unflushed)
-        paths = [segment.path(suffix) for segment in unflushed for suffix in (names.OFFSET_INDEX, names.TIME_INDEX)]
+        indexed = (*unflushed, active) if sealed else unflushed
+        paths = [segment.path(suffix) for segment in indexed for suffix in (names.OFFSET_INDEX, names.TIME_INDEX)]
         with_aborts = (segment for segment in (*unflushed, active) if segment.has_aborts)
         paths.extend(segment.path(names.ABORTED_INDEX) for segment in with_aborts)
         if self._epochs.unsynced:
@@ -169,7 +171,9 @@ class Maintenance:
 
     def flush(self) -> None:
         """Syncs everything up to now, and waits for it."""
-        flush = self.begin_flush()
+        self._run_flush(self.begin_flush())
+
+    def _run_flush(self, flush: Flush) -> None:
         try:
             flush()
         except OSError as error:
@@ -323,7 +327,8 @@ class Maintenance:
             except OSError as error:
                 self.fail(f"closing it failed: {error}")
                 raise LogOffline(self._offline) from error
-            self.flush()
+            if self.recovery_point < self.end_offset or self._directory_unsynced:
+                self._run_flush(self.begin_flush(sealed=True))
         for _, paths in self._deleted:
             for path in paths:
                 self.files.remove(path)
