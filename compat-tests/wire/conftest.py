@@ -2,18 +2,12 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 import pytest
 from harness.broker_process import BrokerProcess
+from harness.topic import Topic, TopicMaker
 from harness.waiting import eventually
 from harness.wire import Wire
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Topic:
-    name: str
-    id: uuid.UUID
 
 
 def has_leader(wire: Wire, name: str, partition: int) -> bool:
@@ -50,7 +44,7 @@ def connect(broker: BrokerProcess) -> Iterator[Callable[..., Wire]]:
 
 
 @pytest.fixture
-def make_topic(wire: Wire) -> Callable[..., Topic]:
+def make_topic(wire: Wire) -> TopicMaker:
     def make(*, partitions: int = 1, name: str | None = None, **configs: str) -> Topic:
         name = name or f"wire-{uuid.uuid4().hex[:12]}"
         answer = wire.call(
@@ -79,6 +73,6 @@ def make_topic(wire: Wire) -> Callable[..., Topic]:
 
 
 @pytest.fixture
-def made(make_topic: Callable[..., Topic]) -> Topic:
+def made(make_topic: TopicMaker) -> Topic:
     """One topic of one partition."""
     return make_topic()

@@ -11,7 +11,8 @@ import psutil
 import pytest
 from harness.batches import batch_of
 from harness.broker_process import BrokerProcess
-from harness.requests import end_offset, metadata, produce
+from harness.requests import end_offset, fetch_fields, metadata, partition_to_fetch, produce
+from harness.topic import Topic
 from harness.waiting import eventually
 from harness.wire import Closed, Wire, header
 
@@ -93,7 +94,7 @@ def test_request_sent_byte_by_byte_is_answered(wire: Wire) -> None:
     assert struct.unpack_from(">i", wire.receive_frame()) == (77,)
 
 
-def test_pipelined_requests_are_answered_in_order(wire: Wire, made) -> None:  # type: ignore[no-untyped-def]
+def test_pipelined_requests_are_answered_in_order(wire: Wire, made: Topic) -> None:
     burst = bytearray()
     for number in range(200):
         if number % 2:
@@ -109,10 +110,8 @@ def test_pipelined_requests_are_answered_in_order(wire: Wire, made) -> None:  # 
     assert answered == list(range(200))
 
 
-def test_long_poll_holds_back_the_answers_behind_it(wire: Wire, made, connect: Callable[..., Wire]) -> None:  # type: ignore[no-untyped-def]
+def test_long_poll_holds_back_the_answers_behind_it(wire: Wire, made: Topic, connect: Callable[..., Wire]) -> None:
     """Answers leave in request order, so what follows a waiting fetch waits with it."""
-    from harness.requests import fetch_fields, partition_to_fetch
-
     _, first = wire.encode(
         "Fetch", 17, correlation_id=1, **fetch_fields(made.id, partition_to_fetch(), max_wait_ms=15_000)
     )
@@ -139,7 +138,7 @@ def test_half_a_frame_then_the_end_disturbs_nobody(connect: Callable[..., Wire],
     assert metadata(wire).brokers
 
 
-def test_producer_that_half_closes_still_gets_its_answer_or_a_clean_end(wire: Wire, connect: Callable[..., Wire], made) -> None:  # type: ignore[no-untyped-def]
+def test_producer_that_half_closes_still_gets_its_answer_or_a_clean_end(wire: Wire, connect: Callable[..., Wire], made: Topic) -> None:
     closing = connect()
     _, body = closing.encode(
         "Produce", 9, transactional_id=None, acks=-1, timeout_ms=1000,
