@@ -13,7 +13,7 @@ from broker.metadata.image import PartitionImage, partition_record
 from broker.metadata.records import Record, TopicRecord
 from broker.metadata.store import MetadataStore
 from broker.topic_creation import new_topic_id
-from storage import LogDirectory
+from storage import LogConfig, LogDirectory, StorageError
 
 log = logging.getLogger(__name__)
 
@@ -23,9 +23,9 @@ NOT_TOPICS = frozenset({"__cluster_metadata"})  # Kafka's own metadata log: ours
 def adopt_topics(store: MetadataStore, directories: Sequence[LogDirectory], *, node_id: int) -> None:
     found: dict[str, dict[int, tuple[bytes | None, int]]] = defaultdict(dict)
     for directory in directories:
-        for name, index, topic_id, leader_epoch in directory.found_partitions():
+        for name, index in list(directory.partitions()):
             if name not in NOT_TOPICS:
-                found[name][index] = (topic_id, leader_epoch)
+                found[name][index] = _look_at(directory, name, index)
     records: list[Record] = []
     for name, partitions in sorted(found.items()):
         if sorted(partitions) != list(range(len(partitions))):
@@ -42,3 +42,12 @@ def adopt_topics(store: MetadataStore, directories: Sequence[LogDirectory], *, n
         log.info("taking over topic %s with %d partition(s) found on disk", name, len(partitions))
     if records:
         store.commit_now(records)
+
+
+def _look_at(directory: LogDirectory, name: str, index: int) -> tuple[bytes | None, int]:
+    try:
+        partition = directory.open_log(name, index, config=LogConfig())
+    except (OSError, StorageError) as error:  # it becomes an offline partition, with this error in the log
+        log.error("%s-%d cannot be opened: %s", name, index, error)
+        return None, 0
+    return partition.topic_id, partition.latest_epoch

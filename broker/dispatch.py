@@ -33,6 +33,7 @@ class _Bound:
 
     def __init__(self, route: Route, version: int, handle: Callable[[Any, Call], Any]) -> None:
         answer = codec(route.response, version)
+        self.encode: Callable[[Any, bytearray], Any]
         self.name = route.name
         self.version = version
         self.response = route.response
@@ -153,7 +154,7 @@ def _encode(bound: _Bound, correlation_id: int, response: Any) -> Answer:
         bound.encode(response, out)
         _put_head(out, 0, len(out) - 4, correlation_id)
         return (out,)
-    parts = bound.encode(response, out)
+    parts: list[Any] = bound.encode(response, out)
     _put_head(out, 0, sum(map(len, parts)) - 4, correlation_id)
     return parts
 

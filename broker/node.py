@@ -104,7 +104,7 @@ class Node:
     def _open_directories(self, opened: AsyncExitStack) -> list[LogDirectory]:
         directories = []
         for path in self.config.log_dirs:
-            directory = LogDirectory(Path(path), now_ms=wall_clock_ms)
+            directory = LogDirectory.open(path, now_ms=wall_clock_ms)
             opened.callback(directory.close)
             directories.append(directory)
         return directories
@@ -113,13 +113,29 @@ class Node:
         return Path(self.config.metadata_log_dir or self.config.log_dirs[0]) / METADATA_DIRECTORY
 
     def _agree_on_cluster_id(self) -> str:
-        known = {each.cluster_id for each in self._directories if each.cluster_id}
+        properties = [directory.meta_properties() for directory in self._directories]
+        known = {each["cluster.id"] for each in properties if "cluster.id" in each}
+        if self.config.cluster_id:
+            known.add(self.config.cluster_id)
         if len(known) > 1:
             raise RuntimeError(f"the log directories belong to different clusters: {', '.join(sorted(known))}")
-        cluster_id = self.config.cluster_id or next(iter(known), None) or _new_cluster_id()
-        for directory in self._directories:
-            directory.identify(cluster_id=cluster_id, node_id=self.config.node_id)
+        cluster_id = known.pop() if known else _random_id()
+        for directory, written in zip(self._directories, properties, strict=True):
+            self._identify(directory, written, cluster_id)
         return cluster_id
+
+    def _identify(self, directory: LogDirectory, written: dict[str, str], cluster_id: str) -> None:
+        node_id = str(self.config.node_id)
+        owner = written.get("node.id", node_id)
+        if owner != node_id:
+            raise RuntimeError(f"{directory.path} belongs to node {owner}, but this is node {node_id} (node.id)")
+        wanted = {
+            "cluster.id": cluster_id,
+            "node.id": node_id,
+            "directory.id": written.get("directory.id", _random_id()),
+        }
+        if not wanted.items() <= written.items():
+            directory.write_meta_properties(wanted)
 
     def _load_state(self) -> None:
         self.settings.watch(self._replicas.reconfigure_all)
@@ -153,6 +169,7 @@ class Node:
             for chunk in _chunks(iter(self._replicas), HOUSEKEEPING_CHUNK):
                 self._replicas.housekeep(chunk)
                 await asyncio.sleep(0)
+            self._replicas.remove_deleted()
 
     async def _flush(self) -> None:
         while True:
@@ -176,5 +193,5 @@ async def _cancel(task: asyncio.Task[None]) -> None:
         await task
 
 
-def _new_cluster_id() -> str:
+def _random_id() -> str:
     return base64.urlsafe_b64encode(os.urandom(16)).rstrip(b"=").decode()

@@ -11,8 +11,9 @@ import os
 import struct
 import zlib
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 ENTRY_BYTES_MAX: Final = 64 << 20
 
@@ -26,7 +27,8 @@ class JournalCorrupt(Exception):
     """The journal or its snapshot holds bytes that were not written by us, or were changed since."""
 
 
-class Entry(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Entry:
     term: int
     index: int
     payload: bytes

@@ -1,9 +1,9 @@
 """Tidemark for Python programs: a real Kafka-compatible broker inside this process, for tests and small tools.
 
-    import tidemark
+import tidemark
 
-    with tidemark._embedded() as broker:
-        producer = confluent_kafka.Producer({"bootstrap.servers": broker.bootstrap})
+with tidemark._embedded() as broker:
+    producer = confluent_kafka.Producer({"bootstrap.servers": broker.bootstrap})
 """
 
 from __future__ import annotations

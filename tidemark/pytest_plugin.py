@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture(scope="session")
-def tidemark_settings() -> dict[str, object]:
+def tidemark_settings() -> dict[str, Any]:
     """Settings of the broker: override this fixture to change them, with Kafka's names and underscores for dots."""
     return {}
 
 
 @pytest.fixture(scope="session")
-def tidemark_broker(tidemark_settings: dict[str, object]) -> Iterator[EmbeddedBroker]:
+def tidemark_broker(tidemark_settings: dict[str, Any]) -> Iterator[EmbeddedBroker]:
     """A real broker; give `tidemark_broker.bootstrap` to any Kafka client."""
     from tidemark._embedded import embedded
 

@@ -125,7 +125,7 @@ class _Reading:
                     at_least_one=not self.size,
                 )
                 if slices:
-                    data.records = slices  # type: ignore[assignment]
+                    data.records = slices
                     self.size += sum(map(len, slices))
             self.partitions.append(partition)
         except EXPECTED as error:

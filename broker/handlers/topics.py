@@ -63,7 +63,7 @@ async def create_topics(
     )
 
 
-def _repeated(names: Sequence[str | None]) -> set[str | None]:
+def _repeated(names: Sequence[str]) -> set[str]:
     return {name for name, count in Counter(names).items() if count > 1}
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
 from broker.metadata.records import (
     ConfigRecord,
@@ -175,7 +175,7 @@ class _Draft:
         )
 
 
-_FOLD = {
+_FOLD: Final[dict[type[Any], Callable[[_Draft, Any], None]]] = {
     RegisterBrokerRecord: _Draft.register_broker,
     TopicRecord: _Draft.add_topic,
     PartitionRecord: _Draft.set_partition,

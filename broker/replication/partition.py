@@ -27,6 +27,7 @@ class Watcher(Protocol):
 
 class Partition:
     __slots__ = (
+        "_clean_at_ms",
         "_commit",
         "_waiting",
         "config",
@@ -60,6 +61,7 @@ class Partition:
         self.log = log
         self.high_watermark = log.end_offset
         self.watchers: set[Watcher] = set()
+        self._clean_at_ms = 0  # when everything was last seen on disk
         self._waiting: deque[tuple[int, Reached]] = deque()  # (offset that must be below the mark, whom to tell)
         self._commit = GroupCommit(log, executor, flushed=self._flushed, failed=self._flush_failed)
         self.configure(config)
@@ -90,9 +92,11 @@ class Partition:
         """`reached(None)` once `last_offset` is below the high watermark, `reached(error)` if it never will be."""
         self._waiting.append((last_offset, reached))
 
-    def flush(self) -> None:
-        """Sync in the background, for flush.ms and the recovery point."""
-        if self.log.end_offset > self.log.recovery_point:
+    def flush_if_due(self, now_ms: int) -> None:
+        """flush.ms: sync, in the background, what has waited that long."""
+        if self.log.end_offset == self.log.recovery_point:
+            self._clean_at_ms = now_ms
+        elif now_ms - self._clean_at_ms >= self.config.flush_ms:
             self._commit.request()
 
     def _flushed(self, end_offset: int) -> None:

@@ -17,6 +17,7 @@ from storage import Log, LogConfig, LogDirectory, LogOffline, StorageError
 
 log = logging.getLogger(__name__)
 
+NEVER_MS: Final = (1 << 63) - 1
 SYNC_THREADS: Final = 4  # concurrent fdatasyncs; more only queue up in the device
 
 
@@ -40,6 +41,7 @@ class Replicas:
         self.now_ms = now_ms
         self.stopping = False  # waits end with what there is
         self._config = config
+        self._on_disk = {each.path: set(each.partitions()) for each in directories}
         self._executor: Executor = ThreadPoolExecutor(SYNC_THREADS, thread_name_prefix="sync")
         self._warned_uncleaned: set[str] = set()
 
@@ -117,12 +119,12 @@ class Replicas:
 
     def _find_or_create(self, hosted: HostedTopic, index: int) -> Log:
         config = log_config(hosted.config, self._config)
-        name = f"{hosted.name}-{index}"
-        for directory in self.directories:
-            if directory.has(name):
-                return directory.open_log(name, config=config, topic_id=hosted.topic_id)
-        directory = min(self.directories, key=lambda each: len(each.logs))
-        return directory.open_log(name, config=config, topic_id=hosted.topic_id)
+        key = (hosted.name, index)
+        holding = [each for each in self.directories if key in each.logs or key in self._on_disk[each.path]]
+        directory = holding[0] if holding else min(self.directories, key=lambda each: len(each.logs))
+        log_on_disk = directory.open_log(*key, config=config, topic_id=hosted.topic_id)
+        log_on_disk.config = config
+        return log_on_disk
 
     def _drop_topic(self, name: str) -> None:
         hosted = self.topics.pop(name, None)
@@ -132,15 +134,16 @@ class Replicas:
         for partition in hosted.partitions.values():
             partition.close_waiting(LogOffline("the topic was deleted"))
             partition.wake_all()
-            self._delete_log(f"{name}-{partition.index}")
+            self._delete_log(name, partition.index)
 
-    def _delete_log(self, name: str) -> None:
+    def _delete_log(self, topic: str, index: int) -> None:
         for directory in self.directories:
-            if name in directory.logs:
+            self._on_disk[directory.path].discard((topic, index))
+            if (topic, index) in directory.logs:
                 try:
-                    directory.delete_log(name)
+                    directory.delete(topic, index)
                 except OSError as error:
-                    log.error("deleting %s failed, its files may stay behind: %s", name, error)
+                    log.error("deleting %s-%d failed, its files may stay behind: %s", topic, index, error)
 
     def _reconfigure(self, image: Image, name: str, _values: Mapping[str, str]) -> None:
         hosted = self.topics.get(name)
@@ -165,7 +168,6 @@ class Replicas:
         for partition in partitions:
             try:
                 partition.log.apply_retention(now_ms)
-                partition.log.remove_deleted(now_ms)
                 partition.log.expire_producers(now_ms)
             except (OSError, StorageError) as error:
                 log.error("housekeeping of %s-%d failed: %s", partition.topic, partition.index, error)
@@ -173,16 +175,30 @@ class Replicas:
     def flush_due(self) -> None:
         """flush.ms: sync what has waited long enough."""
         now_ms = self.now_ms()
-        for partition in self:
-            if partition.log.flush_due(now_ms):
-                partition.flush()
+        for hosted in list(self.topics.values()):
+            if hosted.config.flush_ms < NEVER_MS:
+                for partition in hosted.partitions.values():
+                    partition.flush_if_due(now_ms)
+
+    def remove_deleted(self) -> None:
+        now_ms = self.now_ms()
+        for directory in self.directories:
+            try:
+                directory.remove_deleted(now_ms)
+            except OSError as error:
+                log.error("removing deleted files from %s failed: %s", directory.path, error)
 
     def checkpoint(self) -> None:
         for directory in self.directories:
             try:
-                directory.checkpoint()
+                directory.write_checkpoints(self._high_watermarks(directory))
             except OSError as error:
                 log.error("writing the checkpoints of %s failed: %s", directory.path, error)
+
+    def _high_watermarks(self, directory: LogDirectory) -> dict[tuple[str, int], int]:
+        return {
+            (each.topic, each.index): each.high_watermark for each in self if (each.topic, each.index) in directory.logs
+        }
 
     def end_waits(self) -> None:
         """At shutdown: long polls are answered with what there is."""
@@ -192,6 +208,8 @@ class Replicas:
 
     def close(self) -> None:
         self._executor.shutdown(wait=True)
+        for directory in self.directories:
+            directory.close(high_watermarks=self._high_watermarks(directory))
 
 
 def log_config(topic: TopicConfig, broker: BrokerConfig) -> LogConfig:

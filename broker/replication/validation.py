@@ -6,11 +6,16 @@ from typing import Final
 
 from broker.config import TopicConfig
 from broker.errors import Refused
-from protocol.compression import CODEC_IDS
+from protocol.compression import CODEC_NAMES
 from protocol.errors import ErrorCode
 from protocol.records import BatchHeader, check_batch, has_keyless_record, recompress, stamp_append_time
 
 NO_TIMESTAMP: Final = -1
+_CODECS: Final[dict[str, int | None]] = {
+    **{name: codec for codec, name in enumerate(CODEC_NAMES)},
+    "uncompressed": 0,
+    "producer": None,
+}
 
 
 class BatchRules:
@@ -23,7 +28,7 @@ class BatchRules:
         self._append_time = config.message_timestamp_type == "LogAppendTime"
         self._before_max_ms = config.message_timestamp_before_max_ms
         self._after_max_ms = config.message_timestamp_after_max_ms
-        self._codec = None if config.compression_type == "producer" else CODEC_IDS[config.compression_type]
+        self._codec = _CODECS[config.compression_type]
         self._compact = "compact" in config.cleanup_policy
         self._plain = not (self._append_time or self._codec is not None or self._compact)
 

@@ -12,9 +12,9 @@ from raft import Journal, JournalCorrupt
 
 def replayed(path: Path) -> list[tuple[int, int, bytes]]:
     journal = Journal(path)
-    entries = [tuple(entry) for entry in journal.replay()]
+    entries = [(entry.term, entry.index, entry.payload) for entry in journal.replay()]
     journal.close()
-    return entries  # type: ignore[return-value]
+    return entries
 
 
 def test_entries_are_replayed_in_order(tmp_path: Path) -> None:
