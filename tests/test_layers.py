@@ -1,0 +1,68 @@
+"""Who may import whom, and how large a file may grow: the rules of the house, executed."""
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+LINES_MAX = 600
+
+# For each package, the modules of ours that it may name. A package stands for all that is in it.
+MAY_IMPORT: dict[str, set[str]] = {
+    "protocol": set(),
+    "raft": set(),
+    "storage": {"protocol.records", "protocol.compression"},
+    "broker": {"protocol", "storage", "raft"},
+    "cli": {"broker.config"},
+    "pipeline": {"storage", "protocol.records", "protocol.compression"},
+    "tidemark": {"broker"},
+}
+
+
+def python_files(*tops: str) -> Iterator[Path]:
+    for top in tops:
+        yield from sorted(path for path in (ROOT / top).rglob("*.py") if "__pycache__" not in path.parts)
+
+
+def imported_modules(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module is not None and node.level == 0:
+            yield from ((node.lineno, f"{node.module}.{alias.name}") for alias in node.names)
+
+
+@pytest.mark.parametrize("package", MAY_IMPORT)
+def test_a_package_names_only_what_lies_below_it(package: str) -> None:
+    allowed = MAY_IMPORT[package] | {package}
+    wrong = [
+        f"{path.relative_to(ROOT)}:{line} imports {module}"
+        for path in python_files(package)
+        for line, module in imported_modules(ast.parse(path.read_bytes()))
+        if module.split(".")[0] in MAY_IMPORT and not any(f"{module}.".startswith(f"{name}.") for name in allowed)
+    ]
+    assert not wrong
+
+
+def test_import_linter_finds_no_way_around() -> None:
+    linter = Path(sys.executable).parent / "lint-imports"
+    done = subprocess.run([linter, "--no-cache"], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_no_file_is_too_long_to_read_in_one_sitting() -> None:
+    lengths = {
+        str(path.relative_to(ROOT)): len(path.read_text(encoding="utf-8").splitlines())
+        for path in python_files(*MAY_IMPORT, "tests", "compat-tests", "bench")
+    }
+    assert {name: lines for name, lines in lengths.items() if lines > LINES_MAX} == {}
+
+
+def test_every_module_says_what_it_is_for() -> None:
+    modules = [(path, ast.parse(path.read_bytes())) for path in python_files(*MAY_IMPORT)]
+    silent = [str(path.relative_to(ROOT)) for path, tree in modules if tree.body and not ast.get_docstring(tree)]
+    assert silent == []
