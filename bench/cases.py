@@ -1,0 +1,195 @@
+"""The loads that run against brokers which are up and warm. A case prepares a broker once and then runs rounds."""
+
+import itertools
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bench.brokers import Running, settle
+from bench.loaders.process import Load, run_together
+from bench.topics import count_records, topic
+
+Round = Callable[[], dict[str, float]]
+Case = Callable[[Running, "Scale"], AbstractContextManager[Round]]
+
+PARTITIONS = 6
+LOADERS = 2
+SMALL_PARTITIONS = 64
+SMALL_PRODUCERS = 4
+MIB = 1 << 20
+# librdkafka's own pre-fetch limits would make it wait a second (fetch.queue.backoff.ms) whenever it runs ahead.
+FETCH = {"queued.min.messages": 1_000_000, "queued.max.messages.kbytes": 262_144, "fetch.queue.backoff.ms": 0}
+AT_ONCE = {"linger.ms": 0, "socket.nagle.disable": "true"}
+# One record per request, and few enough waiting that the end of a round is not the emptying of a long queue.
+SINGLE = {**AT_ONCE, "batch.num.messages": 1, "queue.buffering.max.messages": 1_000}
+
+_serial = itertools.count()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scale:
+    """How much of a load one round is. Bytes bound what lies on the disk at a time, per broker."""
+
+    bytes_1k: int = 1_000_000_000
+    bytes_100: int = 500_000_000
+    passes_1k: int = 3
+    passes_100: int = 2
+    small_s: float = 8.0
+    latency_records: int = 4_000
+    java_jars: Path | None = None
+
+    def bytes_of(self, size: int) -> int:
+        return self.bytes_1k if size >= 1000 else self.bytes_100
+
+    def passes_of(self, size: int) -> int:
+        return self.passes_1k if size >= 1000 else self.passes_100
+
+
+QUICK = Scale(
+    bytes_1k=200_000_000, bytes_100=100_000_000, passes_1k=1, passes_100=1, small_s=2.0, latency_records=1_000
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    """One run of loads: what they report, the time they took together and the CPU the broker used meanwhile."""
+
+    reports: list[dict[str, Any]]
+    wall_s: float
+    cpu_s: float
+    loader_cpu_s: float
+
+    @property
+    def records(self) -> int:
+        return sum(int(report["records"]) for report in self.reports)
+
+
+def sample(broker: Running, loads: list[Load]) -> Sample:
+    edges: list[tuple[float, float]] = []
+
+    def edge() -> None:
+        edges.append((time.monotonic(), broker.cpu_s()))
+
+    reports = run_together(loads, before=edge, after=edge)
+    (began, cpu_before), (ended, cpu_after) = edges
+    loader_cpu_s = sum(float(report["loader_cpu_s"]) for report in reports)
+    return Sample(reports=reports, wall_s=ended - began, cpu_s=cpu_after - cpu_before, loader_cpu_s=loader_cpu_s)
+
+
+def fresh_name(kind: str) -> str:
+    return f"bench-{kind}-{next(_serial)}"
+
+
+def produce_loads(broker: Running, name: str, scale: Scale, *, size: int) -> list[Load]:
+    common = {"topic": name, "size": size, "client": {"bootstrap.servers": broker.bootstrap}}
+    records = scale.bytes_of(size) // size
+    if scale.java_jars is not None:
+        return [Load(module="produce_java", parameters={**common, "records": records, "jars": str(scale.java_jars)})]
+    share = {**common, "partitions": PARTITIONS, "batch": 1000, "records": records // LOADERS}
+    firsts = range(0, PARTITIONS, PARTITIONS // LOADERS)
+    return [Load(module="produce", parameters={**share, "first_partition": first}) for first in firsts]
+
+
+def check_delivered(broker: Running, name: str, expected: int, *, partitions: int) -> None:
+    held = count_records(broker, name, partitions=partitions)
+    if held != expected:
+        raise RuntimeError(f"{broker.name} holds {held} of {expected} records: the load was not delivered")
+
+
+def _throughput(case: str, taken: Sample, *, size: int) -> dict[str, float]:
+    payload = taken.records * size
+    return {
+        f"{case}.rate": payload / taken.wall_s / 1e6,
+        f"{case}.cpu": taken.cpu_s / (payload / 1e9),
+        f"{case}.loader_cores": taken.loader_cpu_s / taken.wall_s,
+    }
+
+
+@contextmanager
+def _produce(broker: Running, scale: Scale, *, case: str, size: int) -> Iterator[Round]:
+    def one_round() -> dict[str, float]:
+        with topic(broker, fresh_name(case), partitions=PARTITIONS) as name:
+            settle()
+            taken = sample(broker, produce_loads(broker, name, scale, size=size))
+            check_delivered(broker, name, taken.records, partitions=PARTITIONS)
+        return _throughput(case, taken, size=size)
+
+    yield one_round
+
+
+@contextmanager
+def _consume(broker: Running, scale: Scale, *, case: str, size: int) -> Iterator[Round]:
+    with topic(broker, fresh_name(case), partitions=PARTITIONS) as name:
+        sample(broker, produce_loads(broker, name, scale, size=size))
+        settle()
+        client = {"bootstrap.servers": broker.bootstrap, **FETCH}
+        common = {"topic": name, "client": client, "passes": scale.passes_of(size)}
+        shares = [list(range(PARTITIONS))[number::LOADERS] for number in range(LOADERS)]
+        loads = [Load(module="consume", parameters={**common, "partitions": share}) for share in shares]
+        yield lambda: _throughput(case, sample(broker, loads), size=size)
+
+
+@contextmanager
+def _small(broker: Running, scale: Scale) -> Iterator[Round]:
+    with topic(broker, fresh_name("small"), partitions=SMALL_PARTITIONS) as name:
+        client = {"bootstrap.servers": broker.bootstrap, **SINGLE}
+        common = {"topic": name, "client": client, "size": 100, "batch": 1, "partitions": SMALL_PARTITIONS}
+        firsts = range(0, SMALL_PARTITIONS, SMALL_PARTITIONS // SMALL_PRODUCERS)
+        share = {**common, "seconds": scale.small_s}
+        loads = [Load(module="produce", parameters={**share, "first_partition": first}) for first in firsts]
+        delivered = 0
+
+        def one_round() -> dict[str, float]:
+            nonlocal delivered
+            taken = sample(broker, loads)
+            delivered += taken.records
+            check_delivered(broker, name, delivered, partitions=SMALL_PARTITIONS)
+            return {
+                "small.rate": taken.records / taken.wall_s,
+                "small.per_cpu": taken.records / taken.cpu_s,
+                "small.cpu_us": 1e6 * taken.cpu_s / taken.records,
+                "small.loader_cores": taken.loader_cpu_s / taken.wall_s,
+            }
+
+        yield one_round
+
+
+@contextmanager
+def _latency(broker: Running, scale: Scale) -> Iterator[Round]:
+    with topic(broker, fresh_name("latency"), partitions=1) as name:
+        client = {"bootstrap.servers": broker.bootstrap, **AT_ONCE}
+        consumer = {"bootstrap.servers": broker.bootstrap, "socket.nagle.disable": "true"}
+        parameters = {"topic": name, "producer": client, "consumer": consumer, "size": 100, "warm_up": 300}
+        load = Load(module="latency", parameters={**parameters, "records": scale.latency_records})
+
+        def one_round() -> dict[str, float]:
+            report = sample(broker, [load]).reports[0]
+            return {"latency.p50": report["p50_ms"], "latency.p99": report["p99_ms"]}
+
+        yield one_round
+
+
+@contextmanager
+def _memory(broker: Running, scale: Scale) -> Iterator[Round]:
+    """Last of all, so that in a whole run the memory is that of a broker which has done everything else."""
+    with _produce(broker, scale, case="memory", size=1000) as load:
+
+        def one_round() -> dict[str, float]:
+            load()
+            return {"memory.rss": broker.rss_bytes() / MIB}
+
+        yield one_round
+
+
+CASES: dict[str, Case] = {
+    "produce-1k": lambda broker, scale: _produce(broker, scale, case="produce-1k", size=1000),
+    "produce-100": lambda broker, scale: _produce(broker, scale, case="produce-100", size=100),
+    "consume-1k": lambda broker, scale: _consume(broker, scale, case="consume-1k", size=1000),
+    "consume-100": lambda broker, scale: _consume(broker, scale, case="consume-100", size=100),
+    "small": _small,
+    "latency": _latency,
+    "memory": _memory,
+}

@@ -1,0 +1,93 @@
+"""What is measured, in which unit, and where Tidemark must be: one table."""
+
+from dataclasses import dataclass
+from statistics import median
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figure:
+    """`goal` is a ratio Tidemark / Apache Kafka (at least, or at most where lower is better), unless `absolute`."""
+
+    title: str
+    unit: str
+    higher_is_better: bool
+    goal: float | None = None
+    absolute: bool = False
+
+    def goal_text(self) -> str:
+        if self.goal is None:
+            return ""
+        sign = "≥" if self.higher_is_better else "≤"
+        if self.absolute:
+            return f"{sign} {self.goal:,.0f} {self.unit}"
+        whole = round(1 / self.goal)
+        return f"{sign} 1/{whole}" if self.goal < 0.5 else f"{sign} {self.goal:.1f}"
+
+    def met(self, *, tidemark: float, kafka: float | None) -> bool | None:
+        """None where there is no goal, or nothing to compare with."""
+        if self.goal is None or (kafka is None and not self.absolute):
+            return None
+        value = tidemark if self.absolute or kafka is None else tidemark / kafka
+        return value >= self.goal if self.higher_is_better else value <= self.goal
+
+
+def _rate(title: str, goal: float) -> Figure:
+    return Figure(title=title, unit="MB/s", higher_is_better=True, goal=goal)
+
+
+def _cpu(title: str, goal: float) -> Figure:
+    return Figure(title=title, unit="CPU s/GB", higher_is_better=False, goal=goal)
+
+
+FIGURES: dict[str, Figure] = {
+    "produce-1k.rate": _rate("produce 1 KB", 1.0),
+    "produce-1k.cpu": _cpu("produce 1 KB, broker CPU", 0.8),
+    "produce-100.rate": _rate("produce 100 B", 1.0),
+    "produce-100.cpu": _cpu("produce 100 B, broker CPU", 0.8),
+    "consume-1k.rate": _rate("consume 1 KB", 1.0),
+    "consume-1k.cpu": _cpu("consume 1 KB, broker CPU", 0.8),
+    "consume-100.rate": _rate("consume 100 B", 1.0),
+    "consume-100.cpu": _cpu("consume 100 B, broker CPU", 0.8),
+    "small.rate": Figure(title="small requests", unit="requests/s", higher_is_better=True, goal=2.0),
+    "small.per_cpu": Figure(
+        title="small requests per broker CPU", unit="requests/CPU s", higher_is_better=True, goal=3.0
+    ),
+    "small.cpu_us": Figure(
+        title="small request, broker CPU", unit="µs", higher_is_better=False, goal=40, absolute=True
+    ),
+    "latency.p50": Figure(title="end to end, p50", unit="ms", higher_is_better=False, goal=0.8),
+    "latency.p99": Figure(title="end to end, p99", unit="ms", higher_is_better=False, goal=1.0),
+    "start.ready": Figure(title="start to first Metadata", unit="s", higher_is_better=False, goal=1 / 8),
+    "start.cpu": Figure(title="start, CPU", unit="CPU s", higher_is_better=False),
+    "idle.rss": Figure(title="memory, idle", unit="MiB", higher_is_better=False, goal=1 / 6),
+    "idle.cpu": Figure(title="CPU, idle", unit="ms/s", higher_is_better=False),
+    "memory.rss": Figure(title="memory, after load", unit="MiB", higher_is_better=False),
+    "connections.held": Figure(
+        title="idle connections held", unit="connections", higher_is_better=True, goal=5000, absolute=True
+    ),
+    "connections.rss": Figure(title="memory per idle connection", unit="KiB", higher_is_better=False),
+    "connections.produce": Figure(title="produce while they are held", unit="ms", higher_is_better=False),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """A figure's rounds on one broker."""
+
+    middle: float
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, values: list[float]) -> "Summary":
+        return cls(middle=median(values), low=min(values), high=max(values))
+
+
+Rounds = dict[str, dict[str, list[float]]]
+"""broker → figure → value of each round."""
+
+
+def summaries(rounds: Rounds) -> dict[str, dict[str, Summary]]:
+    """The same, figure first, in the table's order."""
+    seen = {figure: {b: Summary.of(v[figure]) for b, v in rounds.items() if v.get(figure)} for figure in FIGURES}
+    return {figure: by_broker for figure, by_broker in seen.items() if by_broker}

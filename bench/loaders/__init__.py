@@ -1,0 +1,1 @@
+"""The loads, each a process of its own, the same for either broker."""

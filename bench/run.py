@@ -1,0 +1,104 @@
+"""A whole benchmark run: both brokers, loads in turns, medians of rounds."""
+
+import sys
+import time
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bench.brokers import KAFKA, TIDEMARK, Launch, Running, prepare_kafka, prepare_tidemark
+from bench.cases import CASES, QUICK, Round, Scale
+from bench.figures import Rounds
+from bench.fresh import CONNECTIONS, FRESH_CASES, fresh_round
+
+ALL_CASES = (*FRESH_CASES, *CASES)
+Prepare = Callable[[Path], Launch]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What to run. The defaults are a full run of about ten minutes."""
+
+    cases: tuple[str, ...] = ALL_CASES
+    brokers: tuple[str, ...] = (TIDEMARK, KAFKA)
+    rounds: int = 3
+    warm_up_s: float = 30.0
+    idle_s: float = 10.0
+    connections: int = CONNECTIONS
+    scale: Scale = field(default_factory=Scale)
+    warm_scale: Scale = QUICK
+
+
+def say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+class Run:
+    """Owns the directory in which brokers live for the length of a run, and what was measured."""
+
+    def __init__(self, plan: Plan, *, directory: Path, jars: Path) -> None:
+        self._plan = plan
+        self._directory = directory
+        prepare: dict[str, Prepare] = {
+            TIDEMARK: prepare_tidemark,
+            KAFKA: lambda where: prepare_kafka(where, jars=jars),
+        }
+        self._prepare = {name: prepare[name] for name in plan.brokers}
+        self._lives = 0
+        self.rounds: Rounds = {name: {} for name in plan.brokers}
+
+    def execute(self) -> Rounds:
+        chosen = set(self._plan.cases)
+        if chosen & set(FRESH_CASES):
+            self._measure_fresh(chosen)
+        if chosen & set(CASES):
+            with ExitStack() as stack:
+                self._measure_warm(
+                    {name: stack.enter_context(Running(self._launch(name))) for name in self._plan.brokers}
+                )
+        return self.rounds
+
+    def _launch(self, name: str) -> Launch:
+        self._lives += 1
+        return self._prepare[name](self._directory / f"{name}-{self._lives}")
+
+    def _keep(self, name: str, values: Mapping[str, float]) -> None:
+        for figure, value in values.items():
+            self.rounds[name].setdefault(figure, []).append(value)
+        say(f"    {name:9} " + ", ".join(f"{figure} {value:,.3g}" for figure, value in values.items()))
+
+    def _measure_fresh(self, chosen: set[str]) -> None:
+        plan = self._plan
+        for number in range(plan.rounds):
+            say(f"  fresh brokers, round {number + 1}")
+            for name in plan.brokers:
+                launch = self._launch(name)
+                self._keep(name, fresh_round(launch, cases=chosen, idle_s=plan.idle_s, connections=plan.connections))
+
+    def _measure_warm(self, brokers: dict[str, Running]) -> None:
+        for broker in brokers.values():
+            self._warm_up(broker)
+        for case in (case for case in self._plan.cases if case in CASES):
+            say(f"  {case}")
+            with ExitStack() as stack:
+                prepared = {
+                    name: stack.enter_context(CASES[case](broker, self._plan.scale)) for name, broker in brokers.items()
+                }
+                self._rounds_in_turns(prepared)
+
+    def _rounds_in_turns(self, prepared: dict[str, Round]) -> None:
+        for one_round in prepared.values():
+            one_round()  # not kept: files, caches and compilers meet this load for the first time
+        for _ in range(self._plan.rounds):
+            for name, one_round in prepared.items():
+                self._keep(name, one_round())
+
+    def _warm_up(self, broker: Running) -> None:
+        """The chosen loads, small, over and over: cold, a JVM is four times slower on small requests."""
+        say(f"  warming up {broker.name} for {self._plan.warm_up_s:.0f} s")
+        deadline = time.monotonic() + self._plan.warm_up_s
+        while time.monotonic() < deadline:
+            for case in (case for case in self._plan.cases if case in CASES and case != "memory"):
+                with CASES[case](broker, self._plan.warm_scale) as one_round:
+                    one_round()

@@ -1,0 +1,67 @@
+"""Topics of a benchmark: made, checked and taken away again, through the ordinary admin client."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+
+from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
+
+from bench.brokers import Running
+
+TIMEOUT_S = 30.0
+
+
+@cache
+def _admin(bootstrap: str) -> AdminClient:
+    """One per broker, never closed: closing one while its last answer is still in flight blocks now and then."""
+    return AdminClient({"bootstrap.servers": bootstrap, "log_level": 2})
+
+
+@contextmanager
+def topic(broker: Running, name: str, *, partitions: int) -> Iterator[str]:
+    """A fresh topic, deleted at the end; returns only when its files are gone, so that rounds do not overlap."""
+    admin = _admin(broker.bootstrap)
+    request = NewTopic(name, num_partitions=partitions, replication_factor=1)
+    admin.create_topics([request])[name].result(TIMEOUT_S)
+    _wait_for_leaders(admin, name, partitions=partitions)
+    try:
+        yield name
+    finally:
+        admin.delete_topics([name])[name].result(TIMEOUT_S)
+        _wait_for_files_to_go(broker.data, name)
+
+
+def _wait_for_leaders(admin: AdminClient, name: str, *, partitions: int) -> None:
+    """Until every partition answers: metadata alone names leaders a moment before they lead."""
+    deadline = time.monotonic() + TIMEOUT_S
+    while True:
+        try:
+            _end_offsets(admin, name, partitions=partitions)
+            return
+        except KafkaException:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.05)
+
+
+def _wait_for_files_to_go(data: Path, name: str) -> None:
+    deadline = time.monotonic() + TIMEOUT_S
+    while any(data.glob(f"{name}-*")):
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"the files of deleted topic {name} are still there after {TIMEOUT_S:.0f} s")
+        time.sleep(0.1)
+
+
+def count_records(broker: Running, name: str, *, partitions: int) -> int:
+    """What the broker says it holds: the check that a load without delivery reports was delivered."""
+    admin = _admin(broker.bootstrap)
+    return sum(_end_offsets(admin, name, partitions=partitions))
+
+
+def _end_offsets(admin: AdminClient, name: str, *, partitions: int) -> list[int]:
+    wanted = {TopicPartition(name, partition): OffsetSpec.latest() for partition in range(partitions)}
+    answers = admin.list_offsets(wanted, request_timeout=TIMEOUT_S)
+    return [int(future.result(TIMEOUT_S).offset) for future in answers.values()]
