@@ -6,7 +6,7 @@ import re
 import signal
 import subprocess
 import sys
-import threading
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -19,27 +19,28 @@ Run = Callable[..., subprocess.CompletedProcess[str]]
 def start_broker(directory: Path, *settings: str) -> tuple[subprocess.Popen[str], str]:
     """A broker process through `tidemark start`, and its address once it says that it is ready."""
     options = [f"--set={s}" for s in ("listeners=PLAINTEXT://127.0.0.1:0", f"log.dirs={directory}", *settings)]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "cli.main", "start", *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    assert process.stdout is not None
-    assert process.stderr is not None
-    stderr = process.stderr
-    kept: list[str] = []
-    threading.Thread(target=lambda: kept.extend(stderr), daemon=True).start()
-    line = process.stdout.readline()
-    ready = READY.match(line)
-    assert ready is not None, f"{line!r}, {kept}"
+    command = [sys.executable, "-m", "cli.main", "start", *options]
+    with tempfile.TemporaryFile("w+") as log:  # a file, because nobody reads a pipe while the broker runs
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        ready = READY.match(line)
+        if ready is None:
+            process.kill()
+            process.communicate()
+            log.seek(0)
+            pytest.fail(f"not ready: {line!r}\n{log.read()}")
     return process, ready["address"]
 
 
 def stop_broker(process: subprocess.Popen[str], *, by: signal.Signals = signal.SIGINT) -> int:
     process.send_signal(by)
     try:
-        return process.wait(timeout=30)
+        process.communicate(timeout=30)
     finally:
         process.kill()
-        process.wait()
+        process.communicate()
+    return process.returncode
 
 
 @pytest.fixture(scope="module")
