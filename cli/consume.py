@@ -1,7 +1,7 @@
 """`tidemark consume`: records of a topic to standard output.
 
-Partitions are assigned with explicit offsets and nothing is committed: no consumer group takes part, so reading leaves
-no trace in the cluster and needs no coordinator.
+Partitions are assigned with explicit offsets and nothing is committed: no consumer group takes part, so reading needs no
+coordinator and moves nobody's position.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
         return ExitCode.OK
     handle = client.consumer(
         args,
-        group_id="tidemark-consume",  # librdkafka insists on a name; no group of that name is joined
+        group_id="tidemark-consume",  # the client insists on a name; no group of that name is joined
         enable_auto_commit="false",
         enable_auto_offset_store="false",
         enable_partition_eof="true",
