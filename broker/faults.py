@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 import storage
@@ -21,7 +22,8 @@ FAULTS: Final[dict[type[Exception], ErrorCode]] = {
     storage.LogOffline: ErrorCode.KAFKA_STORAGE_ERROR,
     storage.CorruptLog: ErrorCode.KAFKA_STORAGE_ERROR,
     records.CorruptBatch: ErrorCode.CORRUPT_MESSAGE,
-    records.UnsupportedMagic: ErrorCode.INVALID_RECORD,
+    records.TruncatedBatch: ErrorCode.INVALID_RECORD,
+    records.UnknownMagic: ErrorCode.CORRUPT_MESSAGE,
     records.InvalidBatch: ErrorCode.INVALID_RECORD,
 }
 
@@ -31,12 +33,13 @@ EXPECTED: Final = (Refused, storage.StorageError, records.InvalidBatch, OSError)
 class Fault(NamedTuple):
     code: ErrorCode
     message: str
+    record_indexes: Sequence[int] = ()
 
 
 def fault_of(error: Exception, *, where: str) -> Fault:
     """The code and sentence for one of `EXPECTED`. What is our disk's fault is logged here."""
     if isinstance(error, Refused):
-        return Fault(error.code, error.message)
+        return Fault(error.code, error.message, error.record_indexes)
     for kind in type(error).__mro__:
         if kind in FAULTS:
             return Fault(FAULTS[kind], str(error))

@@ -40,8 +40,16 @@ class CorruptBatch(InvalidBatch):
     """Sizes or CRC do not agree with the bytes."""
 
 
+class TruncatedBatch(CorruptBatch):
+    """The bytes end before the batch does."""
+
+
 class UnsupportedMagic(InvalidBatch):
-    """A record format older than Kafka 0.11's, or newer than we know."""
+    """A record format older than Kafka 0.11's."""
+
+
+class UnknownMagic(UnsupportedMagic):
+    """A record format newer than we know, if it is one at all."""
 
 
 class InvalidRecordCount(InvalidBatch):
@@ -124,9 +132,10 @@ def verify_batch(buf: Buffer, pos: int = 0) -> BatchHeader:
     header = _new_tuple(BatchHeader, _unpack_header(buf, pos))
     length = header[1]
     if header[3] != MAGIC:
-        raise UnsupportedMagic(f"record format {header[3]}, only {MAGIC} is supported")
+        raise _bad_magic(header[3])
     if not LENGTH_MIN <= length <= left - 12:
-        raise CorruptBatch(f"batch of {length + 12} bytes with {left} left")
+        kind = CorruptBatch if length < LENGTH_MIN else TruncatedBatch
+        raise kind(f"batch of {length + 12} bytes with {left} left")
     if crc32c(buf[pos + 21 : pos + 12 + length]) != header[4]:
         raise CorruptBatch(f"CRC-32C does not match in the batch of base offset {header[0]}, {length + 12} bytes")
     return header
@@ -157,8 +166,13 @@ def check_single_batch(buf: Buffer) -> BatchHeader:
 def _too_short(buf: memoryview, pos: int) -> InvalidBatch:
     # The formats of magic 0 and 1 are shorter than our header, but have the magic at the same place.
     if len(buf) - pos > 16 and buf[pos + 16] in (0, 1):
-        return UnsupportedMagic(f"record format {buf[pos + 16]}, only {MAGIC} is supported")
-    return CorruptBatch(f"{len(buf) - pos} bytes cannot hold a batch")
+        return _bad_magic(buf[pos + 16])
+    return TruncatedBatch(f"{len(buf) - pos} bytes cannot hold a batch")
+
+
+def _bad_magic(magic: int) -> UnsupportedMagic:
+    kind = UnsupportedMagic if 0 <= magic < MAGIC else UnknownMagic
+    return kind(f"record format {magic}, only {MAGIC} is supported")
 
 
 def iter_batches(buf: Buffer, *, partial_tail: bool = False) -> Iterator[tuple[BatchHeader, memoryview]]:
@@ -172,14 +186,14 @@ def iter_batches(buf: Buffer, *, partial_tail: bool = False) -> Iterator[tuple[B
             raise _too_short(view, pos)
         header = read_header(view, pos)
         if header.magic != MAGIC:
-            raise UnsupportedMagic(f"record format {header.magic} at byte {pos}, only {MAGIC} is supported")
+            raise _bad_magic(header.magic)
         if header.batch_length < LENGTH_MIN:
             raise CorruptBatch(f"batch of {header.size} bytes at byte {pos}")
         stop = pos + header.size
         if stop > end:
             if partial_tail:
                 return
-            raise CorruptBatch(f"batch of {header.size} bytes with {end - pos} left")
+            raise TruncatedBatch(f"batch of {header.size} bytes with {end - pos} left")
         yield header, view[pos:stop]
         pos = stop
 

@@ -52,22 +52,23 @@ def iter_records(batch: Buffer, *, limit_bytes: int = LIMIT_BYTES) -> Iterator[R
         yield Record(header.base_offset + offset_delta, timestamp, key, value, headers)
 
 
-def has_keyless_record(batch: Buffer, *, limit_bytes: int = LIMIT_BYTES) -> bool:
-    """Whether a record without a key is in the batch: a compacted topic has no use for it."""
+def keyless_records(batch: Buffer, *, limit_bytes: int = LIMIT_BYTES) -> list[int]:
+    """Which records of the batch have no key: a compacted topic has no use for them."""
     header = read_header(batch)
+    keyless = []
     payload, pos = payload_of(batch, limit_bytes=limit_bytes), 0
     try:
-        for _ in range(header.record_count):
+        for index in range(header.record_count):
             stop, pos = _record_bounds(payload, pos)
             _, pos = read_varint(payload, pos + 1)  # past the attributes, over the timestamp
             _, pos = read_varint(payload, pos)  # the offset
             size, pos = read_varint(payload, pos)
             if size < 0:
-                return True
+                keyless.append(index)
             pos = stop
     except IndexError as error:
         raise InvalidRecord(f"batch of {header.record_count} records ends early") from error
-    return False
+    return keyless
 
 
 _Fields = tuple[int, int, bytes | None, bytes | None, Sequence[tuple[str, bytes | None]]]

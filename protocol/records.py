@@ -12,6 +12,8 @@ from protocol.batch import (
     InvalidProducerFields,
     InvalidRecordCount,
     NotOneBatch,
+    TruncatedBatch,
+    UnknownMagic,
     UnsupportedMagic,
     check_batch,
     check_single_batch,
@@ -23,7 +25,7 @@ from protocol.batch import (
     write_crc,
 )
 from protocol.control import EndTransaction, build_end_transaction, read_end_transaction
-from protocol.record import InvalidRecord, Record, build_batch, has_keyless_record, iter_records, recompress
+from protocol.record import InvalidRecord, Record, build_batch, iter_records, keyless_records, recompress
 
 __all__ = [
     "HEADER_SIZE",
@@ -38,14 +40,16 @@ __all__ = [
     "InvalidRecordCount",
     "NotOneBatch",
     "Record",
+    "TruncatedBatch",
+    "UnknownMagic",
     "UnsupportedMagic",
     "build_batch",
     "build_end_transaction",
     "check_batch",
     "check_single_batch",
-    "has_keyless_record",
     "iter_batches",
     "iter_records",
+    "keyless_records",
     "place_batch",
     "read_end_transaction",
     "read_header",

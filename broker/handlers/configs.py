@@ -12,6 +12,7 @@ from broker.metadata.configs import Operation, alter_config, replace_config, res
 from broker.metadata.image import BROKER_RESOURCE, CLUSTER_DEFAULT, TOPIC_RESOURCE, Image
 from broker.metadata.records import Record
 from broker.metadata.store import MetadataStore
+from broker.metadata.topics import check_topic_name
 from broker.registry import Call, handles
 from broker.settings import Settings
 from protocol.errors import ErrorCode
@@ -64,6 +65,7 @@ def _entries(
     name = resource.resource_name
     if resource.resource_type == TOPIC_RESOURCE:
         if name not in image.topics:
+            check_topic_name(name)
             raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic '{name}'.")
         return describe_topic(
             settings.static,

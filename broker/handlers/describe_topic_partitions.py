@@ -28,6 +28,12 @@ def describe_topic_partitions(
 ) -> DescribeTopicPartitionsResponse:
     image = cluster.image
     names = sorted({topic.name for topic in request.topics} or image.topics)
+    if request.topics and request.cursor is not None and request.cursor.topic_name not in names:
+        return DescribeTopicPartitionsResponse(
+            topics=[
+                DescribeTopicPartitionsResponseTopic(name=name, error_code=ErrorCode.INVALID_REQUEST) for name in names
+            ]
+        )
     first_name, first_index = ("", 0) if request.cursor is None else _start(request.cursor)
     left = max(1, min(request.response_partition_limit, PARTITIONS_PER_PAGE_MAX))
     response = DescribeTopicPartitionsResponse()

@@ -108,7 +108,7 @@ class _Reading:
             high_watermark=partition.high_watermark,
             last_stable_offset=partition.high_watermark,
             log_start_offset=log.start_offset,
-            aborted_transactions=None,
+            aborted_transactions=[] if self.request.isolation_level == READ_COMMITTED else None,
             records=_EMPTY,
         )
         try:

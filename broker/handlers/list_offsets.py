@@ -5,6 +5,7 @@ Negative timestamps are questions of their own; those about tiered storage are a
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Final
 
 from broker.epochs import check_leader_epoch
@@ -33,20 +34,26 @@ SPECIAL_FROM_VERSION: Final = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERE
 
 @handles(ListOffsetsRequest, ListOffsetsResponse)
 def list_offsets(request: ListOffsetsRequest, call: Call, *, replicas: Replicas) -> ListOffsetsResponse:
+    asked = Counter((topic.name, each.partition_index) for topic in request.topics for each in topic.partitions)
+    repeated = {key for key, count in asked.items() if count > 1}
     return ListOffsetsResponse(
         topics=[
             ListOffsetsTopicResponse(
                 name=topic.name,
-                partitions=[_one(replicas, topic.name, asked, call.version) for asked in topic.partitions],
+                partitions=[_one(replicas, topic.name, each, call.version, repeated) for each in topic.partitions],
             )
             for topic in request.topics
         ]
     )
 
 
-def _one(replicas: Replicas, topic: str, asked: ListOffsetsPartition, version: int) -> ListOffsetsPartitionResponse:
+def _one(
+    replicas: Replicas, topic: str, asked: ListOffsetsPartition, version: int, repeated: set[tuple[str, int]]
+) -> ListOffsetsPartitionResponse:
     answer = ListOffsetsPartitionResponse(partition_index=asked.partition_index)
     try:
+        if (topic, asked.partition_index) in repeated:
+            raise Refused(ErrorCode.INVALID_REQUEST, "the partition is in the request twice")
         partition = replicas.leader_of(topic, asked.partition_index)
         check_leader_epoch(asked.current_leader_epoch, partition.leader_epoch)
         _find(partition, asked.timestamp, answer, version)
@@ -68,4 +75,4 @@ def _find(partition: Partition, timestamp: int, answer: ListOffsetsPartitionResp
         if found is not None and found.offset < partition.high_watermark:
             answer.offset, answer.timestamp, answer.leader_epoch = found.offset, found.timestamp, found.leader_epoch
     elif timestamp not in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
-        raise Refused(ErrorCode.INVALID_REQUEST, f"timestamp {timestamp} has no meaning")
+        raise Refused(ErrorCode.UNSUPPORTED_VERSION, f"timestamp {timestamp} has no meaning")

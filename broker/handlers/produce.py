@@ -10,13 +10,14 @@ import asyncio
 from typing import Any
 
 from broker.connection import CloseConnection
-from broker.faults import EXPECTED, fault_of
+from broker.faults import EXPECTED, Fault, fault_of
 from broker.later import Later
 from broker.registry import NO_ANSWER, Call, handles
 from broker.replication.partition import Partition
 from broker.replication.replicas import HostedTopic, Replicas
 from protocol.errors import ErrorCode
 from protocol.messages.produce import (
+    BatchIndexAndErrorMessage,
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
@@ -45,15 +46,14 @@ def produce(request: ProduceRequest, call: Call, *, replicas: Replicas) -> Any:
             result = PartitionProduceResponse(index=data.index, base_offset=-1)
             results.append(result)
             partition = None if hosted is None else hosted.partitions.get(data.index)
-            if partition is None or data.records is None or not -1 <= acks <= 1 or call.version < ZSTD_FROM:
+            if partition is None or not data.records or not -1 <= acks <= 1 or call.version < ZSTD_FROM:
                 partition = _guard(result, partition, data, hosted, call, acks)
                 if partition is None:
                     continue
             try:
                 appended = partition.append(data.records, now_ms)  # type: ignore[arg-type]
             except EXPECTED as error:
-                fault = fault_of(error, where=f"{partition.topic}-{partition.index}")
-                result.error_code, result.error_message = fault
+                _refuse(result, fault_of(error, where=f"{partition.topic}-{partition.index}"))
                 continue
             result.base_offset = appended.base_offset
             result.log_append_time_ms = appended.log_append_time
@@ -85,13 +85,21 @@ def _guard(
     elif partition is None:
         offline = data.index in hosted.offline
         result.error_code = ErrorCode.KAFKA_STORAGE_ERROR if offline else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    elif data.records is None or len(data.records) == 0:
+    elif not data.records:
         result.error_code = ErrorCode.INVALID_RECORD
     elif call.version < ZSTD_FROM and _compression(data.records) == ZSTD:
         result.error_code = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
     else:
         return partition
     return None
+
+
+def _refuse(result: PartitionProduceResponse, fault: Fault) -> None:
+    result.error_code, result.error_message, indexes = fault
+    result.base_offset = -1
+    result.record_errors = [
+        BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=fault.message) for index in indexes
+    ]
 
 
 def _compression(records: Bytes) -> int:
@@ -128,8 +136,7 @@ class _Acknowledging:
         if self._left.pop(id(result), None) is None:
             return
         if error is not None:
-            result.error_code, result.error_message = fault_of(error, where="produce")
-            result.base_offset = -1
+            _refuse(result, fault_of(error, where="produce"))
         if not self._left:
             self._timer.cancel()
             self.later.resolve(self._response)

@@ -46,7 +46,7 @@ def _one(replicas: Replicas, topic: str, index: int) -> PartitionResponse:
     try:
         partition = replicas.leader_of(topic, index)
     except EXPECTED as error:
-        answer.error_code, answer.error_message = fault_of(error, where=f"{topic}-{index}")
+        answer.error_code, answer.error_message, _ = fault_of(error, where=f"{topic}-{index}")
         return answer
     answer.active_producers = [
         ProducerState(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from typing import TypeVar
 
 from broker.config import describe_topic
 from broker.errors import Refused
@@ -36,6 +37,8 @@ from protocol.messages.delete_topics import (
 )
 from protocol.schema import ZERO_UUID
 
+T = TypeVar("T")
+
 
 @handles(CreateTopicsRequest, CreateTopicsResponse)
 async def create_topics(
@@ -63,7 +66,7 @@ async def create_topics(
     )
 
 
-def _repeated(names: Sequence[str]) -> set[str]:
+def _repeated(names: Sequence[T]) -> set[T]:
     return {name for name, count in Counter(names).items() if count > 1}
 
 
@@ -118,18 +121,22 @@ async def delete_topics(
     request: DeleteTopicsRequest, _call: Call, *, store: MetadataStore, settings: Settings
 ) -> DeleteTopicsResponse:
     wanted = request.topics or [DeleteTopicState(name=name) for name in request.topic_names]
-    results: list[DeletableTopicResult] = []
+    names = _repeated([state.name for state in wanted if state.name is not None])
+    ids = _repeated([state.topic_id for state in wanted if state.topic_id != ZERO_UUID])
+    results: dict[tuple[str | None, bytes], DeletableTopicResult] = {}
 
     def decide(image: Image) -> list[Record]:
         records: list[Record] = []
         gone: set[str] = set()
         for state in wanted:
             result = DeletableTopicResult(name=state.name, topic_id=state.topic_id)
-            results.append(result)
+            results[state.name, state.topic_id] = result
             try:
+                if state.name in names or state.topic_id in ids:
+                    raise Refused(ErrorCode.INVALID_REQUEST, "The topic is in the request twice.")
                 topic = _topic_to_delete(image, state, settings)
-                if topic.name in gone:
-                    raise Refused(ErrorCode.INVALID_REQUEST, f"The topic '{topic.name}' is in the request twice.")
+                if topic.name in gone:  # once by its name and once by its id
+                    raise Refused(ErrorCode.INVALID_REQUEST, "The topic is in the request twice.")
             except Refused as refusal:
                 result.error_code, result.error_message = refusal.code, refusal.message
                 continue
@@ -139,7 +146,7 @@ async def delete_topics(
         return records
 
     await store.change(decide)
-    return DeleteTopicsResponse(responses=results)
+    return DeleteTopicsResponse(responses=list(results.values()))
 
 
 def _topic_to_delete(image: Image, state: DeleteTopicState, settings: Settings) -> TopicImage:

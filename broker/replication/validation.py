@@ -8,7 +8,7 @@ from broker.config import TopicConfig
 from broker.errors import Refused
 from protocol.compression import CODEC_NAMES
 from protocol.errors import ErrorCode
-from protocol.records import BatchHeader, check_batch, has_keyless_record, recompress, stamp_append_time
+from protocol.records import BatchHeader, check_batch, iter_records, keyless_records, recompress, stamp_append_time
 
 NO_TIMESTAMP: Final = -1
 _CODECS: Final[dict[str, int | None]] = {
@@ -38,21 +38,24 @@ class BatchRules:
             raise Refused(ErrorCode.INVALID_RECORD, "A produce request must hold exactly one batch per partition.")
         if header.size > self._bytes_max:
             raise _too_large(header.size, self._bytes_max)
+        if header.base_offset:
+            raise Refused(ErrorCode.INVALID_RECORD, "The offsets of a produced batch must start at 0.")
         if header.attributes & 0x30:  # transactional or control
             raise _not_plain(header)
         if not self._append_time and header.max_timestamp - now_ms > self._after_max_ms:
-            raise self._bad_timestamp(header.max_timestamp, now_ms)
+            raise self._bad_timestamp(batch, now_ms)
         if self._plain:
             if header.attributes & 0x08:
                 raise Refused(ErrorCode.INVALID_TIMESTAMP, "A producer may not set the log-append-time bit.")
             if header.base_timestamp != NO_TIMESTAMP and now_ms - header.base_timestamp > self._before_max_ms:
-                raise self._bad_timestamp(header.base_timestamp, now_ms)
+                raise self._bad_timestamp(batch, now_ms)
             return batch, header
         return self._change(batch, header, now_ms)
 
     def _change(self, batch: memoryview, header: BatchHeader, now_ms: int) -> tuple[memoryview, BatchHeader]:
-        if self._compact and has_keyless_record(batch):
-            raise Refused(ErrorCode.INVALID_RECORD, "A compacted topic takes no record without a key.")
+        if self._compact and (keyless := keyless_records(batch)):
+            message = "A compacted topic takes no record without a key."
+            raise Refused(ErrorCode.INVALID_RECORD, message, record_indexes=keyless)
         if self._codec is not None and header.compression != self._codec:
             batch = memoryview(recompress(batch, self._codec))
             header = check_batch(batch)
@@ -63,11 +66,15 @@ class BatchRules:
             header = check_batch(batch)
         return batch, header
 
-    def _bad_timestamp(self, timestamp: int, now_ms: int) -> Refused:
+    def _bad_timestamp(self, batch: memoryview, now_ms: int) -> Refused:
+        earliest, latest = now_ms - self._before_max_ms, now_ms + self._after_max_ms
+        records = iter_records(batch)
+        bad = [index for index, each in enumerate(records) if not earliest <= each.timestamp <= latest]
         return Refused(
             ErrorCode.INVALID_TIMESTAMP,
-            f"Timestamp {timestamp} is too far from the broker's time {now_ms}: at most {self._before_max_ms} ms "
-            f"before and {self._after_max_ms} ms after it are allowed.",
+            f"A timestamp is too far from the broker's time, {now_ms}: at most {self._before_max_ms} ms before "
+            f"and {self._after_max_ms} ms after it are allowed.",
+            record_indexes=bad,
         )
 
 

@@ -24,8 +24,8 @@ from protocol.records import (
     build_batch,
     build_end_transaction,
     check_batch,
-    has_keyless_record,
     iter_records,
+    keyless_records,
     read_end_transaction,
     read_header,
     recompress,
@@ -125,8 +125,8 @@ def test_a_batch_holds_at_least_one_record() -> None:
 @pytest.mark.parametrize("codec", CODECS)
 def test_a_keyless_record_is_found(codec: int) -> None:
     keyed = [Record(key=b"", value=b"x"), Record(key=b"k", value=None)]
-    assert not has_keyless_record(build_batch(keyed, compression=codec))
-    assert has_keyless_record(build_batch([*keyed, Record(value=b"x")], compression=codec))
+    assert not keyless_records(build_batch(keyed, compression=codec))
+    assert keyless_records(build_batch([*keyed, Record(value=b"x")], compression=codec)) == [len(keyed)]
 
 
 # -- markers --------------------------------------------------------------------------------------------------------
@@ -164,7 +164,7 @@ def exhaust(batch: bytearray) -> None:
     with suppress(InvalidBatch):
         list(iter_records(batch, limit_bytes=1 << 20))
     with suppress(InvalidBatch):
-        has_keyless_record(batch, limit_bytes=1 << 20)
+        keyless_records(batch, limit_bytes=1 << 20)
     with suppress(InvalidBatch):
         recompress(batch, 1, limit_bytes=1 << 20)
 
