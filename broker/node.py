@@ -34,6 +34,7 @@ from storage import LogDirectory
 log = logging.getLogger(__name__)
 
 METADATA_DIRECTORY: Final = "tidemark-metadata"
+TICK_SECONDS: Final = 1.0  # how punctual flush.ms and file.delete.delay.ms are
 HOUSEKEEPING_CHUNK: Final = 50  # partitions between two breaths of the event loop
 
 
@@ -80,7 +81,7 @@ class Node:
         self._load_state()
         opened.callback(self._replicas.end_waits)
         opened.callback(self._server.stop_accepting)
-        for work in (self._housekeep, self._flush, self._checkpoint):
+        for work in (self._housekeep, self._tick, self._checkpoint):
             task = asyncio.create_task(work())
             opened.push_async_callback(_cancel, task)
         await self._server.serve()
@@ -169,12 +170,12 @@ class Node:
             for chunk in _chunks(iter(self._replicas), HOUSEKEEPING_CHUNK):
                 self._replicas.housekeep(chunk)
                 await asyncio.sleep(0)
-            self._replicas.remove_deleted()
 
-    async def _flush(self) -> None:
+    async def _tick(self) -> None:
         while True:
-            await asyncio.sleep(1.0)
+            await asyncio.sleep(TICK_SECONDS)
             self._replicas.flush_due()
+            self._replicas.remove_deleted()
 
     async def _checkpoint(self) -> None:
         while True:
