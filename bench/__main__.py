@@ -15,6 +15,9 @@ from bench.environment import describe
 from bench.figures import Rounds
 from bench.run import ALL_CASES, Plan, Run, say
 
+# An idle Apache Kafka beside the broker under load takes 0.03 to 0.06; more than this is somebody else.
+QUIET_CORES = 0.2
+
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
@@ -94,6 +97,8 @@ def _show(rounds: Rounds, environment: dict[str, str], *, charts: list[Path]) ->
     print("; ".join(f"{key} {value}" for key, value in environment.items()))
     print()
     print(report.table(rounds))
+    if (cores := report.disturbance(rounds)) > QUIET_CORES:
+        print(f"\nOther processes used up to {cores:.2f} cores meanwhile: run it again on a quiet machine.")
     for path in charts:
         if chart.draw(path, rounds=rounds, environment=environment):
             say(f"drawn: {path}")

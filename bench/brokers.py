@@ -18,8 +18,8 @@ ROOT = Path(__file__).resolve().parent.parent
 TIDEMARK, KAFKA = "tidemark", "kafka"
 START_TIMEOUT_S = 90.0
 STOP_TIMEOUT_S = 30.0
-# The one setting that is not the default, on both: a deleted round leaves the disk before the next one begins.
-DELETE_DELAY_MS = 1000
+# What is not the default, on both: a deleted round leaves the disk at once, before the next one begins.
+_SETTINGS = {"log.segment.delete.delay.ms": "1000", "log.retention.check.interval.ms": "2000"}
 
 # What bin/kafka-server-start.sh and kafka-run-class.sh give the JVM, heap included.
 _JVM = [
@@ -35,7 +35,6 @@ advertised.listeners=PLAINTEXT://127.0.0.1:{port}
 controller.listener.names=CONTROLLER
 controller.quorum.bootstrap.servers=127.0.0.1:{controller_port}
 log.dirs={data}
-log.segment.delete.delay.ms={delete_delay_ms}
 offsets.topic.replication.factor=1
 transaction.state.log.replication.factor=1
 transaction.state.log.min.isr=1
@@ -79,7 +78,7 @@ def prepare_tidemark(directory: Path, *, python_options: tuple[str, ...] = ()) -
     settings = {
         "listeners": f"PLAINTEXT://127.0.0.1:{port}",
         "log.dirs": str(directory / "data"),
-        "log.segment.delete.delay.ms": str(DELETE_DELAY_MS),
+        **_SETTINGS,
     }
     argv = [sys.executable, *python_options, "-m", "broker"]
     for key, value in settings.items():
@@ -92,7 +91,8 @@ def prepare_kafka(directory: Path, *, jars: Path) -> Launch:
     directory.mkdir(parents=True)
     port, properties, log4j = free_port(), directory / "server.properties", directory / "log4j2.properties"
     settings = {"port": port, "controller_port": free_port(), "data": directory / "data"}
-    properties.write_text(_KAFKA_PROPERTIES.format(**settings, delete_delay_ms=DELETE_DELAY_MS), encoding="utf-8")
+    common = "".join(f"{key}={value}\n" for key, value in _SETTINGS.items())
+    properties.write_text(_KAFKA_PROPERTIES.format(**settings) + common, encoding="utf-8")
     log4j.write_text(_KAFKA_LOG4J, encoding="utf-8")
     java = ["java", f"-Dlog4j2.configurationFile={log4j}", "-cp", f"{jars}/*"]
     storage_tool = [*java, "kafka.tools.StorageTool", "format", "-t", "dGlkZW1hcmstYmVuY2gtMQ", "--standalone"]

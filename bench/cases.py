@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from bench.brokers import Running, settle
 from bench.loaders.process import Load, run_together
 from bench.topics import count_records, topic
@@ -61,6 +63,12 @@ class Sample:
     wall_s: float
     cpu_s: float
     loader_cpu_s: float
+    other_cpu_s: float
+
+    @property
+    def cores(self) -> dict[str, float]:
+        """Who else used the machine: the loaders, and what is neither loader nor broker (a disturbance)."""
+        return {"loader": self.loader_cpu_s / self.wall_s, "other": self.other_cpu_s / self.wall_s}
 
     @property
     def records(self) -> int:
@@ -68,15 +76,27 @@ class Sample:
 
 
 def sample(broker: Running, loads: list[Load]) -> Sample:
-    edges: list[tuple[float, float]] = []
+    edges: list[tuple[float, float, float]] = []
 
     def edge() -> None:
-        edges.append((time.monotonic(), broker.cpu_s()))
+        edges.append((time.monotonic(), broker.cpu_s(), machine_cpu_s()))
 
     reports = run_together(loads, before=edge, after=edge)
-    (began, cpu_before), (ended, cpu_after) = edges
+    wall_s, cpu_s, machine_s = (after - before for before, after in zip(*edges, strict=True))
     loader_cpu_s = sum(float(report["loader_cpu_s"]) for report in reports)
-    return Sample(reports=reports, wall_s=ended - began, cpu_s=cpu_after - cpu_before, loader_cpu_s=loader_cpu_s)
+    return Sample(
+        reports=reports,
+        wall_s=wall_s,
+        cpu_s=cpu_s,
+        loader_cpu_s=loader_cpu_s,
+        other_cpu_s=max(0.0, machine_s - cpu_s - loader_cpu_s),
+    )
+
+
+def machine_cpu_s() -> float:
+    """CPU seconds that all processes, and other guests of the same host, have used so far."""
+    times = psutil.cpu_times()
+    return float(times.user + times.system + times.nice + times.steal)
 
 
 def fresh_name(kind: str) -> str:
@@ -104,7 +124,7 @@ def _throughput(case: str, taken: Sample, *, size: int) -> dict[str, float]:
     return {
         f"{case}.rate": payload / taken.wall_s / 1e6,
         f"{case}.cpu": taken.cpu_s / (payload / 1e9),
-        f"{case}.loader_cores": taken.loader_cpu_s / taken.wall_s,
+        **{f"{case}.{who}_cores": cores for who, cores in taken.cores.items()},
     }
 
 
@@ -151,7 +171,7 @@ def _small(broker: Running, scale: Scale) -> Iterator[Round]:
                 "small.rate": taken.records / taken.wall_s,
                 "small.per_cpu": taken.records / taken.cpu_s,
                 "small.cpu_us": 1e6 * taken.cpu_s / taken.records,
-                "small.loader_cores": taken.loader_cpu_s / taken.wall_s,
+                **{f"small.{who}_cores": cores for who, cores in taken.cores.items()},
             }
 
         yield one_round
@@ -166,8 +186,10 @@ def _latency(broker: Running, scale: Scale) -> Iterator[Round]:
         load = Load(module="latency", parameters={**parameters, "records": scale.latency_records})
 
         def one_round() -> dict[str, float]:
-            report = sample(broker, [load]).reports[0]
-            return {"latency.p50": report["p50_ms"], "latency.p99": report["p99_ms"]}
+            taken = sample(broker, [load])
+            report = taken.reports[0]
+            cores = {f"latency.{who}_cores": cores for who, cores in taken.cores.items()}
+            return {"latency.p50": report["p50_ms"], "latency.p99": report["p99_ms"], **cores}
 
         yield one_round
 

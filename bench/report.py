@@ -68,6 +68,17 @@ def table(rounds: Rounds) -> str:
     return "\n".join([texts[0], rule, *texts[1:]])
 
 
+def disturbance(rounds: Rounds) -> float:
+    """The largest share of a core, over the cases, that the median round lost to processes not of this run."""
+    medians = [
+        Summary.of(values).middle
+        for figures in rounds.values()
+        for name, values in figures.items()
+        if name.endswith(".other_cores")
+    ]
+    return max(medians, default=0.0)
+
+
 def save_json(path: Path, *, rounds: Rounds, environment: dict[str, str], options: dict[str, Any]) -> None:
     result = {
         "environment": environment,
