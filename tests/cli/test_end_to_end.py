@@ -151,9 +151,11 @@ def test_keys_headers_and_tombstones_come_back(tidemark: Run) -> None:
     assert shown == "k1=v1\nk2=NULL\nNULL=plain\n"
 
 
-@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
-@pytest.mark.parametrize("acks", ["0", "1", "all"])
-def test_every_codec_with_every_acks(tidemark: Run, codec: str, acks: str) -> None:
+@pytest.mark.parametrize(
+    ("codec", "acks"),
+    [("none", "0"), ("none", "1"), ("none", "all"), ("gzip", "1"), ("snappy", "all"), ("lz4", "0"), ("zstd", "all")],
+)
+def test_every_codec_and_every_acks(tidemark: Run, codec: str, acks: str) -> None:
     topic = f"codec-{codec}-{acks}"
     text = "".join(f"line {n} {'x' * 50}\n" for n in range(200))
     tidemark("produce", topic, "-z", codec, "-a", acks, stdin=text)
