@@ -1,7 +1,7 @@
 """`tidemark consume`: records of a topic to standard output.
 
-Partitions are assigned with explicit offsets and nothing is committed: no consumer group takes part, so reading needs no
-coordinator and moves nobody's position.
+Partitions are assigned with explicit offsets and nothing is committed: no consumer group takes part, so reading needs
+no coordinator and moves nobody's position.
 """
 
 from __future__ import annotations
