@@ -113,7 +113,8 @@ class Running:
         self._log = (launch.directory / "broker.log").open("wb")
         started = time.monotonic()
         self._process = subprocess.Popen(launch.argv, cwd=ROOT, stdout=self._log, stderr=self._log)
-        self._stat = psutil.Process(self._process.pid)
+        self.pid = self._process.pid
+        self._stat = psutil.Process(self.pid)
         try:
             wire.wait_for_metadata(self.address, timeout_s=START_TIMEOUT_S, alive=self._alive)
         except BaseException as problem:
