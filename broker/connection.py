@@ -14,11 +14,13 @@ from broker.later import Later
 from storage import FileSlice
 
 if TYPE_CHECKING:
+    from broker.registry import Call
     from broker.server import Server
 
 log = logging.getLogger(__name__)
 
 IN_FLIGHT_MAX: Final = 256  # answers awaited on one connection before we stop reading from it
+TOGETHER_MAX: Final = 16  # answers that leave in one send; more would keep the first of them waiting
 INLINE_BYTES_MAX: Final = 32 << 10  # below this one read and one send are cheaper than a sendfile
 SENDFILE_BYTES_MAX: Final = 4 << 20  # per call, so that one fast reader cannot keep the loop
 
@@ -36,14 +38,16 @@ class Connection(asyncio.BufferedProtocol):
         self.server = server
         self.listener = listener
         self.peer = "?"
-        self.client_id_raw: bytes | bytearray | None = None  # the dispatcher's memo: clients repeat themselves
         self.client_id: str | None = None
+        self.client_id_mark = b"?"  # the dispatcher's memo of how this client id looks in a request
+        self.calls: dict[int, Call] = {}  # likewise, of the calls it has made
         self.client_software = ""
         self.active_tick = server.tick
         self._handle = handle
         self._framer = Framer(server.scratch, limit_bytes=server.request_bytes_max)
         self._answers: deque[Later[Answer]] = deque()
         self._out: deque[Part] = deque()
+        self._ready: list[bytes | bytearray | memoryview] = []
         self._reading = True
         self._taking = False
         self._stopping = False
@@ -109,20 +113,25 @@ class Connection(asyncio.BufferedProtocol):
             return  # an answer that was ready at once got us here: the loop below goes on
         self._taking = True
         try:
-            for frame in self._framer.frames():
-                self._handle(self, frame)
+            framer, handle = self._framer, self._handle
+            while (frame := framer.next_frame()) is not None:
+                handle(self, frame)
                 if self._closing:
                     return
-                if self._must_wait():
-                    self._framer.hold()
-                    self._stop_reading()
-                    break
+                if self._out or self._answers or len(self._ready) >= TOGETHER_MAX:
+                    self._send_ready()
+                    if self._must_wait():
+                        framer.hold()
+                        self._stop_reading()
+                        break
         except FrameTooLarge as error:
             self.fail(str(error))
         except CloseConnection as error:
             self.fail(str(error))
         finally:
             self._taking = False
+            if self._ready:
+                self._send_ready()
         if self._framer.frame_size != self._reserved_bytes:
             self._account()
 
@@ -198,8 +207,12 @@ class Connection(asyncio.BufferedProtocol):
         if self._closing:
             return
         if len(parts) == 1 and not self._out and not isinstance(parts[0], FileSlice):
-            self.transport.write(parts[0])
+            if self._taking:
+                self._ready.append(parts[0])
+            else:
+                self.transport.write(parts[0])
             return
+        self._send_ready()
         if sum(map(_length, parts)) <= INLINE_BYTES_MAX:
             try:
                 parts = [b"".join(map(_read, parts))]
@@ -208,6 +221,14 @@ class Connection(asyncio.BufferedProtocol):
                 return
         self._out.extend(parts)
         self._flush()
+
+    def _send_ready(self) -> None:
+        """Answers to requests that arrived together leave together: a system call costs more than most of them."""
+        ready = self._ready
+        if ready:
+            self._ready = []
+            if not self._closing or not self.transport.is_closing():
+                self.transport.write(ready[0] if len(ready) == 1 else b"".join(ready))
 
     def _flush(self) -> None:
         out = self._out

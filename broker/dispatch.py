@@ -22,7 +22,10 @@ from protocol.varint import skip_tags
 log = logging.getLogger(__name__)
 
 API_VERSIONS_KEY: Final = 18
-_HEADER = struct.Struct(">iih")  # API key and version as one number, correlation id, length of the client id
+HEADER_BYTES_MIN: Final = 10  # API key, version, correlation id, length of the client id
+
+_head_at = struct.Struct(">ii").unpack_from  # API key and version as one number, correlation id
+_int16_at = struct.Struct(">h").unpack_from
 _put_head = struct.Struct(">ii").pack_into
 
 
@@ -55,33 +58,30 @@ class Dispatcher:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def __call__(self, connection: Connection, frame: bytearray) -> None:
-        if len(frame) < _HEADER.size:
+        if len(frame) < HEADER_BYTES_MIN:
             raise CloseConnection(f"a request of {len(frame)} bytes is too short for a header: {_hex(frame)}")
-        selector, correlation_id, client_id_length = _HEADER.unpack_from(frame)
+        selector, correlation_id = _head_at(frame)
         bound = self._bound.get(selector)
         if bound is None:
             bound = self._bind(selector, frame)
-        position = 10
-        client_id = None
-        if client_id_length > 0:
-            position += client_id_length
-            raw = frame[10:position]
-            if raw != connection.client_id_raw:
-                connection.client_id = _text(raw)
-                connection.client_id_raw = raw
-            client_id = connection.client_id
-        view = memoryview(frame)
+        if not frame.startswith(connection.client_id_mark, 8):
+            _note_client_id(connection, frame)
+        position = 8 + len(connection.client_id_mark)
+        call = connection.calls.get(selector)
+        if call is None:
+            call = connection.calls[selector] = Call(connection, bound.version, connection.client_id)
         try:
             if bound.flexible:
-                if position < len(frame) and frame[position] == 0:
-                    position += 1
+                if frame[position]:
+                    position = skip_tags(memoryview(frame), position)
                 else:
-                    position = skip_tags(view, position)
-            request = bound.decode(view, position)
+                    position += 1
+            # librdkafka 2.16 sends a few bytes too many in some requests, and Kafka does not mind.
+            request = bound.decode(memoryview(frame), position, True)
         except (DecodeError, IndexError) as error:
             raise CloseConnection(f"{bound.name} v{bound.version} cannot be decoded: {error}; {_hex(frame)}") from None
         try:
-            response = bound.handle(request, Call(connection, bound.version, client_id))
+            response = bound.handle(request, call)
         except CloseConnection:
             raise
         except Exception:
@@ -109,7 +109,7 @@ class Dispatcher:
     def _unknown_api_versions(self, route: Route) -> _Bound:
         # KIP-511: an unknown version of ApiVersions is answered in the oldest form, naming the versions we do know.
         bound = _Bound(route, 0, lambda _request, _call: _api_versions_hint(route))
-        bound.decode = lambda _view, _position: None
+        bound.decode = lambda _view, _position, _surplus: None
         bound.flexible = False
         return bound
 
@@ -175,11 +175,18 @@ def _api_versions_hint(route: Route) -> Any:
     return route.response(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[hint])
 
 
-def _text(raw: bytearray) -> str:
+def _note_client_id(connection: Connection, frame: bytearray) -> None:
+    """A client repeats its id in every request: remember its bytes, so that they are only compared from now on."""
+    (length,) = _int16_at(frame, 8)
+    end = 10 + max(length, 0)
+    if end > len(frame) or length < -1:
+        raise CloseConnection(f"a client id of {length} bytes does not fit the request: {_hex(frame)}")
     try:
-        return raw.decode()
+        connection.client_id = None if length < 0 else frame[10:end].decode()
     except UnicodeDecodeError:
-        raise CloseConnection(f"the client id is not UTF-8: {_hex(raw)}") from None
+        raise CloseConnection(f"the client id is not UTF-8: {_hex(frame)}") from None
+    connection.client_id_mark = bytes(frame[8:end])
+    connection.calls.clear()
 
 
 def _hex(frame: bytearray) -> str:

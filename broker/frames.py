@@ -8,7 +8,6 @@ received straight into it. A long frame's buffer grows as bytes arrive, so that 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
 from typing import Final
 
 SCRATCH_BYTES: Final = 64 << 10
@@ -80,25 +79,25 @@ class Framer:
         if self._filled == self._size:
             self._whole, self._frame = self._frame, None
 
-    def frames(self) -> Iterator[bytearray]:
-        """Every whole frame received so far. Stopping early is allowed if `hold()` is called then."""
-        if self._whole is not None:
+    def next_frame(self) -> bytearray | None:
+        """One whole frame, or None if more must be received first. To stop taking them in between, call `hold()`."""
+        backlog = self._backlog
+        if backlog is None:
             whole, self._whole = self._whole, None
-            yield whole
-        while (backlog := self._backlog) is not None:
-            available = len(backlog) - 4
-            if available < 0:
-                self._head, self._backlog = bytes(backlog), None
-                return
+            return whole
+        available = len(backlog) - 4
+        if available >= 0:
             (size,) = _length_at(backlog)
+            if 0 <= size <= available and size <= self._limit_bytes:
+                self._backlog = backlog[4 + size :] if available > size else None
+                return bytearray(backlog[4 : 4 + size])
             if not 0 <= size <= self._limit_bytes:
                 raise FrameTooLarge(f"a frame of {size} bytes was announced (first bytes {bytes(backlog[:8]).hex()})")
-            if size > available:
-                self._begin(size, backlog[4:])
-                self._backlog = None
-                return
-            self._backlog = backlog[4 + size :] if available > size else None
-            yield bytearray(backlog[4 : 4 + size])
+            self._begin(size, backlog[4:])
+        else:
+            self._head = bytes(backlog)
+        self._backlog = None
+        return None
 
     def hold(self) -> None:
         """The frames are not taken for now: keep what is in the scratch buffer, which others will use."""

@@ -257,8 +257,8 @@ class Codec(Generic[T]):
     """How one version of a message is written and read. Each function is compiled when it is first asked for.
 
     `encode(msg, out)` appends, and raises EncodeError; `out` is then in no particular state.
-    `decode(buf, pos=0)` reads everything from `pos` to the end of `buf`, and raises only DecodeError. Byte fields are
-    slices of `buf`.
+    `decode(buf, pos=0, surplus=False)` reads everything from `pos` to the end of `buf`, where only `surplus` allows
+    bytes to be left over, and raises only DecodeError. Byte fields are slices of `buf`.
     `encode_parts(msg, out)` is for messages with record batches: it returns [out, batches, bytearray, …], in which the
     batches are the very objects of the message's `records` fields: bytes, a Slice, or a list of Slices, for sendfile.
     """

@@ -37,11 +37,16 @@ class Decoder(Emitter):
 
     def compile(self, cls: type[Any]) -> Callable[..., Any]:
         title = f"{cls.__name__} v{self.version}"
-        self.emit(0, "def decode(buf, pos=0):", f"  end, budget = len(buf), {ELEMENTS_MAX}", "  try:")
+        self.emit(0, "def decode(buf, pos=0, surplus=False):", f"  end, budget = len(buf), {ELEMENTS_MAX}", "  try:")
         self.read_struct(2, cls, "msg")
         self.emit(1, "except (IndexError, StructError, UnicodeDecodeError) as error:")
         self.emit(2, f"raise DecodeError(f'{title} at byte {{pos}} of {{end}}: {{error}}') from error")
-        self.emit(1, "if pos != end:", f"  raise DecodeError(f'{title}: {{end - pos}} bytes left over')", "return msg")
+        self.emit(
+            1,
+            "if pos != end and not surplus:",
+            f"  raise DecodeError(f'{title}: {{end - pos}} bytes left over')",
+            "return msg",
+        )
         exec(compile(self.source(), f"<decode {title}>", "exec"), self.scope)
         decode: Callable[..., Any] = self.scope["decode"]
         return decode

@@ -108,7 +108,7 @@ def test_a_codec_is_made_once() -> None:
 
 
 def test_a_codec_has_a_source_to_read() -> None:
-    assert "def decode(buf, pos=0):" in source_of(ProduceRequest, 9, "decode")
+    assert "def decode(buf, pos=0, surplus=False):" in source_of(ProduceRequest, 9, "decode")
     assert "def encode(msg, out):" in source_of(ProduceRequest, 9, "encode")
 
 
@@ -129,6 +129,7 @@ def test_decoding_starts_where_it_is_told() -> None:
 
 
 def test_bytes_left_over_are_refused() -> None:
+    # In a request they are let pass: see the dispatcher.
     with pytest.raises(DecodeError, match="1 bytes left over"):
         decoded(MetadataRequest, 12, encoded(MetadataRequest(), 12) + b"\0")
 
