@@ -1,0 +1,1 @@
+"""Consumer groups that the broker itself assigns (KIP-848)."""

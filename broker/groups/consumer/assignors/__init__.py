@@ -1,0 +1,17 @@
+"""Server-side assignors: pure functions from who subscribes to what, and who had what, to who shall have what."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Final
+
+from broker.groups.consumer.assignors.range import assign_range
+from broker.groups.consumer.assignors.spec import Assignment, MemberSpec
+from broker.groups.consumer.assignors.uniform import assign_uniform
+
+Assignor = Callable[[Mapping[str, MemberSpec], Mapping[bytes, int]], dict[str, Assignment]]
+
+ASSIGNORS: Final[Mapping[str, Assignor]] = MappingProxyType({"uniform": assign_uniform, "range": assign_range})
+
+__all__ = ["ASSIGNORS", "Assignment", "Assignor", "MemberSpec"]

@@ -1,0 +1,14 @@
+"""What an assignor is told about a member."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+Assignment = Mapping[bytes, tuple[int, ...]]  # partitions in order by topic id; no topic without partitions
+
+
+class MemberSpec(NamedTuple):
+    instance_id: str | None
+    topics: frozenset[bytes]  # ids of the topics it subscribes to, whether or not they exist
+    previous: Assignment  # its share of the last target
