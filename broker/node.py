@@ -8,7 +8,7 @@ import contextlib
 import logging
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import AsyncExitStack
 from itertools import islice
 from pathlib import Path
@@ -34,7 +34,8 @@ from storage import LogDirectory
 log = logging.getLogger(__name__)
 
 METADATA_DIRECTORY: Final = "tidemark-metadata"
-TICK_SECONDS: Final = 1.0  # how punctual flush.ms and file.delete.delay.ms are
+INTERVAL_MS_MIN: Final = 100  # an interval of 0 must not take the whole processor
+TICK_MS: Final = 1000  # how punctual flush.ms and file.delete.delay.ms are
 HOUSEKEEPING_CHUNK: Final = 50  # partitions between two breaths of the event loop
 
 
@@ -81,8 +82,8 @@ class Node:
         self._load_state()
         opened.callback(self._replicas.end_waits)
         opened.callback(self._server.stop_accepting)
-        for work in (self._housekeep, self._tick, self._checkpoint):
-            task = asyncio.create_task(work())
+        for wait_ms, work in self._jobs():
+            task = asyncio.create_task(_repeat(wait_ms, work))
             opened.push_async_callback(_cancel, task)
         await self._server.serve()
 
@@ -164,28 +165,44 @@ class Node:
 
     # -- in the background -------------------------------------------------
 
-    async def _housekeep(self) -> None:
-        while True:
-            await asyncio.sleep(self.settings.current.log_retention_check_interval_ms / 1000)
-            for chunk in _chunks(iter(self._replicas), HOUSEKEEPING_CHUNK):
-                self._replicas.housekeep(chunk)
-                await asyncio.sleep(0)
+    def _jobs(self) -> Iterator[tuple[Callable[[], float], Callable[[], Awaitable[None]]]]:
+        """(how many ms to wait before each run, the work)"""
+        yield (lambda: TICK_MS), self._tick
+        yield (lambda: self.settings.current.log_retention_check_interval_ms), self._retain
+        yield (lambda: self.settings.current.producer_id_expiration_check_interval_ms), self._expire
+        yield self._checkpoint_interval_ms, self._checkpoint
 
     async def _tick(self) -> None:
-        while True:
-            await asyncio.sleep(TICK_SECONDS)
-            self._replicas.flush_due()
-            self._replicas.remove_deleted()
+        self._replicas.flush_due()
+        self._replicas.remove_deleted()
+
+    async def _retain(self) -> None:
+        await self._in_chunks(self._replicas.apply_retention)
+
+    async def _expire(self) -> None:
+        await self._in_chunks(self._replicas.expire_producers)
+
+    def _checkpoint_interval_ms(self) -> int:
+        config = self.settings.current
+        return min(config.log_flush_offset_checkpoint_interval_ms, config.log_flush_start_offset_checkpoint_interval_ms)
 
     async def _checkpoint(self) -> None:
-        while True:
-            await asyncio.sleep(self.settings.current.log_flush_offset_checkpoint_interval_ms / 1000)
-            self._replicas.checkpoint()
+        self._replicas.checkpoint()
+
+    async def _in_chunks(self, work: Callable[[Iterable[Partition]], None]) -> None:
+        partitions = iter(self._replicas)
+        while chunk := list(islice(partitions, HOUSEKEEPING_CHUNK)):
+            work(chunk)
+            await asyncio.sleep(0)
 
 
-def _chunks(partitions: Iterator[Partition], size: int) -> Iterator[list[Partition]]:
-    while chunk := list(islice(partitions, size)):
-        yield chunk
+async def _repeat(wait_ms: Callable[[], float], work: Callable[[], Awaitable[None]]) -> None:
+    while True:
+        await asyncio.sleep(max(wait_ms(), INTERVAL_MS_MIN) / 1000)
+        try:
+            await work()
+        except Exception:
+            log.exception("periodic work failed; it is tried again")
 
 
 async def _cancel(task: asyncio.Task[None]) -> None:

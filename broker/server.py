@@ -31,6 +31,7 @@ class Server:
         self.tick = 0  # advances IDLE_CHECKS times per idle period: cheaper to note than the time
         self.endpoints: dict[str, tuple[str, int]] = {}
         self._config = config
+        self._host_limits = config.parsed_max_connections_per_ip_overrides
         self._handle = handle
         self._servers: list[asyncio.Server] = []
         self._connections: set[Connection] = set()
@@ -64,11 +65,14 @@ class Server:
         refusal = None
         if len(self._connections) >= config.max_connections:
             refusal = f"max.connections={config.max_connections} is reached"
-        elif self._per_host[connection.host] >= config.max_connections_per_ip:
-            refusal = f"max.connections.per.ip={config.max_connections_per_ip} is reached"
+        elif self._per_host[connection.host] >= self._limit_of(connection.host):
+            refusal = f"max.connections.per.ip={self._limit_of(connection.host)} is reached"
         self._connections.add(connection)
         self._per_host[connection.host] += 1
         return refusal
+
+    def _limit_of(self, host: str) -> int:
+        return self._host_limits.get(host, self._config.max_connections_per_ip)
 
     def forget(self, connection: Connection) -> None:
         self._connections.discard(connection)

@@ -94,17 +94,21 @@ class BrokerConfig:
     socket_listen_backlog_size: int = integer(
         50, "How many connections may wait to be accepted; the system may cap it.", check=Between(1)
     )
+    # Kafka fixes both at 100 KiB; Linux tunes them by itself, and a larger one lets sendfile do more per call.
     socket_send_buffer_bytes: int = integer(
-        102_400, "The send buffer of a connection (SO_SNDBUF); -1 leaves it to the system.", check=Between(-1)
+        -1, "The send buffer of a connection (SO_SNDBUF); -1 leaves it to the system.", check=Between(-1)
     )
     socket_receive_buffer_bytes: int = integer(
-        102_400, "The receive buffer of a connection (SO_RCVBUF); -1 leaves it to the system.", check=Between(-1)
+        -1, "The receive buffer of a connection (SO_RCVBUF); -1 leaves it to the system.", check=Between(-1)
     )
     socket_request_max_bytes: int = integer(
         104_857_600, "The largest request; a connection that announces a larger one is closed.", check=Between(1)
     )
     queued_max_requests: int = integer(
-        500, "How many requests may wait before the broker stops reading from clients.", check=Between(1)
+        500,
+        "How many requests may wait before the broker stops reading from clients.",
+        check=Between(1),
+        idle="each connection has a limit of its own, and queued.max.request.bytes bounds all of them",
     )
     # Kafka sets no limit; a broker whose memory a flood of requests can fill is not one to leave alone.
     queued_max_request_bytes: int = long(
@@ -186,7 +190,7 @@ class BrokerConfig:
     )
     log_cleaner_enable: bool = boolean(True, "Run the log cleaner.", idle="compaction is not served yet")
     replica_high_watermark_checkpoint_interval_ms: int = long(
-        5_000, "How often the high watermark of each partition is written down."
+        5_000, "How often the high watermark of each partition is written down.", idle=NO_REPLICATION
     )
     replica_lag_time_max_ms: int = long(
         30_000, "A follower that has not caught up for this long leaves the in-sync set.", idle=NO_REPLICATION

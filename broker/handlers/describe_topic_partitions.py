@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from broker.authorized import TOPIC_OPERATIONS
 from broker.cluster import Cluster
 from broker.errors import Refused
 from broker.metadata.image import TopicImage
 from broker.metadata.topics import check_topic_name
 from broker.registry import Call, handles
+from broker.settings import Settings
 from protocol.errors import ErrorCode
 from protocol.messages.describe_topic_partitions import (
     Cursor,
@@ -19,12 +18,10 @@ from protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsResponseTopic,
 )
 
-PARTITIONS_PER_PAGE_MAX: Final = 2000
-
 
 @handles(DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse)
 def describe_topic_partitions(
-    request: DescribeTopicPartitionsRequest, _call: Call, *, cluster: Cluster
+    request: DescribeTopicPartitionsRequest, _call: Call, *, cluster: Cluster, settings: Settings
 ) -> DescribeTopicPartitionsResponse:
     image = cluster.image
     names = sorted({topic.name for topic in request.topics} or image.topics)
@@ -35,7 +32,7 @@ def describe_topic_partitions(
             ]
         )
     first_name, first_index = ("", 0) if request.cursor is None else _start(request.cursor)
-    left = max(1, min(request.response_partition_limit, PARTITIONS_PER_PAGE_MAX))
+    left = max(1, min(request.response_partition_limit, settings.current.max_request_partition_size_limit))
     response = DescribeTopicPartitionsResponse()
     for name in names:
         if name < first_name:

@@ -46,7 +46,13 @@ def produce(request: ProduceRequest, call: Call, *, replicas: Replicas) -> Any:
             result = PartitionProduceResponse(index=data.index, base_offset=-1)
             results.append(result)
             partition = None if hosted is None else hosted.partitions.get(data.index)
-            if partition is None or not data.records or not -1 <= acks <= 1 or call.version < ZSTD_FROM:
+            if (
+                partition is None
+                or not data.records
+                or not -1 <= acks <= 1
+                or (acks == -1 and partition.too_few_in_sync)
+                or call.version < ZSTD_FROM
+            ):
                 partition = _guard(result, partition, data, hosted, call, acks)
                 if partition is None:
                     continue
@@ -87,6 +93,8 @@ def _guard(
         result.error_code = ErrorCode.KAFKA_STORAGE_ERROR if offline else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     elif not data.records:
         result.error_code = ErrorCode.INVALID_RECORD
+    elif acks == -1 and partition.too_few_in_sync:
+        result.error_code = ErrorCode.NOT_ENOUGH_REPLICAS
     elif call.version < ZSTD_FROM and _compression(data.records) == ZSTD:
         result.error_code = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
     else:

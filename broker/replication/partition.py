@@ -33,10 +33,12 @@ class Partition:
         "config",
         "flush_each",
         "high_watermark",
+        "in_sync",
         "index",
         "leader_epoch",
         "log",
         "rules",
+        "too_few_in_sync",
         "topic",
         "topic_id",
         "unflushed_limit",
@@ -60,6 +62,7 @@ class Partition:
         self.leader_epoch = leader_epoch
         self.log = log
         self.high_watermark = log.end_offset
+        self.in_sync = 1  # replicas, this one included
         self.watchers: set[Watcher] = set()
         self._clean_at_ms = 0  # when everything was last seen on disk
         self._waiting: deque[tuple[int, Reached]] = deque()  # (offset that must be below the mark, whom to tell)
@@ -71,6 +74,7 @@ class Partition:
         self.rules = BatchRules(config)
         self.flush_each = config.flush_messages == 1
         self.unflushed_limit = config.flush_messages
+        self.too_few_in_sync = self.in_sync < config.min_insync_replicas
 
     # -- appending ---------------------------------------------------------
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -162,15 +163,17 @@ class Replicas:
 
     # -- housekeeping ------------------------------------------------------
 
-    def housekeep(self, partitions: Iterable[Partition]) -> None:
-        """Retention, producer expiry and left-over files of some partitions."""
+    def apply_retention(self, partitions: Iterable[Partition]) -> None:
         now_ms = self.now_ms()
         for partition in partitions:
-            try:
+            with _reported("retention", partition):
                 partition.log.apply_retention(now_ms)
+
+    def expire_producers(self, partitions: Iterable[Partition]) -> None:
+        now_ms = self.now_ms()
+        for partition in partitions:
+            with _reported("expiry of producers", partition):
                 partition.log.expire_producers(now_ms)
-            except (OSError, StorageError) as error:
-                log.error("housekeeping of %s-%d failed: %s", partition.topic, partition.index, error)
 
     def flush_due(self) -> None:
         """flush.ms: sync what has waited long enough."""
@@ -210,6 +213,15 @@ class Replicas:
         self._executor.shutdown(wait=True)
         for directory in self.directories:
             directory.close(high_watermarks=self._high_watermarks(directory))
+
+
+@contextmanager
+def _reported(work: str, partition: Partition) -> Iterator[None]:
+    """One partition's trouble does not keep the others from their turn."""
+    try:
+        yield
+    except (OSError, StorageError) as error:
+        log.error("%s of %s-%d failed: %s", work, partition.topic, partition.index, error)
 
 
 def log_config(topic: TopicConfig, broker: BrokerConfig) -> LogConfig:
