@@ -20,9 +20,7 @@ class Clock:
         return self.now
 
 
-def request(
-    session_id: int, epoch: int, *partitions: tuple[int, int], forget: list[int] | None = None
-) -> FetchRequest:
+def request(session_id: int, epoch: int, *partitions: tuple[int, int], forget: list[int] | None = None) -> FetchRequest:
     topics = [FetchTopic(topic="t", partitions=[FetchPartition(partition=p, fetch_offset=o) for p, o in partitions])]
     gone = [ForgottenTopic(topic="t", partitions=forget)] if forget else []
     return FetchRequest(
