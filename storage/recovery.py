@@ -73,10 +73,12 @@ def recover(segments: Sequence[Segment], *, recovery_point: int, config: LogConf
 
 def _follows(segment: Segment, *, end_offset: int, recovery_point: int, config: LogConfig) -> bool:
     """Whether a segment begins where the one before ends. If it begins later, the end of that one never reached the
-    disk: what follows it was not synced either. Compaction leaves such gaps too, so there they mean nothing."""
-    if segment.base_offset == end_offset or (segment.base_offset > end_offset and config.compact):
+    disk: what follows it was not synced either. Compaction leaves such gaps too, so there they mean nothing; nor does
+    a leap so large that the log itself begins a new segment for it."""
+    gap = segment.base_offset - end_offset
+    if gap == 0 or (gap > 0 and config.compact) or gap > MAX_RELATIVE_OFFSET // 2:
         return True
-    if segment.base_offset > end_offset >= recovery_point:
+    if gap > 0 and end_offset >= recovery_point:
         _logger.warning(
             "%s: the log before it ends at offset %d; dropping what follows, which was never synced",
             segment.path(names.LOG),
@@ -145,8 +147,9 @@ def _has_lost_page(segment: Segment, start: int, end: int) -> bool:
     fd = segment.open_file().fileno()
     boundary = (start // _PAGE + 1) * _PAGE
     while boundary - _PAGE < end:
-        first = max(start, boundary - _ZEROS_MIN)
-        tail = segment.files.read_range(fd, position=first, length=min(boundary, segment.size) - first)
+        last = min(boundary, segment.size)
+        first = max(start, last - _ZEROS_MIN)
+        tail = segment.files.read_range(fd, position=first, length=last - first)
         if tail and not any(tail):
             return True
         boundary += _PAGE

@@ -219,7 +219,7 @@ class Segment:
             index = None
             if data is not None:
                 index = OffsetIndex.decode(data, base_offset=self.base_offset, log_size=self.size)
-            if index is None:
+            if index is None or (not index and self.size > self.index_interval_bytes):
                 self.rebuild_indexes()
                 assert self.offsets is not None
                 return self.offsets
@@ -231,7 +231,7 @@ class Segment:
         if self.times is None:
             data = self._read_index(names.TIME_INDEX)
             index = TimeIndex.decode(data, base_offset=self.base_offset) if data is not None else None
-            if index is None:
+            if index is None or (not index and self.size):
                 self.rebuild_indexes()
                 assert self.times is not None
                 return self.times

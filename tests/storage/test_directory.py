@@ -1,0 +1,181 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from storage import CorruptLog, DirectoryLocked, LogConfig, LogDirectory
+
+T0 = 1_700_000_000_000
+CONFIG = LogConfig(segment_bytes=4000, file_delete_delay_ms=60_000)
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "data"
+
+
+@pytest.fixture
+def open_directory(path):
+    opened = []
+
+    def open_() -> LogDirectory:
+        directory = LogDirectory.open(str(path), now_ms=lambda: T0)
+        opened.append(directory)
+        return directory
+
+    yield open_
+    for directory in opened:
+        directory.close(clean=False)
+
+
+def open_all(directory):
+    failures = directory.open_all(lambda topic, partition: CONFIG)
+    return failures
+
+
+def test_logs_are_found_again_with_their_offsets(open_directory, make_batch, append):
+    directory = open_directory()
+    for partition in range(3):
+        log = directory.open_log("orders", partition, config=CONFIG, topic_id=b"t" * 16)
+        for _ in range(partition + 1):
+            append(log, make_batch(2))
+    directory.logs["orders", 2].delete_before(3)
+    directory.close(high_watermarks={("orders", 2): 6})
+    directory = open_directory()
+    assert directory.was_clean
+    assert open_all(directory) == {}
+    assert {key: (log.start_offset, log.end_offset, log.recovery_point) for key, log in directory.logs.items()} == {
+        ("orders", 0): (0, 2, 2),
+        ("orders", 1): (0, 4, 4),
+        ("orders", 2): (3, 6, 6),
+    }
+    assert directory.logs["orders", 0].topic_id == b"t" * 16
+    assert directory.high_watermarks == {("orders", 2): 6}
+
+
+def test_the_files_at_the_top_are_kafkas(open_directory, path, make_batch, append):
+    directory = open_directory()
+    directory.write_meta_properties({"cluster.id": "c", "node.id": "1"})
+    log = directory.open_log("a-b", 0, config=CONFIG)
+    append(log, make_batch(2))
+    log.delete_before(1)
+    directory.close(high_watermarks={("a-b", 0): 2})
+    assert (path / "recovery-point-offset-checkpoint").read_text() == "0\n1\na-b 0 2\n"
+    assert (path / "log-start-offset-checkpoint").read_text() == "0\n1\na-b 0 1\n"
+    assert (path / "replication-offset-checkpoint").read_text() == "0\n1\na-b 0 2\n"
+    assert (path / "meta.properties").read_text() == "cluster.id=c\nnode.id=1\nversion=1\n"
+    assert '"version"' in (path / ".kafka_cleanshutdown").read_text()
+    assert open_directory().meta_properties() == {"cluster.id": "c", "node.id": "1", "version": "1"}
+
+
+def test_the_clean_mark_is_gone_while_the_directory_is_in_use(open_directory, path):
+    open_directory().close()
+    assert (path / ".kafka_cleanshutdown").exists()
+    directory = open_directory()
+    assert not (path / ".kafka_cleanshutdown").exists()
+    directory.close(clean=False)
+    assert not open_directory().was_clean
+
+
+def test_a_log_that_went_offline_denies_the_clean_mark(open_directory, path, make_batch, append):
+    directory = open_directory()
+    append(directory.open_log("a", 0, config=CONFIG), make_batch(1))
+    directory.logs["a", 0].fail("a test")
+    directory.close()
+    assert not (path / ".kafka_cleanshutdown").exists()
+    directory = open_directory()
+    open_all(directory)
+    assert directory.logs["a", 0].end_offset == 1
+
+
+def test_one_damaged_partition_does_not_hinder_the_others(open_directory, path, make_batch, append):
+    directory = open_directory()
+    for partition in range(2):
+        log = directory.open_log("a", partition, config=CONFIG)
+        for _ in range(5):
+            append(log, make_batch(1, size=200))
+    directory.close(clean=False)
+    victim = path / "a-0" / f"{0:020d}.log"
+    data = bytearray(victim.read_bytes())
+    data[100] ^= 1
+    victim.write_bytes(data)
+    directory = open_directory()
+    failures = open_all(directory)
+    assert list(failures) == [("a", 0)]
+    assert isinstance(failures["a", 0], CorruptLog)
+    assert str(victim) in str(failures["a", 0])
+    assert directory.logs["a", 1].end_offset == 5
+
+
+def test_another_process_cannot_take_the_directory(open_directory, path):
+    open_directory()
+    code = f"from storage import LogDirectory; LogDirectory.open({str(path)!r})"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert DirectoryLocked.__name__ in result.stderr
+
+
+def test_a_deleted_partition_is_gone_at_once_and_its_files_later(open_directory, path, make_batch, append):
+    directory = open_directory()
+    append(directory.open_log("a", 0, config=CONFIG), make_batch(1))
+    directory.delete("a", 0)
+    assert list(directory.partitions()) == []
+    assert [name for name in os.listdir(path) if name.startswith("a-0.") and name.endswith("-delete")]
+    assert append(directory.open_log("a", 0, config=CONFIG), make_batch(1)).base_offset == 0
+    directory.remove_deleted(T0 + 60_000)
+    assert not [name for name in os.listdir(path) if name.endswith("-delete")]
+
+
+def test_directories_left_from_deletions_are_removed_at_a_start(open_directory, path, make_batch, append):
+    directory = open_directory()
+    append(directory.open_log("a", 0, config=CONFIG), make_batch(1))
+    directory.delete("a", 0)
+    directory.close(clean=False)
+    open_directory()
+    assert not [name for name in os.listdir(path) if name.endswith("-delete")]
+
+
+@pytest.mark.parametrize("name", ["recovery-point-offset-checkpoint", "log-start-offset-checkpoint"])
+def test_a_damaged_checkpoint_costs_time_not_records(open_directory, path, make_batch, append, name):
+    directory = open_directory()
+    append(directory.open_log("a", 0, config=CONFIG), make_batch(3))
+    directory.close()
+    (path / name).write_bytes(b"rubbish")
+    directory = open_directory()
+    open_all(directory)
+    assert directory.logs["a", 0].end_offset == 3
+
+
+def test_a_truncation_lowers_the_recovery_point_on_disk(open_directory, path, make_batch, append):
+    directory = open_directory()
+    log = directory.open_log("a", 0, config=CONFIG)
+    append(log, make_batch(1))
+    append(log, make_batch(1))
+    log.flush()
+    directory.write_checkpoints()
+    log.truncate_to(1)
+    assert (path / "recovery-point-offset-checkpoint").read_text() == "0\n1\na 0 1\n"
+
+
+def test_idle_partitions_hold_no_files_open(open_directory):
+    directory = open_directory()
+    before = len(os.listdir("/proc/self/fd"))
+    for partition in range(50):
+        directory.open_log("a", partition, config=CONFIG)
+    assert len(os.listdir("/proc/self/fd")) <= before
+
+
+def test_old_segments_share_a_limited_number_of_open_files(path, make_batch, append, read_batches):
+    directory = LogDirectory.open(str(path), now_ms=lambda: T0, open_files_max=4)
+    for partition in range(3):
+        log = directory.open_log("a", partition, config=CONFIG)
+        for _ in range(30):
+            append(log, make_batch(1, size=1000))
+        log.flush()
+    for log in directory.logs.values():
+        assert len(list(read_batches(log))) == 30
+    opened = [os.readlink(f"/proc/self/fd/{fd}") for fd in os.listdir("/proc/self/fd") if os.path.exists(f"/proc/self/fd/{fd}")]
+    assert len([name for name in opened if name.startswith(str(path)) and name.endswith(".log")]) <= 4 + 3
+    directory.close()

@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from storage import Files, LogConfig
+
+T0 = 1_700_000_000_000
+
+
+class Recording(Files):
+    """Notes what was synced, in order."""
+
+    def __init__(self) -> None:
+        self.synced: list[str] = []
+
+    def fdatasync(self, fd: int) -> None:  # type: ignore[override]
+        import os
+
+        self.synced.append(os.path.basename(os.readlink(f"/proc/self/fd/{fd}")))
+
+    def sync_directory(self, path: str) -> None:
+        import os
+
+        self.synced.append(os.path.basename(path) + "/")
+
+
+@pytest.fixture
+def files():
+    return Recording()
+
+
+@pytest.fixture
+def log(open_log, files):
+    return open_log(files=files, config=LogConfig(segment_bytes=1000))
+
+
+def test_the_first_flush_syncs_the_directories_too(log, files, make_batch, append, tmp_path):
+    append(log, make_batch(1))
+    log.flush()
+    assert files.synced == [
+        f"{0:020d}.log",
+        "leader-epoch-checkpoint",
+        "topic-0/",
+        tmp_path.name + "/",
+    ]
+    assert log.recovery_point == 1
+
+
+def test_later_flushes_sync_one_file(log, files, make_batch, append):
+    append(log, make_batch(1))
+    log.flush()
+    files.synced.clear()
+    append(log, make_batch(1))
+    log.flush()
+    assert files.synced == [f"{0:020d}.log"]
+
+
+def test_a_flush_after_rolls_syncs_every_segment_that_was_not(log, files, make_batch, append):
+    for _ in range(3):
+        append(log, make_batch(1, size=700))
+    log.flush()
+    assert [name for name in files.synced if name.endswith(".log")] == [f"{base:020d}.log" for base in range(3)]
+    assert {f"{0:020d}.index", f"{1:020d}.timeindex", "topic-0/"} <= set(files.synced)
+    files.synced.clear()
+    append(log, make_batch(1, size=10))
+    log.flush()
+    assert files.synced == [f"{2:020d}.log"]
+
+
+def test_appends_go_on_while_a_flush_runs_on_another_thread(log, make_batch, append):
+    append(log, make_batch(1))
+    flush = log.begin_flush()
+    append(log, make_batch(1))
+    thread = threading.Thread(target=flush)
+    thread.start()
+    thread.join()
+    log.finish_flush(flush)
+    assert (flush.up_to, log.recovery_point, log.end_offset) == (1, 1, 2)
+
+
+def test_a_flush_that_a_truncation_overtook_moves_nothing(log, make_batch, append):
+    append(log, make_batch(1))
+    append(log, make_batch(1))
+    flush = log.begin_flush()
+    log.truncate_to(1)
+    append(log, make_batch(1))
+    flush()
+    log.finish_flush(flush)
+    assert log.recovery_point == 0
+
+
+def test_a_segment_deleted_during_a_flush_does_not_disturb_it(log, make_batch, append):
+    for _ in range(3):
+        append(log, make_batch(1, size=700))
+    flush = log.begin_flush()
+    log.delete_before(2)
+    log.remove_deleted(1 << 60)
+    flush()
+    log.finish_flush(flush)
+    assert log.recovery_point == 3
+
+
+def test_closing_a_log_that_did_not_change_syncs_nothing(log, files, make_batch, append, open_log):
+    append(log, make_batch(1))
+    log.close()
+    files.synced.clear()
+    open_log(files=files).close()
+    assert files.synced == []

@@ -1,0 +1,191 @@
+"""Directories that Apache Kafka wrote open here: killed and stopped cleanly, all codecs, idempotent producers."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from protocol.records import iter_records
+from storage import LogConfig, LogDirectory
+
+CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
+SEGMENT_BYTES = 1 << 20  # the smallest that Kafka takes
+HALF = 3000  # records per topic before the kill, and as many after
+CONFIG = LogConfig(segment_bytes=SEGMENT_BYTES)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class KafkaProcess:
+    """Apache Kafka as one combined node, from the jars."""
+
+    def __init__(self, jars: str, home: Path) -> None:
+        self.data = home / "data"
+        self._jars, self._home = jars, home
+        self._broker, self._controller = free_port(), free_port()
+        self.bootstrap = f"127.0.0.1:{self._broker}"
+        self._properties = home / "server.properties"
+        self._properties.write_text(
+            "process.roles=broker,controller\nnode.id=1\n"
+            f"listeners=PLAINTEXT://127.0.0.1:{self._broker},CONTROLLER://127.0.0.1:{self._controller}\n"
+            "controller.listener.names=CONTROLLER\n"
+            f"controller.quorum.bootstrap.servers=127.0.0.1:{self._controller}\n"
+            f"log.dirs={self.data}\noffsets.topic.replication.factor=1\n"
+            "transaction.state.log.replication.factor=1\ntransaction.state.log.min.isr=1\n"
+        )
+        options = ("-t", "MkU3OEVBNTcwNTJENDM2Qg", "-c", str(self._properties), "--standalone")
+        assert self._java("kafka.tools.StorageTool", "format", *options).wait(60) == 0
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def _java(self, *arguments: str) -> subprocess.Popen[bytes]:
+        command = ["java", "-Xmx256m", "-cp", self._jars, *arguments]
+        return subprocess.Popen(command, cwd=self._home, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    def start(self) -> None:
+        self._process = self._java("kafka.Kafka", str(self._properties))
+        deadline = time.monotonic() + 90
+        while time.monotonic() < deadline:
+            assert self._process.poll() is None, "Apache Kafka has stopped"
+            try:
+                AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0}).list_topics(timeout=2)
+            except Exception:
+                continue
+            return
+        pytest.fail("Apache Kafka did not answer within 90 s")
+
+    def stop(self, how: signal.Signals) -> None:
+        if self._process is not None:
+            self._process.send_signal(how)
+            self._process.wait(60)
+            self._process = None
+
+
+@dataclass(frozen=True)
+class Written:
+    killed: Path  # a copy of the data directory after kill -9
+    stopped: Path  # a copy after a restart, more records, and a clean stop
+    values: dict[str, list[bytes]]  # by topic, in order; the first half was written before the kill
+
+
+def produce(bootstrap: str, codec: str, values: list[bytes]) -> None:
+    producer = Producer(
+        {
+            "bootstrap.servers": bootstrap,
+            "enable.idempotence": True,
+            "compression.type": codec,
+            "batch.num.messages": 20,
+            "linger.ms": 5,
+        }
+    )
+    for value in values:
+        producer.produce(f"codec-{codec}", value=value, key=b"k", partition=0)
+        producer.poll(0)
+    assert producer.flush(60) == 0
+
+
+@pytest.fixture(scope="session")
+def written(jars, tmp_path_factory):
+    home = tmp_path_factory.mktemp("kafka")
+    kafka = KafkaProcess(jars, home)
+    values = {f"codec-{codec}": [b"%s %06d " % (codec.encode(), n) * 40 for n in range(2 * HALF)] for codec in CODECS}
+    try:
+        kafka.start()
+        admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+        config = {"segment.bytes": str(SEGMENT_BYTES), "retention.ms": "-1"}
+        topics = [NewTopic(topic, num_partitions=1, replication_factor=1, config=config) for topic in values]
+        for future in admin.create_topics(topics).values():
+            future.result(30)
+        for codec in CODECS:
+            produce(kafka.bootstrap, codec, values[f"codec-{codec}"][:HALF])
+        kafka.stop(signal.SIGKILL)
+        shutil.copytree(kafka.data, home / "killed")
+        kafka.start()
+        for codec in CODECS:
+            produce(kafka.bootstrap, codec, values[f"codec-{codec}"][HALF:])
+        kafka.stop(signal.SIGTERM)
+    finally:
+        kafka.stop(signal.SIGKILL)
+    return Written(home / "killed", kafka.data, values)
+
+
+def open_copy(source: Path, target: Path) -> LogDirectory:
+    shutil.copytree(source, target)
+    directory = LogDirectory.open(str(target))
+    failures = directory.open_all(lambda topic, partition: CONFIG)
+    assert failures == {}
+    return directory
+
+
+@pytest.mark.parametrize(("kind", "count"), [("killed", HALF), ("stopped", 2 * HALF)])
+def test_a_directory_that_kafka_wrote_opens_with_all_its_records(written, read_batches, tmp_path, kind, count):
+    directory = open_copy(getattr(written, kind), tmp_path / "data")
+    assert directory.was_clean is (kind == "stopped")
+    assert directory.meta_properties()["node.id"] == "1"
+    for topic, values in written.values.items():
+        log = directory.logs[topic, 0]
+        assert (log.start_offset, log.end_offset) == (0, count)
+        found = [record.value for _, batch in read_batches(log) for record in iter_records(batch)]
+        assert found == values[:count]
+        assert log.topic_id is not None
+    assert directory.logs["codec-none", 0].segment_count > 1
+    directory.close()
+
+
+@pytest.mark.parametrize("kind", ["killed", "stopped"])
+def test_producers_and_epochs_are_those_that_kafka_knew(written, tmp_path, kind):
+    directory = open_copy(getattr(written, kind), tmp_path / "data")
+    for topic in written.values:
+        log = directory.logs[topic, 0]
+        lines = (getattr(written, kind) / f"{topic}-0" / "leader-epoch-checkpoint").read_text().split("\n")[2:-1]
+        assert log.latest_epoch == int(lines[-1].split()[0])
+        states = log.producers()
+        assert len(states) == (1 if kind == "killed" else 2)
+        assert states[-1].last_sequence == HALF - 1
+        assert max(state.batches[-1].last_offset for state in states) == log.end_offset - 1
+    directory.close()
+
+
+def test_kafkas_tool_and_we_read_the_same_from_its_snapshots(written, dump, tmp_path):
+    folders = []
+    for topic in written.values:
+        newest = max((written.stopped / f"{topic}-0").glob("*.snapshot"))
+        folders.append(tmp_path / topic)
+        folders[-1].mkdir()
+        shutil.copy(newest, folders[-1])
+    output, _ = dump(*folders)
+    directory = open_copy(written.stopped, tmp_path / "data")
+    ours = {
+        (state.producer_id, state.epoch, state.last_sequence, state.batches[-1].last_offset, state.last_timestamp)
+        for topic in written.values
+        for state in directory.logs[topic, 0].producers()
+    }
+    fields = r"producerId: (\d+) producerEpoch: (\d+) .* lastSequence: (\d+) lastOffset: (\d+) .* timestamp: (\d+)"
+    assert ours == {tuple(map(int, found)) for found in re.findall(fields, output)}
+    assert len(ours) == 2 * len(CODECS)
+    directory.close()
+
+
+def test_what_we_add_to_kafkas_directories_kafkas_tool_reads(written, make_batch, append, dump, tmp_path):
+    directory = open_copy(written.stopped, tmp_path / "data")
+    for topic in written.values:
+        log = directory.logs[topic, 0]
+        assert append(log, make_batch(5), leader_epoch=log.latest_epoch + 1).base_offset == 2 * HALF
+    directory.close()
+    folders = [tmp_path / "data" / f"{topic}-0" for topic in written.values]
+    output, complaints = dump(*folders, options=("--deep-iteration",))
+    assert complaints == []
+    assert output.count(f"| offset: {2 * HALF + 4} ") == len(folders)

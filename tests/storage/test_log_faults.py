@@ -1,0 +1,147 @@
+"""A disk that fills up, breaks or forgets: the log stays as it was, or says that it is offline."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from storage import Log, LogConfig, LogOffline, WriteFailed
+
+T0 = 1_700_000_000_000
+
+
+@pytest.fixture
+def disk(faulty_files, tmp_path):
+    return faulty_files(tmp_path)
+
+
+@pytest.fixture
+def log(open_log, disk):
+    return open_log(files=disk, config=LogConfig(segment_bytes=4000, index_interval_bytes=200))
+
+
+@pytest.mark.parametrize("room", [0, 1, 60, 100])
+def test_a_full_disk_leaves_the_log_as_it_was(log, disk, make_batch, append, read_batches, open_log, room):
+    before = make_batch(2, producer_id=1, sequence=0)
+    append(log, before)
+    disk.room = room
+    for _ in range(3):
+        with pytest.raises(WriteFailed):
+            append(log, make_batch(2, producer_id=1, sequence=2))
+    assert log.end_offset == 2
+    assert log.producers()[0].next_sequence == 2
+    assert [data for _, data in read_batches(log)] == [bytes(before)]
+    disk.room = None
+    after = make_batch(2, producer_id=1, sequence=2)
+    assert append(log, after).base_offset == 2
+    log.close()
+    log = open_log(files=disk)
+    assert [data for _, data in read_batches(log)] == [bytes(before), bytes(after)]
+
+
+def test_a_short_write_is_completed(log, disk, make_batch, append, read_batches, monkeypatch):
+    import os
+
+    monkeypatch.setattr(type(disk), "write", lambda self, fd, data: os.write(fd, memoryview(data)[:13]))
+    batch = make_batch(3)
+    append(log, batch)
+    assert [data for _, data in read_batches(log)] == [bytes(batch)]
+
+
+def test_a_failed_write_that_cannot_be_undone_takes_the_log_offline(log, disk, make_batch, append):
+    append(log, make_batch(1))
+    disk.room, disk.fail_truncate = 30, True
+    with pytest.raises(LogOffline):
+        append(log, make_batch(1))
+    disk.room, disk.fail_truncate = None, False
+    for call in (lambda: append(log, make_batch(1)), lambda: log.read(offset=0, limit_bytes=9), log.flush, log.roll):
+        with pytest.raises(LogOffline):
+            call()
+
+
+def test_after_that_the_torn_bytes_are_cut_off_at_the_next_start(log, disk, make_batch, append, open_log):
+    append(log, make_batch(1))
+    disk.room, disk.fail_truncate = 70, True
+    with pytest.raises(LogOffline):
+        append(log, make_batch(1))
+    disk.room, disk.fail_truncate = None, False
+    log.close(clean=False)
+    assert open_log(files=disk, clean=False).end_offset == 1
+
+
+def test_a_disk_that_fills_up_at_a_roll_leaves_the_log_as_it_was(log, disk, make_batch, append, read_batches):
+    append(log, make_batch(1, size=3500))
+    disk.room = 5
+    with pytest.raises(WriteFailed):
+        append(log, make_batch(1, size=3500))
+    assert (log.end_offset, log.segment_count) == (1, 1)
+    disk.room = None
+    append(log, make_batch(1, size=3500))
+    assert (log.end_offset, log.segment_count) == (2, 2)
+    assert len(list(read_batches(log))) == 2
+
+
+def test_a_disk_full_of_replicated_batches_leaves_the_log_at_a_batch(log, disk, make_batch, read_batches, open_log):
+    data = b"".join(make_batch(1, size=700, base_offset=number, leader_epoch=0) for number in range(12))
+    disk.room = 6000
+    with pytest.raises(WriteFailed):
+        log.append_replicated(data)
+    held = [header.base_offset for header, _ in read_batches(log)]
+    assert held == list(range(log.end_offset))
+    disk.room = None
+    log.close(clean=False)
+    assert open_log(files=disk, clean=False).end_offset == len(held)
+
+
+def test_index_entries_that_found_no_room_are_written_later(open_log, disk, make_batch, append, read_batches):
+    config = LogConfig(index_interval_bytes=0)
+    log = open_log(files=disk, config=config)
+    disk.room = 1100 * 99 + 50
+    for _ in range(1100):
+        append(log, make_batch(1, size=20))
+    disk.room = None
+    for _ in range(1100):
+        append(log, make_batch(1, size=20))
+    log.close()
+    log = open_log(files=disk, config=config)
+    assert len(list(read_batches(log))) == 2200
+    assert next(iter(read_batches(log, offset=1500)))[0].base_offset == 1500
+
+
+def test_a_failed_sync_takes_the_log_offline(log, disk, make_batch, append):
+    append(log, make_batch(1))
+    disk.fail_sync = True
+    with pytest.raises(LogOffline):
+        log.flush()
+    disk.fail_sync = False
+    with pytest.raises(LogOffline):
+        append(log, make_batch(1))
+    assert log.recovery_point == 0
+
+
+def test_a_flush_on_another_thread_reports_its_failure_when_finished(log, disk, make_batch, append):
+    append(log, make_batch(1))
+    flush = log.begin_flush()
+    disk.fail_sync = True
+    with pytest.raises(OSError, match="sync failed"):
+        flush()
+    with pytest.raises(LogOffline):
+        log.finish_flush(flush)
+    assert log.is_offline
+
+
+def test_a_disk_that_forgets_its_syncs_loses_records_in_the_model(log, disk, make_batch, append, tmp_path_factory):
+    """Not a virtue of the log: it shows that the tests' power cuts would notice a missing sync."""
+    disk.lose_syncs = True
+    for _ in range(20):
+        append(log, make_batch(1, size=100))
+    log.flush()
+    lost = 0
+    for seed in range(20):
+        target = tmp_path_factory.mktemp("cut")
+        disk.power_cut(Random(seed), target)
+        again = Log.open(str(target / "topic-0"), config=LogConfig(), clean=False, now_ms=lambda: T0)
+        lost += again.end_offset < 20
+        again.close(clean=False)
+    assert lost > 0
