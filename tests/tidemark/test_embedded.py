@@ -1,0 +1,159 @@
+"""The embedded broker, as a project that tests against Kafka uses it."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+from pathlib import Path
+
+import pytest
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka import TopicPartition as AioTopicPartition
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+import tidemark
+from broker.config import ConfigError
+
+
+def produce(bootstrap: str, topic: str, *values: bytes) -> None:
+    producer = Producer({"bootstrap.servers": bootstrap})
+    for value in values:
+        producer.produce(topic, value)
+    assert producer.flush(10) == 0
+
+
+def consume(bootstrap: str, topic: str, count: int) -> list[bytes]:
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "unused", "enable.auto.commit": False})
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    try:
+        messages = consumer.consume(count, timeout=10)
+    finally:
+        consumer.close()
+    return [message.value() for message in messages]
+
+
+def test_what_is_produced_is_consumed() -> None:
+    with tidemark.embedded() as broker:
+        produce(broker.bootstrap, "greetings", b"hello", b"world")
+        assert consume(broker.bootstrap, "greetings", 2) == [b"hello", b"world"]
+
+
+def test_nothing_is_left_behind() -> None:
+    threads = set(threading.enumerate())
+    with tidemark.embedded() as broker:
+        produce(broker.bootstrap, "t", b"x")
+        assert (broker.data_directory / "t-0").is_dir()
+    assert not broker.data_directory.exists()
+    assert {thread for thread in threading.enumerate() if thread.name.startswith(("tidemark", "sync"))} <= threads
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection((broker.host, broker.port), timeout=1)
+
+
+def test_several_run_side_by_side() -> None:
+    with tidemark.embedded() as one, tidemark.embedded() as other:
+        assert one.port != other.port
+        produce(one.bootstrap, "t", b"one")
+        produce(other.bootstrap, "t", b"other")
+        assert consume(one.bootstrap, "t", 1) == [b"one"]
+        assert consume(other.bootstrap, "t", 1) == [b"other"]
+
+
+def test_a_given_directory_is_kept_and_reopened(tmp_path: Path) -> None:
+    for value in (b"first", b"second"):
+        with tidemark.embedded(tmp_path) as broker:
+            produce(broker.bootstrap, "kept", value)
+    with tidemark.embedded(tmp_path) as broker:
+        assert consume(broker.bootstrap, "kept", 2) == [b"first", b"second"]
+
+
+def test_settings_are_kafkas_with_underscores() -> None:
+    with tidemark.embedded(num_partitions=3) as broker:
+        produce(broker.bootstrap, "t", b"x")
+        assert sorted(path.name for path in broker.data_directory.glob("t-*")) == ["t-0", "t-1", "t-2"]
+
+
+def test_a_wrong_setting_is_refused_before_anything_starts() -> None:
+    with pytest.raises(ConfigError, match=r"num\.partitions"), tidemark.embedded(num_partitions="many"):
+        pass
+
+
+def test_a_directory_in_use_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("not a directory")
+    with pytest.raises(OSError, match="file"), tidemark.embedded(tmp_path / "file"):
+        pass
+
+
+def test_an_error_in_the_block_stops_the_broker() -> None:
+    class MyError(Exception):
+        pass
+
+    with pytest.raises(MyError), tidemark.embedded() as broker:
+        raise MyError
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection((broker.host, broker.port), timeout=1)
+
+
+async def test_the_async_variant_serves_async_clients() -> None:
+    async with tidemark.embedded_async() as broker:
+        producer = AIOKafkaProducer(bootstrap_servers=broker.bootstrap)
+        await producer.start()
+        try:
+            await producer.send_and_wait("t", b"hello")
+        finally:
+            await producer.stop()
+        consumer = AIOKafkaConsumer(bootstrap_servers=broker.bootstrap)
+        await consumer.start()
+        try:
+            consumer.assign([AioTopicPartition("t", 0)])
+            await consumer.seek_to_beginning()
+            record = await asyncio.wait_for(consumer.getone(), 10)
+        finally:
+            await consumer.stop()
+        assert record.value == b"hello"
+
+
+def test_the_plugin_gives_each_test_its_own_topic(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        """
+        from confluent_kafka import Consumer, Producer, TopicPartition
+
+        seen = set()
+
+        def roundtrip(broker, topic):
+            producer = Producer({"bootstrap.servers": broker.bootstrap})
+            producer.produce(topic, b"value")
+            assert producer.flush(10) == 0
+            consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "g", "enable.auto.commit": False})
+            consumer.assign([TopicPartition(topic, 0, 0)])
+            [message] = consumer.consume(1, timeout=10)
+            consumer.close()
+            assert message.value() == b"value"
+            assert message.offset() == 0
+
+        def test_one(tidemark_broker, tidemark_topic):
+            seen.add((tidemark_broker.bootstrap, tidemark_topic))
+            roundtrip(tidemark_broker, tidemark_topic)
+
+        def test_two(tidemark_broker, tidemark_topic):
+            seen.add((tidemark_broker.bootstrap, tidemark_topic))
+            roundtrip(tidemark_broker, tidemark_topic)
+            assert len(seen) == 2
+            assert len({bootstrap for bootstrap, _ in seen}) == 1
+        """
+    )
+    pytester.runpytest_subprocess("-p", "no:cacheprovider").assert_outcomes(passed=2)
+
+
+def test_the_plugin_loads_no_broker_until_it_is_asked_for(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        """
+        import sys
+
+        def test_nothing_of_the_broker_is_imported():
+            assert "tidemark.pytest_plugin" in sys.modules
+            assert "broker.node" not in sys.modules
+            assert "confluent_kafka" not in sys.modules
+        """
+    )
+    pytester.runpytest_subprocess("-p", "no:cacheprovider").assert_outcomes(passed=1)
