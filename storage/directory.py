@@ -6,7 +6,6 @@ the mark is taken away before anything else changes, so that a crash at any late
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping
@@ -21,6 +20,7 @@ from storage.log import Log, wall_clock_ms
 from storage.maintenance import remove_directory
 
 _LOCK = ".lock"
+_held: set[str] = set()  # the lock files of this process
 
 
 class LogDirectory:
@@ -48,6 +48,7 @@ class LogDirectory:
         self._recovery_points = self._read(checkpoints.RECOVERY_POINTS)
         self._start_offsets = self._read(checkpoints.START_OFFSETS)
         self._retired: list[tuple[int, str]] = []
+        self._closed = False
 
     @classmethod
     def open(
@@ -60,7 +61,7 @@ class LogDirectory:
     ) -> LogDirectory:
         """Takes the directory, creating it if need be. Raises DirectoryLocked if another process has it."""
         path = os.path.abspath(path)
-        os.makedirs(path, exist_ok=True)
+        files.make_directories(path)
         lock = _lock(files, os.path.join(path, _LOCK))
         mark = os.path.join(path, checkpoints.CLEAN_SHUTDOWN)
         was_clean = files.exists(mark)
@@ -153,7 +154,11 @@ class LogDirectory:
         checkpoints.write_properties(self.files, path, {"version": "1", **properties})
 
     def close(self, *, clean: bool = True, high_watermarks: Mapping[TopicPartition, int] | None = None) -> None:
-        """Closes all logs and gives the directory up. The clean-shutdown mark is set only if every log closed well."""
+        """Closes all logs and gives the directory up. The clean-shutdown mark is set only if every log closed well.
+        Closing again does nothing."""
+        if self._closed:
+            return
+        self._closed = True
         healthy = clean and not any(log.is_offline for log in self.logs.values())
         try:
             for log in self.logs.values():
@@ -166,6 +171,7 @@ class LogDirectory:
                 self.files.replace(mark, content, sync=True)
         finally:
             self._lock.close()
+            _held.discard(os.path.join(self.path, _LOCK))
 
     def _read(self, name: str) -> dict[TopicPartition, int]:
         """A checkpoint. A damaged one counts as empty: recovery then checks more than it need, and loses nothing."""
@@ -184,11 +190,13 @@ class LogDirectory:
 
 
 def _lock(files: Files, path: str) -> OpenFile:
-    """A POSIX record lock, the kind that the JVM takes: a Kafka broker and we keep each other out."""
+    """Takes the lock that a Kafka broker takes too, so that we keep each other out. It does not keep a process from
+    itself (and closing the file, opened twice, would give the lock up), hence `_held`."""
+    if path in _held:
+        raise DirectoryLocked(f"{path} is locked: this process uses the directory already")
     lock = files.open_data(path, create=True)
-    try:
-        fcntl.lockf(lock.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
+    if not files.try_lock(lock.fileno()):
         lock.close()
-        raise DirectoryLocked(f"{path} is locked: another broker uses this directory") from None
+        raise DirectoryLocked(f"{path} is locked: another broker uses this directory")
+    _held.add(path)
     return lock

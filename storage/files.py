@@ -6,6 +6,7 @@ write or forgets a sync. Hot paths bind `files.write` once: it is `os.write` its
 
 from __future__ import annotations
 
+import fcntl
 import io
 import os
 from collections.abc import Callable, Iterator
@@ -148,6 +149,18 @@ class Files:
         try:
             os.mkdir(path)
         except FileExistsError:
+            return False
+        return True
+
+    def make_directories(self, path: str) -> None:
+        """Creates a directory and those above it, as far as they are missing."""
+        os.makedirs(path, exist_ok=True)
+
+    def try_lock(self, fd: int) -> bool:
+        """Takes a POSIX record lock on a file, the kind that the JVM takes; false if another process has it."""
+        try:
+            fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
             return False
         return True
 

@@ -73,6 +73,9 @@ def load(
         from_snapshot_up_to=recovered.scanned_from if recovered.scanned else recovered.end_offset,
         index_aborts_from=recovered.scanned_from if recovered.scanned else recovered.end_offset,
     )
+    if recovered.scanned and found:
+        # What was cut off must stay so: a snapshot that came back after another power cut would tell of other batches.
+        files.sync_directory(directory)
     producers.expire(now_ms=now_ms, idle_ms=config.producer_id_expiration_ms)
     snapshots.keep_only(history.snapshot_bases(recovered.segments))
     for segment in recovered.segments[:-1]:

@@ -206,12 +206,6 @@ class Log(Maintenance):
 
     # Rolling
 
-    def roll(self) -> None:
-        """Begins a new segment at the log's end, unless the active one is empty."""
-        self._check_online()
-        if self._segments.active.size:
-            self._roll_to(self.end_offset)
-
     def _roll_for(self, *, size: int, first_offset: int, last_offset: int) -> Segment:
         if size > self._segment_bytes:
             raise BatchTooLarge(f"{size} bytes do not fit into a segment of {self._segment_bytes}")
@@ -223,20 +217,6 @@ class Log(Maintenance):
         leaps = last_offset - self.end_offset > MAX_RELATIVE_OFFSET
         self._roll_to(first_offset if leaps else self.end_offset)
         return self._segments.active
-
-    def _roll_to(self, base_offset: int) -> None:
-        old = self._segments.active
-        try:
-            old.seal()
-            self._snapshots.take(base_offset, self._producers.to_snapshot())
-            segment = Segment.create(self.files, self.directory, base_offset, created_ms=self._now_ms())
-        except OSError as error:
-            raise WriteFailed(f"{self.directory}: cannot begin a segment at {base_offset}: {error}") from error
-        self._directory_unsynced = True
-        if old.base_offset != base_offset:
-            self._unflushed.append(old)
-        self._segments.append(segment)
-        self._activate(segment)
 
     # Reading
 

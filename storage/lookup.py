@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from protocol.records import iter_records, read_header
 from storage.scan import headers
-from storage.segment import Segment
+from storage.segment import NO_TIMESTAMP, Segment
 
 # offset, timestamp, leader epoch
 Match = tuple[int, int, int]
@@ -44,9 +44,19 @@ def _in_batch(segment: Segment, position: int, size: int, timestamp: int, *, sta
 
 
 def latest(segments: Iterable[Segment], *, start_offset: int) -> Match | None:
-    """The first of the records with the largest timestamp of all."""
-    filled = [segment for segment in segments if segment.size and segment.largest_timestamp() >= 0]
-    if not filled:
+    """The first of the records with the largest timestamp of all, among those from `start_offset` on."""
+    times = [(_largest(segment, start_offset), segment) for segment in segments if segment.size]
+    timestamp = max((each for each, _ in times), default=NO_TIMESTAMP)
+    if timestamp < 0:
         return None
-    segment = max(filled, key=Segment.largest_timestamp)
-    return _in_segment(segment, segment.largest_timestamp(), start_offset=start_offset)
+    holder = next(segment for each, segment in times if each == timestamp)
+    return _in_segment(holder, timestamp, start_offset=start_offset)
+
+
+def _largest(segment: Segment, start_offset: int) -> int:
+    """The largest timestamp of a segment's batches; if the log starts inside it, of those that are still in the log."""
+    if start_offset <= segment.base_offset:
+        return segment.largest_timestamp()
+    fd = segment.open_file().fileno()
+    placed = headers(segment.files, fd, position=segment.locate(start_offset), end=segment.size)
+    return max((header.max_timestamp for _, header in placed), default=NO_TIMESTAMP)

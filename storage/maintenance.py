@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable
 from uuid import uuid4
@@ -17,6 +18,8 @@ from storage.segment import Segment
 from storage.segments import Segments
 
 _DIRECTORY_NAME_MAX = 249
+
+_logger = logging.getLogger(__name__)
 
 
 class Maintenance:
@@ -127,6 +130,28 @@ class Maintenance:
         # Logs that began together must not all roll together: each takes off a random part (segment.jitter.ms).
         jitter = int(self._chance() * min(config.segment_jitter_ms, config.segment_ms))
         segment.set_roll_age(config.segment_ms - jitter)
+
+    # Rolling
+
+    def roll(self) -> None:
+        """Begins a new segment at the log's end, unless the active one is empty."""
+        self._check_online()
+        if self._segments.active.size:
+            self._roll_to(self.end_offset)
+
+    def _roll_to(self, base_offset: int) -> None:
+        old = self._segments.active
+        try:
+            old.seal()
+            self._snapshots.take(base_offset, self._producers.to_snapshot())
+            segment = Segment.create(self.files, self.directory, base_offset, created_ms=self._now_ms())
+        except OSError as error:
+            raise WriteFailed(f"{self.directory}: cannot begin a segment at {base_offset}: {error}") from error
+        self._directory_unsynced = True
+        if old.base_offset != base_offset:
+            self._unflushed.append(old)
+        self._segments.append(segment)
+        self._activate(segment)
 
     # Flushing
 
@@ -265,7 +290,7 @@ class Maintenance:
         if offset <= self.start_offset:
             return
         self.start_offset = offset
-        self._epochs.truncate_start(offset)
+        self._advance_epochs()
         self._delete_first(retention.wholly_before(list(self._segments), offset))
 
     def apply_retention(self, now_ms: int, *, high_watermark: int | None = None) -> bool:
@@ -283,16 +308,27 @@ class Maintenance:
             high_watermark=committed,
         )
         if count == len(segments):
-            # Even the active segment has expired: a new one takes its place, so that the log keeps its end.
-            self._roll_to(self.end_offset)
+            count = self._roll_or_keep_active(count)
         self._delete_first(count)
         if count:
             self.start_offset = max(self.start_offset, self._segments.first_offset)
-            self._epochs.truncate_start(self.start_offset)
+            self._advance_epochs()
         return count > 0
 
-    def _roll_to(self, base_offset: int) -> None:
-        raise NotImplementedError
+    def _roll_or_keep_active(self, count: int) -> int:
+        """Even the active segment has expired: a new one takes its place, so that the log keeps its end. On a full disk
+        there is no room for that; the others must go all the same."""
+        try:
+            self._roll_to(self.end_offset)
+        except WriteFailed:
+            return count - 1
+        return count
+
+    def _advance_epochs(self) -> None:
+        try:
+            self._epochs.truncate_start(self.start_offset)
+        except OSError as error:
+            _logger.warning("%s: cannot write %s: %s", self.directory, self._epochs.path, error)  # loading repeats it
 
     def _delete_first(self, count: int) -> None:
         due_ms = self._now_ms() + self._config.file_delete_delay_ms

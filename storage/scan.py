@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from struct import Struct
 
 from crc32c import crc32c
 
@@ -15,6 +16,8 @@ MAGIC_AT = 16
 _MAGIC = 2
 _WINDOW = 64 << 10
 _CRC_CHUNK = 1 << 20
+_LOCATE_WINDOW = 8 << 10  # an index interval and then some
+_OFFSETS = Struct(">qi11xi")  # of a header: base offset, length, last offset delta
 
 Placed = tuple[int, BatchHeader]  # a position in the file and the header found there
 
@@ -78,6 +81,33 @@ def headers(files: Files, fd: int, *, position: int, end: int, window: int = _WI
         header = header_at(view, position, end=end)
         yield position, header
         position += LENGTH_END + header.batch_length
+
+
+def find_offset(files: Files, fd: int, offset: int, *, position: int, end: int, first_last: int | None) -> int:
+    """Where the first batch starts, from `position` on, that ends at or after `offset`; `end` if there is none.
+
+    The same walk as `headers`, but a reader waits for this one: it looks at three fields of a header and no more. If
+    `first_last` is given, it is what an index says of the first batch's last offset; Damage if that is not so.
+    """
+    unpack = _OFFSETS.unpack_from
+    while position < end:
+        block = files.pread(fd, _LOCATE_WINDOW, position)
+        place, whole = 0, len(block) - HEADER_SIZE
+        if whole < 0:
+            raise Damage(position, "the file ends inside a batch header", past_end=True)
+        while place <= whole and position + place < end:
+            base_offset, length, delta = unpack(block, place)
+            last_offset = base_offset + delta
+            if length < HEADER_SIZE - LENGTH_END or position + place + LENGTH_END + length > end:
+                raise Damage(position + place, f"a batch of {LENGTH_END + length} bytes cannot be here")
+            if first_last is not None and last_offset != first_last:
+                raise Damage(position, "the index does not match the log")
+            first_last = None
+            if last_offset >= offset:
+                return position + place
+            place += LENGTH_END + length
+        position += place
+    return end
 
 
 def crc_matches(window: Window, files: Files, position: int, header: BatchHeader) -> bool:

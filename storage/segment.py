@@ -14,13 +14,13 @@ from storage.aborted import AbortedIndex, AbortedTransaction
 from storage.errors import CorruptLog, LogOffline, WriteFailed
 from storage.files import Buffer, Files, OpenFile
 from storage.index import OffsetIndex, TimeIndex
-from storage.scan import Damage, headers
+from storage.indexes import Indexes
+from storage.scan import Damage, find_offset, headers
 
 NO_TIMESTAMP = -1
 _UNKNOWN = -2  # a largest timestamp that nobody has looked up yet
 _NEVER = (1 << 63) - 1
 _MEMO_LIMIT = 64
-_SAVE_AFTER_ENTRIES = 1024
 _LOCATE_WINDOW = 8 << 10
 
 
@@ -30,8 +30,6 @@ class Segment:
         "_bytes_since_entry",
         "_largest_timestamp",
         "_largest_timestamp_offset",
-        "_saved_offsets",
-        "_saved_times",
         "_write",
         "base_offset",
         "created_ms",
@@ -42,13 +40,12 @@ class Segment:
         "first_timestamp",
         "index_entries_max",
         "index_interval_bytes",
+        "indexes",
         "memo",
-        "offsets",
         "roll_after_clock",
         "roll_after_timestamp",
         "roll_age_ms",
         "size",
-        "times",
     )
 
     def __init__(
@@ -61,8 +58,7 @@ class Segment:
         self.created_ms = created_ms
         self.file: OpenFile | None = None
         self.fd = -1
-        self.offsets: OffsetIndex | None = None
-        self.times: TimeIndex | None = None
+        self.indexes = Indexes(files, stem=self.path(""), base_offset=base_offset)
         # Where batches start, by offset: the last few appended, and where recent reads were cut. A reader's next
         # request begins at one of these more often than not.
         self.memo: dict[int, int] = {}
@@ -76,18 +72,15 @@ class Segment:
         self._bytes_since_entry = 0
         self._largest_timestamp = _UNKNOWN if size else NO_TIMESTAMP
         self._largest_timestamp_offset = base_offset
-        self._saved_offsets = 0
-        self._saved_times = 0
         self._write = files.write
 
     @classmethod
     def create(cls, files: Files, directory: str, base_offset: int, *, created_ms: int) -> Segment:
         """Makes the files of a new, empty segment. Kafka's tools want the indexes to exist, even when empty."""
         segment = cls(files, directory, base_offset, size=0, created_ms=created_ms)
-        for suffix in (names.LOG, names.OFFSET_INDEX, names.TIME_INDEX):
-            files.overwrite(segment.path(suffix), b"")
-        segment.offsets = OffsetIndex(base_offset)
-        segment.times = TimeIndex(base_offset)
+        files.overwrite(segment.path(names.LOG), b"")
+        segment.indexes.create_files()
+        segment.indexes.begin()
         return segment
 
     def path(self, suffix: str) -> str:
@@ -142,8 +135,7 @@ class Segment:
         self._bytes_since_entry = 0
         if len(offsets) >= self.index_entries_max:
             self.roll_after_clock = -1  # any time is after that: the next append begins a new segment
-        if len(offsets) - self._saved_offsets >= _SAVE_AFTER_ENTRIES:
-            self._save_indexes_if_possible()
+        self.indexes.save_when_many()
 
     def set_roll_age(self, age_ms: int) -> None:
         """When to end the segment: once a batch comes that is `age_ms` later than the first, by their timestamps. If
@@ -164,33 +156,11 @@ class Segment:
             self.aborted_index().reset()
             self._aborts = False
 
-    def _save_indexes_if_possible(self) -> None:
-        try:
-            self.save_indexes()
-        except OSError:
-            # The batch is in the log already; its index entries stay in memory and are written when the disk allows.
-            self._saved_offsets = self._saved_times = 0
-
-    def save_indexes(self) -> None:
-        """Brings the index files up to what memory holds."""
-        if self.offsets is not None:
-            self._save(names.OFFSET_INDEX, self.offsets, saved=self._saved_offsets)
-            self._saved_offsets = len(self.offsets)
-        if self.times is not None:
-            self._save(names.TIME_INDEX, self.times, saved=self._saved_times)
-            self._saved_times = len(self.times)
-
-    def _save(self, suffix: str, index: OffsetIndex | TimeIndex, *, saved: int) -> None:
-        if saved == 0:
-            self.files.overwrite(self.path(suffix), index.encode())
-        elif saved < len(index):
-            self.files.append_to(self.path(suffix), index.encode(first=saved))
-
     def seal(self) -> None:
         """Finishes the segment before it becomes inactive: its last time entry tells retention how old it is."""
         if self.size:
             self.time_index().append_if_later(timestamp=self.largest_timestamp(), offset=self._largest_timestamp_offset)
-        self.save_indexes()
+        self.indexes.save()
 
     # Files and indexes, opened when needed
 
@@ -204,60 +174,41 @@ class Segment:
         """Lets go of what can be had again from disk. Slices in flight keep the file open for themselves."""
         self.file = None
         self.fd = -1
-        self.offsets = None
-        self.times = None
+        self.indexes.forget()
         self.memo.clear()
-        self._saved_offsets = self._saved_times = 0
 
     def close_file(self) -> None:
         self.file = None
         self.fd = -1
 
     def offset_index(self) -> OffsetIndex:
-        if self.offsets is None:
-            data = self._read_index(names.OFFSET_INDEX)
-            index = None
-            if data is not None:
-                index = OffsetIndex.decode(data, base_offset=self.base_offset, log_size=self.size)
+        index = self.indexes.offsets
+        if index is None:
+            index = self.indexes.load_offsets(log_size=self.size)
             if index is None or (not index and self.size > self.index_interval_bytes):
-                self.rebuild_indexes()
-                assert self.offsets is not None
-                return self.offsets
-            self.offsets = index
-            self._saved_offsets = len(index)
-        return self.offsets
+                return self.rebuild_indexes()[0]
+        return index
 
     def time_index(self) -> TimeIndex:
-        if self.times is None:
-            data = self._read_index(names.TIME_INDEX)
-            index = TimeIndex.decode(data, base_offset=self.base_offset) if data is not None else None
+        index = self.indexes.times
+        if index is None:
+            index = self.indexes.load_times()
             if index is None or (not index and self.size):
-                self.rebuild_indexes()
-                assert self.times is not None
-                return self.times
-            self.times = index
-            self._saved_times = len(index)
-        return self.times
+                return self.rebuild_indexes()[1]
+        return index
 
-    def _read_index(self, suffix: str) -> bytes | None:
-        try:
-            return self.files.read_all(self.path(suffix))
-        except FileNotFoundError:
-            return None
-
-    def start_rebuild(self) -> None:
-        self.offsets = OffsetIndex(self.base_offset)
-        self.times = TimeIndex(self.base_offset)
-        self._saved_offsets = self._saved_times = 0
+    def start_rebuild(self) -> tuple[OffsetIndex, TimeIndex]:
+        """Begins the indexes, and what else is known from the batches, anew."""
         self._largest_timestamp = NO_TIMESTAMP
         self._largest_timestamp_offset = self.base_offset
         self._bytes_since_entry = 0
         self.first_timestamp = NO_TIMESTAMP
         self.memo.clear()
+        return self.indexes.begin()
 
-    def rebuild_indexes(self) -> None:
+    def rebuild_indexes(self) -> tuple[OffsetIndex, TimeIndex]:
         """Makes both indexes anew from the batch headers."""
-        self.start_rebuild()
+        offsets, times = self.start_rebuild()
         fd = self.open_file().fileno()
         try:
             for position, header in headers(self.files, fd, position=0, end=self.size):
@@ -270,7 +221,9 @@ class Segment:
                 )
         except Damage as damage:
             raise self._corrupt(damage) from None
-        self.seal()
+        times.append_if_later(timestamp=self._largest_timestamp, offset=self._largest_timestamp_offset)
+        self.indexes.save_if_possible()
+        return offsets, times
 
     # Reading
 
@@ -287,20 +240,15 @@ class Segment:
         entry = self.offset_index().floor(offset)
         start = 0 if entry is None else entry[1]
         fd = self.open_file().fileno()
+        first_last = None if entry is None else entry[0]
         try:
-            for position, header in headers(self.files, fd, position=start, end=self.size, window=_LOCATE_WINDOW):
-                last_offset = header.last_offset
-                if entry is not None and position == start and last_offset != entry[0]:
-                    raise Damage(position, "the index does not match the log")
-                if last_offset >= offset:
-                    return position
+            return find_offset(self.files, fd, offset, position=start, end=self.size, first_last=first_last)
         except Damage as damage:
             if entry is None:
                 raise self._corrupt(damage) from None
             # The index points into the middle of a batch: it is the index that is wrong, unless the log is too.
             self.rebuild_indexes()
             return self._locate_by_index(offset)
-        return self.size
 
     def cut(self, *, start: int, limit: int) -> int:
         """Where to end a read of at most `limit` bytes from `start`: at a batch boundary that the index knows, if any.
@@ -351,11 +299,8 @@ class Segment:
 
     def _last_time_entry(self) -> tuple[int, int] | None:
         """The time index's last entry, read alone where it can be: retention asks every segment for it."""
-        if self.times is None:
-            entry = TimeIndex.last_in_file(self.files, self.path(names.TIME_INDEX), base_offset=self.base_offset)
-            if entry is not None:
-                return entry
-        return self.time_index().last()
+        entry = self.indexes.last_time_on_disk() if self.indexes.times is None else None
+        return entry if entry is not None else self.time_index().last()
 
     def largest_timestamp_or_age(self) -> int:
         """For retention: batches without timestamps are as old as the file says."""
@@ -407,15 +352,14 @@ class Segment:
         """Cuts the file at `position`, where the first batch that ends at or past `offset` starts. Durable at once:
         what replaces these bytes must never be seen mixed with them."""
         fd = self.open_file().fileno()
-        offsets, times = self.offset_index(), self.time_index()
+        self.offset_index()
+        self.time_index()
         self.files.truncate(fd, position)
         self.files.fdatasync(fd)
         self.size = position
         self.memo.clear()
-        offsets.keep_before(offset=offset, position=position)
-        times.keep_before(offset=offset)
-        self._saved_offsets = self._saved_times = 0
-        self.save_indexes()
+        self.indexes.keep_before(offset=offset, position=position)
+        self.indexes.save()
         if self._aborts:
             self.aborted_index().keep_before(offset)
         self._reread_timestamps()

@@ -235,7 +235,9 @@ def append():  # type: ignore[no-untyped-def]
     return append_batch
 
 
-def batches_of(log: Log, *, offset: int | None = None, limit_bytes: int = 1 << 20) -> Iterator[tuple[BatchHeader, bytes]]:
+def batches_of(
+    log: Log, *, offset: int | None = None, limit_bytes: int = 1 << 20
+) -> Iterator[tuple[BatchHeader, bytes]]:
     """Every batch of a log, read as a consumer reads: slice by slice."""
     at = log.start_offset if offset is None else offset
     while at < log.end_offset:

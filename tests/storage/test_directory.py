@@ -32,8 +32,7 @@ def open_directory(path):
 
 
 def open_all(directory):
-    failures = directory.open_all(lambda topic, partition: CONFIG)
-    return failures
+    return directory.open_all(lambda topic, partition: CONFIG)
 
 
 def test_logs_are_found_again_with_their_offsets(open_directory, make_batch, append):
@@ -176,6 +175,10 @@ def test_old_segments_share_a_limited_number_of_open_files(path, make_batch, app
         log.flush()
     for log in directory.logs.values():
         assert len(list(read_batches(log))) == 30
-    opened = [os.readlink(f"/proc/self/fd/{fd}") for fd in os.listdir("/proc/self/fd") if os.path.exists(f"/proc/self/fd/{fd}")]
+    opened = [
+        os.readlink(f"/proc/self/fd/{fd}")
+        for fd in os.listdir("/proc/self/fd")
+        if os.path.exists(f"/proc/self/fd/{fd}")
+    ]
     assert len([name for name in opened if name.startswith(str(path)) and name.endswith(".log")]) <= 4 + 3
     directory.close()

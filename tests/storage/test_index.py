@@ -117,7 +117,8 @@ def test_time_index_drops_entries_past_an_offset():
 
 
 @pytest.mark.parametrize(
-    "data", [b"\0" * 11, struct.pack(">qiqi", 50, 10, 50, 20), struct.pack(">qiqi", 50, 10, 60, 10), b"\0" * 24, b"\xff" * 12]
+    "data",
+    [b"\0" * 11, struct.pack(">qiqi", 50, 10, 50, 20), struct.pack(">qiqi", 50, 10, 60, 10), b"\0" * 24, b"\xff" * 12],
 )
 def test_a_damaged_time_index_is_not_believed(data):
     assert TimeIndex.decode(data, base_offset=1000) is None

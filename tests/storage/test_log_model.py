@@ -1,4 +1,4 @@
-"""A log against a list: random operations, crashes and power cuts; nothing flushed may be missing, changed or doubled."""
+"""A log against a list: random operations, crashes and power cuts. Nothing flushed may be missing, changed or doubled."""
 
 from __future__ import annotations
 
@@ -14,7 +14,11 @@ from storage import Log, LogConfig
 
 T0 = 1_700_000_000_000
 CONFIG = LogConfig(
-    segment_bytes=9000, index_interval_bytes=700, retention_ms=-1, file_delete_delay_ms=0, producer_id_expiration_ms=1 << 60
+    segment_bytes=9000,
+    index_interval_bytes=700,
+    retention_ms=-1,
+    file_delete_delay_ms=0,
+    producer_id_expiration_ms=1 << 60,
 )
 
 OPERATIONS = st.lists(
@@ -128,9 +132,7 @@ class Run:
 
     def rewind_sequences(self) -> None:
         """After records are gone, producers go on from what the log remembers of them."""
-        self.sequences = {
-            state.producer_id: state.next_sequence for state in self.log.producers() if state.batches
-        }
+        self.sequences = {state.producer_id: state.next_sequence for state in self.log.producers() if state.batches}
 
     def delete_before(self, part: float) -> None:
         offset = self.model.start + int(part * (self.model.end - self.model.start))
@@ -166,7 +168,7 @@ class Run:
         self.settle()
 
     def settle(self) -> None:
-        """A log truncated into a gap ends, once it is opened again, where its last batch ends. No record is concerned."""
+        """A log truncated into a gap ends, once it is opened again, where its last batch ends. No record is lost."""
         model, end = self.model, self.log.end_offset
         assert max([model.start, *(batch[1] + 1 for batch in model.batches)]) <= end <= model.end
         model.end, model.flushed = end, min(model.flushed, end)
@@ -191,7 +193,9 @@ class Run:
     def check(self) -> None:
         model, log = self.model, self.log
         assert (log.start_offset, log.end_offset) == (model.start, model.end)
-        assert [data for _, data in self.read(log, limit_bytes=self.random.choice([1, 3000, 1 << 20]))] == model.expected()
+        assert [
+            data for _, data in self.read(log, limit_bytes=self.random.choice([1, 3000, 1 << 20]))
+        ] == model.expected()
         states = {state.producer_id: state for state in log.producers()}
         for first, last, _, producer, sequence in {batch[3]: batch for batch in model.batches if batch[3] > 0}.values():
             if last >= model.start:

@@ -12,7 +12,11 @@ def log(request, open_log, make_batch, append):
     """Ten segments or so; batches of three records, ten apart, each record one later than the one before."""
     log = open_log(config=LogConfig(segment_bytes=1500, index_interval_bytes=100))
     for number in range(50):
-        append(log, make_batch(3, size=40, timestamp=T0 + 10 * number, compression=request.param), leader_epoch=number // 10)
+        append(
+            log,
+            make_batch(3, size=40, timestamp=T0 + 10 * number, compression=request.param),
+            leader_epoch=number // 10,
+        )
     return log
 
 

@@ -37,9 +37,7 @@ class Writer:
 
     def end(self, header, *, commit: bool, coordinator_epoch: int = 0):
         self.offset += 1
-        return self.producers.ended(
-            header, offset=self.offset - 1, commit=commit, coordinator_epoch=coordinator_epoch
-        )
+        return self.producers.ended(header, offset=self.offset - 1, commit=commit, coordinator_epoch=coordinator_epoch)
 
 
 @pytest.fixture

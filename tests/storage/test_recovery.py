@@ -55,7 +55,7 @@ def data_of(read_batches, log: Log) -> list[bytes]:
 
 
 def test_a_killed_log_has_everything_that_was_written(killed, open_log, read_batches):
-    path, batches = killed
+    _path, batches = killed
     log = reopen(open_log)
     assert data_of(read_batches, log) == batches
     assert log.recovery_point == 0
@@ -267,7 +267,7 @@ def test_leftovers_of_deletions_and_cleanings_are_removed(killed, open_log, read
 
 
 def test_an_interrupted_swap_is_completed(killed, open_log):
-    path, batches = killed
+    path, _batches = killed
     first, second, third = segment_files(path)
     # A cleaner has merged the first two segments into one, and was killed before the old ones were removed.
     (path / (first.name + ".swap")).write_bytes(first.read_bytes() + second.read_bytes())

@@ -53,7 +53,7 @@ def test_a_cut_snapshot_is_refused(length):
 def test_the_newest_readable_snapshot_is_taken_and_damaged_ones_removed(tmp_path):
     files = SnapshotFiles(Files(), str(tmp_path))
     for offset in (10, 20, 30, 40):
-        files.take(offset, [ENTRY[:3] + (offset,) + ENTRY[4:]])
+        files.take(offset, [(*ENTRY[:3], offset, *ENTRY[4:])])
     (tmp_path / "00000000000000000030.snapshot").write_bytes(b"rubbish")
     loaded = files.load_newest(up_to=39)
     assert loaded is not None

@@ -1,0 +1,100 @@
+"""A segment's pair of indexes: in memory while somebody needs them, on disk in Kafka's files."""
+
+from __future__ import annotations
+
+from storage import names
+from storage.files import Files
+from storage.index import OffsetIndex, TimeIndex
+
+_SAVE_AFTER_ENTRIES = 1024
+
+
+class Indexes:
+    """The offset and the time index of one segment. `offsets` and `times` are None until loaded or begun."""
+
+    __slots__ = ("_base", "_files", "_saved_offsets", "_saved_times", "_stem", "offsets", "times")
+
+    def __init__(self, files: Files, *, stem: str, base_offset: int) -> None:
+        self._files = files
+        self._stem = stem  # the path without the suffix
+        self._base = base_offset
+        self.offsets: OffsetIndex | None = None
+        self.times: TimeIndex | None = None
+        self._saved_offsets = 0
+        self._saved_times = 0
+
+    def begin(self) -> tuple[OffsetIndex, TimeIndex]:
+        """Starts both anew, in memory. Saving them replaces what the files hold."""
+        self.forget()
+        self.offsets, self.times = OffsetIndex(self._base), TimeIndex(self._base)
+        return self.offsets, self.times
+
+    def forget(self) -> None:
+        self.offsets = self.times = None
+        self._saved_offsets = self._saved_times = 0
+
+    def create_files(self) -> None:
+        for suffix in (names.OFFSET_INDEX, names.TIME_INDEX):
+            self._files.overwrite(self._stem + suffix, b"")
+
+    # Loading: None when the file cannot be believed and both must be rebuilt
+
+    def load_offsets(self, *, log_size: int) -> OffsetIndex | None:
+        data = self._read(names.OFFSET_INDEX)
+        self.offsets = None
+        if data is not None:
+            self.offsets = OffsetIndex.decode(data, base_offset=self._base, log_size=log_size)
+        self._saved_offsets = len(self.offsets) if self.offsets is not None else 0
+        return self.offsets
+
+    def load_times(self) -> TimeIndex | None:
+        data = self._read(names.TIME_INDEX)
+        self.times = TimeIndex.decode(data, base_offset=self._base) if data is not None else None
+        self._saved_times = len(self.times) if self.times is not None else 0
+        return self.times
+
+    def last_time_on_disk(self) -> tuple[int, int] | None:
+        """The time index's last entry, read alone; None when that cannot be told so simply."""
+        return TimeIndex.last_in_file(self._files, self._stem + names.TIME_INDEX, base_offset=self._base)
+
+    def _read(self, suffix: str) -> bytes | None:
+        try:
+            return self._files.read_all(self._stem + suffix)
+        except FileNotFoundError:
+            return None
+
+    # Saving
+
+    def save(self) -> None:
+        """Brings the files up to what memory holds."""
+        if self.offsets is not None:
+            self._write(names.OFFSET_INDEX, self.offsets, saved=self._saved_offsets)
+            self._saved_offsets = len(self.offsets)
+        if self.times is not None:
+            self._write(names.TIME_INDEX, self.times, saved=self._saved_times)
+            self._saved_times = len(self.times)
+
+    def save_if_possible(self) -> None:
+        """Saves, unless the disk refuses. Indexes can be rebuilt: they are no reason to fail an append or a read."""
+        try:
+            self.save()
+        except OSError:
+            self._saved_offsets = self._saved_times = 0  # the files may be torn; the next attempt replaces them
+
+    def save_when_many(self) -> None:
+        if self.offsets is not None and len(self.offsets) - self._saved_offsets >= _SAVE_AFTER_ENTRIES:
+            self.save_if_possible()
+
+    def keep_before(self, *, offset: int, position: int) -> None:
+        """Drops entries at or past an offset and position, in memory; the files follow with the next save."""
+        if self.offsets is not None:
+            self.offsets.keep_before(offset=offset, position=position)
+        if self.times is not None:
+            self.times.keep_before(offset=offset)
+        self._saved_offsets = self._saved_times = 0
+
+    def _write(self, suffix: str, index: OffsetIndex | TimeIndex, *, saved: int) -> None:
+        if saved == 0:
+            self._files.overwrite(self._stem + suffix, index.encode())
+        elif saved < len(index):
+            self._files.append_to(self._stem + suffix, index.encode(first=saved))

@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from storage.files import Files, directories_below
+
+FILES = Files()
+
+
+@pytest.fixture
+def path(tmp_path):
+    return str(tmp_path / "file")
+
+
+def test_replacing_leaves_no_temporary_file(path, tmp_path):
+    FILES.replace(path, b"one", sync=True)
+    FILES.replace(path, b"two", sync=False)
+    assert FILES.read_all(path) == b"two"
+    assert os.listdir(tmp_path) == ["file"]
+
+
+def test_appending_continues_after_a_truncation(path):
+    FILES.append_to(path, b"abcdef")
+    file = FILES.open_data(path)
+    FILES.truncate(file.fileno(), 3)
+    FILES.write_all(file.fileno(), b"xyz")
+    assert FILES.read_all(path) == b"abcxyz"
+
+
+def test_reading_past_the_end_returns_what_there_is(path):
+    FILES.append_to(path, b"abcdef")
+    file = FILES.open_data(path)
+    assert FILES.read_range(file.fileno(), position=4, length=10) == b"ef"
+    assert FILES.read_range(file.fileno(), position=9, length=10) == b""
+
+
+def test_the_tail_of_a_file_of_even_entries(path):
+    FILES.append_to(path, b"aaabbbccc")
+    assert FILES.read_tail(path, 3) == b"ccc"
+    assert FILES.read_tail(path, 4) == b""
+
+
+def test_removing_what_is_gone_is_no_error(path):
+    FILES.remove(path)
+
+
+def test_making_a_directory_tells_whether_it_was_new(path):
+    assert FILES.make_directory(path)
+    assert not FILES.make_directory(path)
+
+
+def test_only_directories_are_listed_in_order(tmp_path):
+    for name in ("b", "a"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "file").touch()
+    assert list(directories_below(FILES, str(tmp_path))) == ["a", "b"]
+
+
+def test_dropping_a_file_closes_it_without_a_warning(path):
+    file = FILES.open_data(path, create=True)
+    descriptor = file.fileno()
+    del file
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(descriptor)
