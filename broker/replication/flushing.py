@@ -18,7 +18,7 @@ class GroupCommit:
     __slots__ = ("_executor", "_failed", "_flushed", "_log", "_running", "_wanted")
 
     def __init__(
-        self, log: Log, executor: Executor, *, flushed: Callable[[int], None], failed: Callable[[OSError], None]
+        self, log: Log, executor: Executor, *, flushed: Callable[[int], None], failed: Callable[[BaseException], None]
     ) -> None:
         self._log = log
         self._executor = executor
@@ -44,11 +44,9 @@ class GroupCommit:
         if done.cancelled():
             return
         error = done.exception()
-        if isinstance(error, OSError):
+        if error is not None:
             self._failed(error)
             return
-        if error is not None:
-            raise error
         self._log.finish_flush(flush)
         self._flushed(flush.up_to)
         if self._wanted > flush.up_to and not self._running:

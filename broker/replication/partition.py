@@ -9,10 +9,12 @@ from concurrent.futures import Executor
 from typing import Any, Final, Protocol
 
 from broker.config import TopicConfig
+from broker.errors import Refused
 from broker.replication.flushing import GroupCommit
 from broker.replication.validation import BatchRules
-from protocol.records import check_batch
-from storage import Appended, FileSlice, Log, LogOffline, OffsetOutOfRange, StorageError
+from protocol.errors import ErrorCode
+from protocol.records import BatchHeader, check_batch
+from storage import Appended, BatchTooLarge, FileSlice, Log, LogOffline, OffsetOutOfRange, StorageError
 
 log = logging.getLogger(__name__)
 
@@ -89,6 +91,17 @@ class Partition:
             self._advance(self.log.end_offset)
         return appended
 
+    def append_internal(self, batch: bytearray, header: BatchHeader, now_ms: int) -> Appended:
+        """Append a batch that the broker made itself, for one of its own topics: there is nothing to check but size."""
+        if len(batch) > self.config.max_message_bytes:
+            raise BatchTooLarge(f"{len(batch)} bytes are more than max.message.bytes of {self.topic} allows")
+        appended = self.log.append(batch, header, leader_epoch=self.leader_epoch, now_ms=now_ms)
+        if self.log.end_offset - self.log.recovery_point >= self.unflushed_limit:
+            self._commit.request()
+        if not self.flush_each:
+            self._advance(self.log.end_offset)
+        return appended
+
     def must_wait(self, last_offset: int) -> bool:
         return last_offset >= self.high_watermark
 
@@ -107,7 +120,7 @@ class Partition:
         if self.flush_each:
             self._advance(end_offset)
 
-    def _flush_failed(self, error: OSError) -> None:
+    def _flush_failed(self, error: BaseException) -> None:
         # After a failed fsync the kernel may have dropped the pages: nothing unsynced here can be trusted any more.
         log.error("%s-%d: syncing failed, the partition goes offline: %s", self.topic, self.index, error)
         self.log.fail(f"syncing failed: {error}")
@@ -150,6 +163,15 @@ class Partition:
     def close_waiting(self, error: StorageError) -> None:
         while self._waiting:
             self._waiting.popleft()[1](error)
+
+
+class InternalPartition(Partition):
+    """A partition of a topic that only the broker itself writes to."""
+
+    __slots__ = ()
+
+    def append(self, records: memoryview, now_ms: int) -> Appended:
+        raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{self.topic} is internal: clients may not write to it.")
 
 
 _NOTHING: Final[list[Any]] = []

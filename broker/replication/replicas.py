@@ -12,7 +12,8 @@ from typing import Final
 from broker.config import BrokerConfig, TopicConfig
 from broker.errors import Refused
 from broker.metadata.image import TOPIC_RESOURCE, Image, TopicImage
-from broker.replication.partition import Partition
+from broker.metadata.internal import INTERNAL_TOPICS
+from broker.replication.partition import InternalPartition, Partition
 from protocol.errors import ErrorCode
 from storage import Log, LogConfig, LogDirectory, LogOffline, StorageError
 
@@ -108,7 +109,8 @@ class Replicas:
             hosted.offline[index] = str(error)
             return
         hosted.offline.pop(index, None)
-        hosted.partitions[index] = Partition(
+        kind = InternalPartition if hosted.name in INTERNAL_TOPICS else Partition
+        hosted.partitions[index] = kind(
             topic=hosted.name,
             topic_id=hosted.topic_id,
             index=index,

@@ -1,0 +1,151 @@
+"""A node in the test's own event loop, and a client that speaks our codecs over a real socket."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import struct
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker.config import load_config
+from broker.node import Node
+from protocol.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from protocol.records import Record, build_batch
+from protocol.schema import api, codec
+
+
+class Client:
+    """One connection. `send` and `receive` can be used apart, to pipeline."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+        self.correlation_id = 0
+
+    def send(self, request: Any, version: int) -> int:
+        self.correlation_id += 1
+        declared = api(type(request))
+        out = bytearray(struct.pack(">hhih", declared.key, version, self.correlation_id, 4) + b"test")
+        if version in declared.flexible:
+            out.append(0)
+        codec(type(request), version).encode(request, out)
+        self.writer.write(struct.pack(">i", len(out)) + out)
+        return self.correlation_id
+
+    async def receive(self, response: type[Any], version: int) -> Any:
+        (size,) = struct.unpack(">i", await self.reader.readexactly(4))
+        frame = await self.reader.readexactly(size)
+        self.answered = struct.unpack_from(">i", frame)[0]
+        tagged = version in api(response).flexible and api(response).key != 18
+        return codec(response, version).decode(memoryview(frame), 5 if tagged else 4)
+
+    async def call(self, request: Any, response: type[Any], version: int) -> Any:
+        sent = self.send(request, version)
+        answer = await asyncio.wait_for(self.receive(response, version), 10)
+        assert self.answered == sent
+        return answer
+
+    async def create(self, name: str, partitions: int = 1, **configs: str) -> None:
+        topic = CreatableTopic(
+            name=name,
+            num_partitions=partitions,
+            replication_factor=1,
+            configs=[CreatableTopicConfig(name=key.replace("_", "."), value=value) for key, value in configs.items()],
+        )
+        answer = await self.call(CreateTopicsRequest(topics=[topic]), CreateTopicsResponse, 7)
+        assert answer.topics[0].error_code == 0, answer.topics[0].error_message
+
+    async def produce(self, topic: str, *values: bytes, partition: int = 0, acks: int = -1, batch: Any = None) -> Any:
+        answer = await self.call(
+            produce_request(topic, *values, partition=partition, acks=acks, batch=batch), ProduceResponse, 12
+        )
+        return answer.responses[0].partition_responses[0]
+
+    async def fetch(self, topic: str, offset: int, *, wait_ms: int = 0, min_bytes: int = 1) -> Any:
+        answer = await self.call(fetch_request(topic, offset, wait_ms=wait_ms, min_bytes=min_bytes), FetchResponse, 12)
+        return answer.responses[0].partitions[0]
+
+    async def closed_by_peer(self) -> bool:
+        try:
+            return await asyncio.wait_for(self.reader.read(), 10) == b""
+        except ConnectionResetError:
+            return True
+
+    async def close(self) -> None:
+        self.writer.close()
+        with contextlib.suppress(ConnectionError):
+            await self.writer.wait_closed()
+
+
+def produce_request(
+    topic: str, *values: bytes, partition: int = 0, acks: int = -1, batch: Any = None
+) -> ProduceRequest:
+    records = batch if batch is not None else build_batch([Record(value=value) for value in values])
+    data = TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=partition, records=records)])
+    return ProduceRequest(acks=acks, timeout_ms=10_000, topic_data=[data])
+
+
+def fetch_request(topic: str, offset: int, *, wait_ms: int = 0, min_bytes: int = 1) -> FetchRequest:
+    partition = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1 << 20)
+    return FetchRequest(
+        max_wait_ms=wait_ms, min_bytes=min_bytes, topics=[FetchTopic(topic=topic, partitions=[partition])]
+    )
+
+
+Start = Callable[..., Awaitable[Node]]
+Connect = Callable[[Node], Awaitable[Client]]
+
+
+@pytest.fixture
+async def start_node(tmp_path: Path) -> AsyncIterator[Start]:
+    """Starts nodes on the test's directory; what still runs at the end is stopped."""
+    nodes: list[Node] = []
+
+    async def start(directory: Path = tmp_path / "data", **settings: Any) -> Node:
+        overrides = {"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": str(directory)}
+        node = Node(
+            load_config(overrides=overrides | {key.replace("_", "."): value for key, value in settings.items()})
+        )
+        await node.start()
+        nodes.append(node)
+        return node
+
+    yield start
+    for node in nodes:
+        await node.stop()
+
+
+@pytest.fixture
+async def connect() -> AsyncIterator[Connect]:
+    clients: list[Client] = []
+
+    async def open_client(node: Node) -> Client:
+        client = Client(*await asyncio.open_connection(*node.address))
+        clients.append(client)
+        return client
+
+    yield open_client
+    for client in clients:
+        await client.close()
+
+
+@pytest.fixture
+def requests() -> Any:
+    """The request builders, for tests that send and receive apart."""
+
+    class Requests:
+        produce = staticmethod(produce_request)
+        fetch = staticmethod(fetch_request)
+
+    return Requests
