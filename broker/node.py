@@ -19,6 +19,7 @@ from broker.cluster import Cluster
 from broker.config import BrokerConfig, Listener
 from broker.dispatch import Dispatcher
 from broker.fetch_sessions import FetchSessions
+from broker.groups.service import Groups
 from broker.metadata.image import Image
 from broker.metadata.records import Endpoint, RegisterBrokerRecord
 from broker.metadata.store import MetadataStore
@@ -72,6 +73,10 @@ class Node:
             node_id=config.node_id, config=config, directories=self._directories, now_ms=wall_clock_ms
         )
         opened.callback(self._replicas.close)
+        self._creation = TopicCreation(self._store, self.settings)
+        self._groups = Groups(
+            node_id=config.node_id, settings=self.settings, replicas=self._replicas, creation=self._creation
+        )
         dispatcher = Dispatcher(load_handlers(), self._services(cluster_id))
         self._server = Server(config, dispatcher)
         opened.push_async_callback(self._server.close)
@@ -81,6 +86,7 @@ class Node:
         self.address = next(iter(self._server.endpoints.values()))
         self._load_state()
         opened.callback(self._replicas.end_waits)
+        opened.callback(self._groups.close)
         opened.callback(self._server.stop_accepting)
         for wait_ms, work in self._jobs():
             task = asyncio.create_task(_repeat(wait_ms, work))
@@ -95,8 +101,9 @@ class Node:
         slots_max = config.max_incremental_fetch_session_cache_slots
         return {
             "cluster": Cluster(self._store, cluster_id=cluster_id, node_id=config.node_id),
-            "creation": TopicCreation(self._store, self.settings),
+            "creation": self._creation,
             "fetch_sessions": FetchSessions(slots_max=slots_max, time=time.monotonic),
+            "groups": self._groups,
             "producer_ids": ProducerIds(self._store),
             "replicas": self._replicas,
             "settings": self.settings,
@@ -143,9 +150,12 @@ class Node:
         self.settings.watch(self._replicas.reconfigure_all)
         self._store.watch(self.settings.follow)
         self._store.watch(self._replicas.follow)
+        self._store.watch(self._groups.follow)
+        self.settings.watch(self._groups.reconfigure)
         empty = Image()
         self.settings.follow(empty, self._store.image)
         self._replicas.follow(empty, self._store.image)
+        self._groups.follow(empty, self._store.image)
         if self._store.is_new:
             adopt_topics(self._store, self._directories, node_id=self.config.node_id)
         self._store.commit_now([self._registration()])

@@ -6,6 +6,7 @@ import os
 
 from broker.errors import Refused
 from broker.metadata.image import Image
+from broker.metadata.internal import OFFSETS_TOPIC, offsets_topic
 from broker.metadata.records import Record
 from broker.metadata.store import MetadataStore
 from broker.metadata.topics import TopicWish, create_topic
@@ -20,12 +21,16 @@ class TopicCreation:
 
     async def create_automatically(self, name: str) -> None:
         """For a client that names a topic nobody created; another client may be doing the same."""
-        wish = TopicWish(name=name, topic_id=new_topic_id(), partitions=-1, replication_factor=-1)
         try:
-            await self._store.change(lambda image: create_topic(image, wish, self._settings.current))
+            await self._store.change(lambda image: create_topic(image, self._wish(image, name), self._settings.current))
         except Refused as refusal:
             if refusal.code != ErrorCode.TOPIC_ALREADY_EXISTS:
                 raise
+
+    def _wish(self, image: Image, name: str) -> TopicWish:
+        if name == OFFSETS_TOPIC:
+            return offsets_topic(image, self._settings.current, topic_id=new_topic_id())
+        return TopicWish(name=name, topic_id=new_topic_id(), partitions=-1, replication_factor=-1)
 
     async def create(self, wishes: list[TopicWish]) -> tuple[dict[str, Refused], Image]:
         """Create all that can be, in one commit; the others with their reasons."""

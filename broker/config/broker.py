@@ -20,6 +20,7 @@ from broker.config.key import (
     keys_of,
     listing,
     long,
+    short,
     string,
 )
 from broker.config.listeners import Listener, advertised_listeners, client_listeners
@@ -211,6 +212,69 @@ class BrokerConfig:
         "Forget a transactional id when nothing was heard of it for this long.",
         check=Between(1),
         idle="transactions are not served yet",
+    )
+
+    # Groups, and the topic that holds what they committed.
+    offsets_topic_num_partitions: int = integer(
+        50, "How many partitions __consumer_offsets is created with.", check=Between(1)
+    )
+    offsets_topic_replication_factor: int = short(
+        3, "How many replicas it is created with; fewer where there are not so many brokers.", check=Between(1)
+    )
+    offsets_topic_segment_bytes: int = integer(104_857_600, "The segment.bytes it is created with.", check=Between(1))
+    offsets_topic_compression_codec: int = integer(
+        0, "The codec that the coordinator compresses its records with: 0 none.", idle="they are not compressed"
+    )
+    offsets_load_buffer_size: int = integer(
+        5_242_880, "How many bytes of it are read at once when groups are loaded.", check=Between(1)
+    )
+    offsets_commit_timeout_ms: int = integer(
+        5_000, "How long a commit may wait for its replicas.", check=Between(1), idle=NO_REPLICATION
+    )
+    offsets_retention_minutes: int = integer(
+        10_080,
+        "Forget what a group committed this long after its last member left, or after the last commit where there"
+        " are no members; and of topics it no longer subscribes to.",
+        check=Between(1),
+    )
+    offsets_retention_check_interval_ms: int = long(600_000, "How often that is looked for.", check=Between(1))
+    offset_metadata_max_bytes: int = integer(4_096, "The longest metadata that a commit may carry.", check=Between(0))
+    group_initial_rebalance_delay_ms: int = integer(
+        3_000, "How long the first member of a classic group waits for others to join.", check=Between(0)
+    )
+    group_min_session_timeout_ms: int = integer(
+        6_000, "The shortest session time-out that a member of a classic group may ask for.", check=Between(0)
+    )
+    group_max_session_timeout_ms: int = integer(1_800_000, "And the longest.", check=Between(0))
+    group_max_size: int = integer(INT_MAX, "How many members a classic group may have.", check=Between(1))
+    group_consumer_session_timeout_ms: int = integer(
+        45_000, "How long a member of a consumer group may be silent.", check=Between(1)
+    )
+    group_consumer_min_session_timeout_ms: int = integer(
+        45_000, "The shortest such time that a group may be given.", check=Between(1)
+    )
+    group_consumer_max_session_timeout_ms: int = integer(60_000, "And the longest.", check=Between(1))
+    group_consumer_heartbeat_interval_ms: int = integer(
+        5_000, "How often a member of a consumer group sends a heartbeat.", check=Between(1)
+    )
+    group_consumer_min_heartbeat_interval_ms: int = integer(
+        5_000, "The shortest such interval that a group may be given.", check=Between(1)
+    )
+    group_consumer_max_heartbeat_interval_ms: int = integer(15_000, "And the longest.", check=Between(1))
+    group_consumer_max_size: int = integer(INT_MAX, "How many members a consumer group may have.", check=Between(1))
+    group_consumer_assignors: tuple[str, ...] = listing(
+        ("uniform", "range"),
+        "The assignors that a consumer group may use; the first is the default.",
+        check=OneOf(("uniform", "range")),
+    )
+    group_consumer_migration_policy: str = string(
+        "bidirectional",
+        "Which groups may change their protocol while they have members: from classic to consumer (upgrade), back"
+        " (downgrade), both, or none.",
+        check=OneOf(("upgrade", "downgrade", "bidirectional", "disabled")),
+    )
+    group_consumer_regex_refresh_interval_ms: int = integer(
+        600_000, "How often the topics that a regular expression names are looked for anew.", check=Between(10_000)
     )
 
     # Shutdown.

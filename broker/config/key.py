@@ -219,6 +219,10 @@ def integer(default: int | None, doc: str, **rest: Any) -> Any:
     return _declare(Type.INT, default, doc, **rest)
 
 
+def short(default: int | None, doc: str, **rest: Any) -> Any:
+    return _declare(Type.SHORT, default, doc, **rest)
+
+
 def long(default: int | None, doc: str, **rest: Any) -> Any:
     return _declare(Type.LONG, default, doc, **rest)
 

@@ -6,6 +6,7 @@ from broker.authorized import TOPIC_OPERATIONS
 from broker.cluster import Cluster
 from broker.errors import Refused
 from broker.metadata.image import TopicImage
+from broker.metadata.internal import INTERNAL_TOPICS
 from broker.metadata.topics import check_topic_name
 from broker.registry import Call, handles
 from broker.settings import Settings
@@ -71,6 +72,7 @@ def _page(topic: TopicImage, begin: int, count: int) -> DescribeTopicPartitionsR
     return DescribeTopicPartitionsResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
+        is_internal=topic.name in INTERNAL_TOPICS,
         topic_authorized_operations=TOPIC_OPERATIONS,
         partitions=[
             DescribeTopicPartitionsResponsePartition(

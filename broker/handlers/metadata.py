@@ -10,6 +10,7 @@ from broker.authorized import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
 from broker.cluster import Cluster
 from broker.errors import Refused
 from broker.metadata.image import Image, TopicImage
+from broker.metadata.internal import INTERNAL_TOPICS
 from broker.metadata.topics import check_topic_name
 from broker.registry import Call, handles
 from broker.settings import Settings
@@ -85,6 +86,7 @@ def _topic(topic: TopicImage, request: MetadataRequest) -> MetadataResponseTopic
     answer = MetadataResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
+        is_internal=topic.name in INTERNAL_TOPICS,
         partitions=[
             MetadataResponsePartition(
                 partition_index=index,

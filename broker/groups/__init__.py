@@ -1,0 +1,1 @@
+"""The group coordinator: a pure state machine per partition of `__consumer_offsets`, and a thin shell around them."""

@@ -1,0 +1,53 @@
+"""Who wants to be woken when. The core schedules; whoever drives it looks at `next_ms` and calls back in time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from heapq import heappop, heappush
+from itertools import count
+from typing import Any
+
+Action = Callable[[int], Any]  # is given the time; may return an Outcome
+
+
+class Alarm:
+    __slots__ = ("action", "at_ms")
+
+    def __init__(self, at_ms: int, action: Action) -> None:
+        self.at_ms = at_ms
+        self.action: Action | None = action
+
+    def cancel(self) -> None:
+        self.action = None
+
+
+class Alarms:
+    def __init__(self, earlier: Callable[[int], None] = lambda _: None) -> None:
+        """`earlier(at_ms)` is told whenever the next alarm comes to be sooner than it was."""
+        self._heap: list[tuple[int, int, Alarm]] = []
+        self._order = count()
+        self._earlier = earlier
+
+    @property
+    def next_ms(self) -> int | None:
+        heap = self._heap
+        while heap and heap[0][2].action is None:
+            heappop(heap)
+        return heap[0][0] if heap else None
+
+    def set(self, at_ms: int, action: Action) -> Alarm:
+        alarm = Alarm(at_ms, action)
+        sooner = not self._heap or at_ms < self._heap[0][0]
+        heappush(self._heap, (at_ms, next(self._order), alarm))
+        if sooner:
+            self._earlier(at_ms)
+        return alarm
+
+    def due(self, now_ms: int) -> Iterator[Any]:
+        """Run what is due, and yield what each action returned. An action may set further alarms."""
+        heap = self._heap
+        while heap and heap[0][0] <= now_ms:
+            _, _, alarm = heappop(heap)
+            if alarm.action is not None:
+                action, alarm.action = alarm.action, None
+                yield action(now_ms)

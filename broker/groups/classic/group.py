@@ -1,0 +1,115 @@
+"""A classic group, as the shard and the handlers see it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from broker.groups.classic.join import join
+from broker.groups.classic.leave import leave
+from broker.groups.classic.rebalance import dismiss, start_session
+from broker.groups.classic.roster import CONSUMER, Roster, State
+from broker.groups.classic.sync import sync
+from broker.groups.group import Caller, Group
+from broker.groups.records import Fact, GroupMetadataKey, OffsetCommitValue
+from protocol.errors import ErrorCode
+from protocol.messages.heartbeat import HeartbeatRequest
+from protocol.messages.join_group import JoinGroupRequest
+from protocol.messages.leave_group import LeaveGroupRequest
+from protocol.messages.sync_group import SyncGroupRequest
+
+if TYPE_CHECKING:
+    from broker.groups.shard import Shard
+
+
+class ClassicGroup(Roster, Group):
+    kind: ClassVar[str] = "classic"
+
+    @property
+    def state_name(self) -> str:
+        return self.state.value
+
+    @property
+    def protocol_type_name(self) -> str:
+        return self.protocol_type or ""
+
+    @property
+    def is_empty(self) -> bool:
+        return self.state is State.EMPTY
+
+    # -- events ------------------------------------------------------------
+
+    def join(self, shard: Shard, request: JoinGroupRequest, caller: Caller, now_ms: int) -> Any:
+        return join(shard, self, request, caller, now_ms)
+
+    def sync(self, shard: Shard, request: SyncGroupRequest, caller: Caller, now_ms: int) -> Any:
+        return sync(shard, self, request, caller, now_ms)
+
+    def leave(self, shard: Shard, request: LeaveGroupRequest, caller: Caller, now_ms: int) -> Any:
+        return leave(shard, self, request, now_ms)
+
+    def heartbeat(self, shard: Shard, request: HeartbeatRequest, now_ms: int) -> ErrorCode:
+        member = self.members.get(request.member_id)
+        if member is None or request.group_instance_id is not None:
+            refusal = self.check_member(request.member_id, request.group_instance_id)
+            if refusal or member is None:
+                return refusal
+        if request.generation_id != self.generation:
+            return ErrorCode.ILLEGAL_GENERATION
+        member.deadline_ms = now_ms + member.session_timeout_ms
+        if self.state is State.PREPARING_REBALANCE:
+            return ErrorCode.REBALANCE_IN_PROGRESS
+        return ErrorCode.NONE
+
+    # -- offsets -----------------------------------------------------------
+
+    def check_commit(
+        self, *, member_id: str, instance_id: str | None, generation: int, version: int, now_ms: int
+    ) -> ErrorCode:
+        if generation < 0 and self.state is State.EMPTY:
+            return ErrorCode.NONE  # an administrator, or a consumer that assigns its partitions itself
+        if generation < 0 and not member_id and instance_id is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        refusal = self.check_member(member_id, instance_id)
+        if refusal:
+            return refusal
+        if generation != self.generation:
+            return ErrorCode.ILLEGAL_GENERATION
+        if self.state is State.COMPLETING_REBALANCE:
+            return ErrorCode.REBALANCE_IN_PROGRESS
+        member = self.members[member_id]
+        member.deadline_ms = now_ms + member.session_timeout_ms
+        return ErrorCode.NONE
+
+    def check_fetch(self, *, member_id: str | None, epoch: int) -> ErrorCode:
+        return ErrorCode.NONE
+
+    def check_offset_delete(self) -> ErrorCode:
+        if self.state is State.EMPTY or self.protocol_type == CONSUMER:
+            return ErrorCode.NONE
+        return ErrorCode.NON_EMPTY_GROUP
+
+    def subscribes_to(self, topic: str) -> bool:
+        """Where we cannot know: yes for consumers, no for anybody else."""
+        return self.protocol_type == CONSUMER if self.topics is None else topic in self.topics
+
+    def expiry_base_ms(self, value: OffsetCommitValue) -> int | None:
+        if self.protocol_type is None:
+            return value.commit_timestamp
+        if self.state is State.EMPTY:
+            return value.commit_timestamp if self.state_since_ms < 0 else self.state_since_ms
+        if self.state is State.STABLE and self.topics is not None:
+            return value.commit_timestamp
+        return None
+
+    # -- the end -----------------------------------------------------------
+
+    def tombstones(self) -> list[Fact]:
+        return [Fact(GroupMetadataKey(group=self.group_id), None)]
+
+    def loaded(self, shard: Shard, now_ms: int) -> Any:
+        for member in self.members.values():
+            start_session(shard, self, member, now_ms=now_ms)
+
+    def dropped(self, shard: Shard) -> None:
+        for member in list(self.members.values()):
+            dismiss(shard, self, member, ErrorCode.NOT_COORDINATOR)

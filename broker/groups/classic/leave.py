@@ -1,0 +1,53 @@
+"""LeaveGroup to a classic group: members go by their own word, or by an administrator's."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from broker.groups.classic.member import Member
+from broker.groups.classic.rebalance import complete_if_all_joined, depart
+from broker.groups.classic.roster import Roster
+from protocol.errors import ErrorCode
+from protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity, MemberResponse
+
+if TYPE_CHECKING:
+    from broker.groups.shard import Shard
+
+
+def leave(shard: Shard, group: Roster, request: LeaveGroupRequest, now_ms: int) -> Any:
+    """LeaveGroup. Versions 0–2 name one member at the top; the handler has put it into `members`."""
+    leaving: dict[str, Member] = {}
+    answers = [_leave_one(group, identity, leaving) for identity in request.members]
+    response = LeaveGroupResponse(members=answers)
+    if leaving:
+        outcome = depart(shard, group, list(leaving.values()), reason=_reason(request), now_ms=now_ms)
+        if outcome is not None:
+            outcome.answer = response
+            outcome.refuse = lambda code: LeaveGroupResponse(error_code=code)
+            return outcome
+    elif group.members:
+        complete_if_all_joined(shard, group, now_ms=now_ms)  # one that we waited for may be gone now
+    return response
+
+
+def _leave_one(group: Roster, identity: MemberIdentity, leaving: dict[str, Member]) -> MemberResponse:
+    answer = MemberResponse(member_id=identity.member_id, group_instance_id=identity.group_instance_id)
+    member_id: str | None = identity.member_id
+    if not member_id:  # an administrator removes a static member, whatever its id is at the moment
+        member_id = group.statics.get(identity.group_instance_id or "")
+        refusal = ErrorCode.NONE if member_id else ErrorCode.UNKNOWN_MEMBER_ID
+    elif member_id in group.pending:
+        group.pending.pop(member_id).cancel()
+        return answer
+    else:
+        refusal = group.check_member(member_id, identity.group_instance_id)
+    if refusal or member_id is None or member_id in leaving:
+        answer.error_code = refusal or ErrorCode.UNKNOWN_MEMBER_ID
+        return answer
+    leaving[member_id] = group.members[member_id]
+    return answer
+
+
+def _reason(request: LeaveGroupRequest) -> str:
+    reasons = dict.fromkeys(each.reason for each in request.members if each.reason)
+    return f"members left{': ' if reasons else ''}{'; '.join(reasons)}"[:500]

@@ -1,0 +1,81 @@
+"""A static member was restarted: it comes without a member id, and takes the place of its former self (KIP-345)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from broker.groups.classic.member import Member
+from broker.groups.classic.rebalance import answer_waiting, join_response, prepare_or_complete, start_session
+from broker.groups.classic.roster import Roster, State
+from broker.groups.group import Caller
+from broker.groups.outcome import Outcome
+from broker.groups.records import Fact
+from broker.later import Later
+from protocol.errors import ErrorCode
+from protocol.messages.join_group import JoinGroupResponse
+
+if TYPE_CHECKING:
+    from broker.groups.shard import Shard
+
+SKIP_ASSIGNMENT_FROM: Final = 9
+
+
+def replace(
+    shard: Shard, group: Roster, old: Member, new: Member, *, caller: Caller, reason: str | None, now_ms: int
+) -> Any:
+    if group.state is State.STABLE and (fact := _unchanged(group, old, new, now_ms=now_ms)) is not None:
+        return _carry_on(shard, group, old, new, fact, caller=caller, now_ms=now_ms)
+    was_leader = group.leader == old.member_id
+    group.remove(old)
+    answer_waiting(shard, old, ErrorCode.FENCED_INSTANCE_ID)
+    later = new.join = Later()
+    new.assignment = old.assignment
+    group.add(new)
+    if was_leader:
+        group.leader = new.member_id
+    start_session(shard, group, new, now_ms=now_ms)
+    why = f"static member {new.instance_id} was restarted{': ' if reason else ''}{(reason or '')[:200]}"
+    prepare_or_complete(shard, group, reason=why, now_ms=now_ms)
+    return later
+
+
+def _unchanged(group: Roster, old: Member, new: Member, *, now_ms: int) -> Fact | None:
+    """The same generation with the new member id in it, unless the group would now choose another protocol."""
+    before = old.protocols
+    group.revise(old, new.protocols)
+    try:
+        if group.select_protocol() != group.protocol:
+            return None
+        assignments = {member_id: member.assignment for member_id, member in group.members.items()}
+        return group.fact(assignments, now_ms=now_ms, replaced={old.member_id: new})
+    finally:
+        group.revise(old, before)
+
+
+def _carry_on(
+    shard: Shard, group: Roster, old: Member, new: Member, fact: Fact, *, caller: Caller, now_ms: int
+) -> Outcome:
+    """No rebalance: the member has its old assignment. Only its id changes, and whoever uses the old one is fenced."""
+    leads = group.leader == old.member_id
+    answer = JoinGroupResponse(
+        generation_id=group.generation,
+        protocol_type=group.protocol_type,
+        protocol_name=group.protocol,
+        # Before version 9 a leader would assign anew: to keep it from that, it is told that it does not lead.
+        leader=group.leader or "",
+        member_id=new.member_id,
+    )
+
+    def then() -> None:
+        answer_waiting(shard, old, ErrorCode.FENCED_INSTANCE_ID)
+        member = group.members[new.member_id]
+        group.revise(member, new.protocols)
+        start_session(shard, group, member, now_ms=now_ms)
+        if leads and caller.version >= SKIP_ASSIGNMENT_FROM:
+            described = join_response(group, member, skip_assignment=True)
+            answer.leader, answer.skip_assignment, answer.members = described.leader, True, described.members
+
+    def refuse(code: ErrorCode) -> JoinGroupResponse:
+        return JoinGroupResponse(error_code=code)
+
+    return Outcome([fact], answer=answer, then=then, refuse=refuse)

@@ -1,0 +1,80 @@
+"""SyncGroup to a classic group: the leader hands in what it assigned, everybody gets their share."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from broker.groups.classic.member import Member
+from broker.groups.classic.rebalance import answer_sync, start_session
+from broker.groups.classic.roster import Roster, State
+from broker.groups.group import Caller
+from broker.groups.outcome import Outcome
+from broker.later import Later
+from protocol.errors import ErrorCode
+from protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+
+if TYPE_CHECKING:
+    from broker.groups.shard import Shard
+
+
+def sync(shard: Shard, group: Roster, request: SyncGroupRequest, caller: Caller, now_ms: int) -> Any:
+    if code := _check(group, request):
+        return SyncGroupResponse(error_code=code)
+    member = group.members[request.member_id]
+    if group.state is State.STABLE:
+        _synced(group, member)
+        start_session(shard, group, member, now_ms=now_ms)
+        return _share(group, member)
+    if group.leader == member.member_id:
+        return _assign(shard, group, member, request, now_ms)
+    _synced(group, member)
+    answer_sync(shard, member, SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))  # of a lost connection
+    member.sync = Later()
+    return member.sync
+
+
+def _check(group: Roster, request: SyncGroupRequest) -> ErrorCode:
+    if code := group.check_member(request.member_id, request.group_instance_id):
+        return code
+    if request.generation_id != group.generation:
+        return ErrorCode.ILLEGAL_GENERATION
+    if request.protocol_type not in (None, group.protocol_type) or request.protocol_name not in (None, group.protocol):
+        return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    if group.state is State.PREPARING_REBALANCE:
+        return ErrorCode.REBALANCE_IN_PROGRESS
+    return ErrorCode.NONE
+
+
+def _synced(group: Roster, member: Member) -> None:
+    group.unsynced.discard(member.member_id)
+    if not group.unsynced and group.state is State.STABLE:
+        group.cancel_phase()
+
+
+def _assign(shard: Shard, group: Roster, leader: Member, request: SyncGroupRequest, now_ms: int) -> Outcome:
+    """Members that the leader forgot get nothing; those that it made up are left out."""
+    assignments = {each.member_id: bytes(each.assignment) for each in request.assignments}
+    answer = SyncGroupResponse(
+        protocol_type=group.protocol_type,
+        protocol_name=group.protocol,
+        assignment=assignments.get(leader.member_id, b""),
+    )
+
+    def then() -> None:
+        _synced(group, leader)
+        start_session(shard, group, leader, now_ms=now_ms)
+        for member in group.members.values():
+            if member.sync is not None:
+                answer_sync(shard, member, _share(group, member))
+                start_session(shard, group, member, now_ms=now_ms)
+
+    def refuse(code: ErrorCode) -> SyncGroupResponse:
+        return SyncGroupResponse(error_code=code)
+
+    return Outcome([group.fact(assignments, now_ms=now_ms)], answer=answer, then=then, refuse=refuse)
+
+
+def _share(group: Roster, member: Member) -> SyncGroupResponse:
+    return SyncGroupResponse(
+        protocol_type=group.protocol_type, protocol_name=group.protocol, assignment=member.assignment
+    )

@@ -1,0 +1,55 @@
+"""OffsetFetch: what a group committed, for some partitions or for all."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+
+from broker.groups.records import OffsetCommitValue
+from broker.groups.shard import Shard
+from protocol.errors import ErrorCode
+
+Wanted = Mapping[str, Sequence[int]]
+
+
+class Position(NamedTuple):
+    partition: int
+    offset: int
+    leader_epoch: int
+    metadata: str
+
+
+class Positions(NamedTuple):
+    error_code: ErrorCode
+    topics: dict[str, list[Position]]
+
+
+NO_OFFSET: Final = -1
+
+
+def fetch(
+    shard: Shard, group_id: str, wanted: Wanted | None, *, member_id: str | None = None, epoch: int = -1
+) -> Positions:
+    """`wanted` is None for everything. What was never committed has offset -1, whether there is a group or not."""
+    group = shard.groups.get(group_id)
+    code = ErrorCode.NONE if group is None else group.check_fetch(member_id=member_id, epoch=epoch)
+    if code:
+        return Positions(code, {})
+    committed = shard.offsets.of_group(group_id)
+    if wanted is None:
+        found = {
+            topic: [_position(index, value) for index, value in partitions.items()]
+            for topic, partitions in committed.items()
+        }
+    else:
+        found = {
+            topic: [_position(index, committed.get(topic, {}).get(index)) for index in indexes]
+            for topic, indexes in wanted.items()
+        }
+    return Positions(ErrorCode.NONE, found)
+
+
+def _position(partition: int, value: OffsetCommitValue | None) -> Position:
+    if value is None:
+        return Position(partition, NO_OFFSET, -1, "")
+    return Position(partition, value.offset, value.leader_epoch, value.metadata)

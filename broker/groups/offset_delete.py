@@ -1,0 +1,48 @@
+"""OffsetDelete: an administrator makes a group forget offsets, of topics that it does not read."""
+
+from __future__ import annotations
+
+from broker.groups.offsets import tombstone
+from broker.groups.outcome import Outcome
+from broker.groups.records import Fact
+from broker.groups.shard import Shard
+from protocol.errors import ErrorCode
+from protocol.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
+
+
+def delete_offsets(shard: Shard, request: OffsetDeleteRequest) -> OffsetDeleteResponse | Outcome:
+    group = shard.groups.get(request.group_id)
+    if group is None:
+        return OffsetDeleteResponse(error_code=ErrorCode.GROUP_ID_NOT_FOUND)
+    if code := group.check_offset_delete():
+        return OffsetDeleteResponse(error_code=code)
+    response = OffsetDeleteResponse()
+    facts: list[Fact] = []
+    for topic in request.topics:
+        committed = shard.offsets.of_topic(request.group_id, topic.name)
+        code = _check_topic(shard, request.group_id, topic.name)
+        told = OffsetDeleteResponseTopic(name=topic.name)
+        response.topics.append(told)
+        for asked in topic.partitions:
+            index = asked.partition_index
+            told.partitions.append(OffsetDeleteResponsePartition(partition_index=index, error_code=code))
+            if not code and index in committed:
+                facts.append(tombstone(request.group_id, topic.name, index))
+    return Outcome(facts, answer=response, refuse=_refuse) if facts else response
+
+
+def _check_topic(shard: Shard, group_id: str, topic: str) -> ErrorCode:
+    if topic not in shard.image.topics:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if shard.groups[group_id].subscribes_to(topic):
+        return ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
+    return ErrorCode.NONE
+
+
+def _refuse(code: ErrorCode) -> OffsetDeleteResponse:
+    return OffsetDeleteResponse(error_code=code)

@@ -1,0 +1,89 @@
+"""Committed offsets of all the groups of a shard: one value per group, topic and partition."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Set
+
+from broker.groups.group import Group
+from broker.groups.records import Fact, OffsetCommitKey, OffsetCommitValue
+
+ByPartition = dict[int, OffsetCommitValue]
+ByTopic = dict[str, ByPartition]
+
+
+class Offsets:
+    """Transactional offsets will be held apart, by producer, until their transaction ends: `replay` is the only way
+    in, and `of_group` what readers see."""
+
+    def __init__(self) -> None:
+        self._groups: dict[str, ByTopic] = {}
+
+    def replay(self, key: OffsetCommitKey, value: OffsetCommitValue | None) -> None:
+        if value is not None:
+            topics = self._groups.get(key.group)
+            if topics is None:
+                topics = self._groups[key.group] = {}
+            partitions = topics.get(key.topic)
+            if partitions is None:
+                partitions = topics[key.topic] = {}
+            partitions[key.partition] = value
+            return
+        self._forget(key)
+
+    def _forget(self, key: OffsetCommitKey) -> None:
+        topics = self._groups.get(key.group, {})
+        partitions = topics.get(key.topic, {})
+        partitions.pop(key.partition, None)
+        if not partitions:
+            topics.pop(key.topic, None)
+        if not topics:
+            self._groups.pop(key.group, None)
+
+    def of_group(self, group_id: str) -> ByTopic:
+        return self._groups.get(group_id, {})
+
+    def of_topic(self, group_id: str, topic: str) -> ByPartition:
+        return self._groups.get(group_id, {}).get(topic, {})
+
+    def group_ids(self) -> Collection[str]:
+        return self._groups.keys()
+
+    # -- tombstones --------------------------------------------------------
+
+    def deletion(self, group_id: str) -> list[Fact]:
+        """The records that delete everything a group committed."""
+        return [
+            tombstone(group_id, topic, partition)
+            for topic, partitions in self.of_group(group_id).items()
+            for partition in partitions
+        ]
+
+    def deletion_of_topics(self, names: Set[str]) -> Iterator[Fact]:
+        """The records that delete what any group committed for these topics."""
+        for group_id, topics in self._groups.items():
+            for topic in sorted(topics.keys() & names):
+                for partition in topics[topic]:
+                    yield tombstone(group_id, topic, partition)
+
+    def expired(self, group: Group, *, now_ms: int, retention_ms: int) -> list[Fact]:
+        """The records that delete what a group has not renewed for so long that nobody can want it."""
+        return [
+            tombstone(group.group_id, topic, partition)
+            for topic, partitions in self.of_group(group.group_id).items()
+            if not group.subscribes_to(topic)
+            for partition, value in partitions.items()
+            if _is_expired(group, value, now_ms=now_ms, retention_ms=retention_ms)
+        ]
+
+
+def _is_expired(group: Group, value: OffsetCommitValue, *, now_ms: int, retention_ms: int) -> bool:
+    base_ms = group.expiry_base_ms(value)
+    if base_ms is None:
+        return False
+    if value.expire_timestamp >= 0:  # OffsetCommit up to version 4 could name its own retention
+        return now_ms >= value.expire_timestamp
+    return now_ms - base_ms >= retention_ms
+
+
+def tombstone(group_id: str, topic: str, partition: int) -> Fact:
+    return Fact(OffsetCommitKey(group=group_id, topic=topic, partition=partition), None)

@@ -1,0 +1,116 @@
+"""The records of `__consumer_offsets`, in Kafka's formats: what a coordinator knows for good.
+
+A key begins with its type, a value with its version. Each is declared as a message is; the number given to `message`
+is the type that the key carries. Other kinds of groups declare theirs beside their own code, and `register` them.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any, Final, NamedTuple
+
+from protocol.schema import Bytes, api, array, blob, codec, int32, int64, message, string, uuid
+from protocol.schema import struct as part
+
+_put_type = struct.Struct(">h").pack
+_get_type = struct.Struct(">h").unpack_from
+
+
+@message(key=1, versions="0")
+class OffsetCommitKey:
+    group: str = string()
+    topic: str = string()
+    partition: int = int32()
+
+
+@message(key=1, versions="0-4", flexible="4+")
+class OffsetCommitValue:
+    offset: int = int64()
+    leader_epoch: int = int32("3+", default=-1)
+    metadata: str = string()
+    commit_timestamp: int = int64()
+    expire_timestamp: int = int64("1", default=-1)
+    topic_id: bytes = uuid("4+", tag=0)
+
+
+@message(key=2, versions="0")
+class GroupMetadataKey:
+    group: str = string()
+
+
+@part
+class MemberMetadata:
+    member_id: str = string()
+    group_instance_id: str | None = string("3+", nullable="3+", default=None)
+    client_id: str = string()
+    client_host: str = string()
+    rebalance_timeout: int = int32("1+")
+    session_timeout: int = int32()
+    subscription: Bytes = blob()
+    assignment: Bytes = blob()
+
+
+@message(key=2, versions="0-4", flexible="4+")
+class GroupMetadataValue:
+    protocol_type: str = string()
+    generation: int = int32()
+    protocol: str | None = string(nullable="0+", default=None)
+    leader: str | None = string(nullable="0+", default=None)
+    current_state_timestamp: int = int64("2+", default=-1)
+    members: list[MemberMetadata] = array(MemberMetadata)
+
+
+class Fact(NamedTuple):
+    """One record: a value under its key, or (None) that there is none any more."""
+
+    key: Any
+    value: Any | None
+    version: int = 0  # of the value
+
+
+class UnknownRecord(ValueError):
+    """A record of a type that we do not know: a newer version's, or not a coordinator's at all."""
+
+
+_TYPES: dict[int, tuple[type[Any], type[Any]]] = {}
+
+
+def register(key: type[Any], value: type[Any]) -> None:
+    _TYPES[api(key).key] = (key, value)
+
+
+register(OffsetCommitKey, OffsetCommitValue)
+register(GroupMetadataKey, GroupMetadataValue)
+_OLD_OFFSET_KEY: Final = 0  # Kafka before 0.9 numbered the key of an offset so
+
+
+def encode_key(key: Any) -> bytes:
+    out = bytearray(_put_type(api(type(key)).key))
+    codec(type(key), 0).encode(key, out)
+    return bytes(out)
+
+
+def encode_value(value: Any | None, version: int) -> bytes | None:
+    if value is None:
+        return None
+    out = bytearray(_put_type(version))
+    codec(type(value), version).encode(value, out)
+    return bytes(out)
+
+
+def decode(key: bytes, value: bytes | None) -> Fact:
+    """A record as it was written. Raises DecodeError if it is malformed, UnknownRecord if it is not known."""
+    if len(key) < 2 or (value is not None and len(value) < 2):
+        raise UnknownRecord("a record without a type")
+    (kind,) = _get_type(key)
+    types = _TYPES.get(1 if kind == _OLD_OFFSET_KEY else kind)
+    if types is None:
+        raise UnknownRecord(f"record type {kind}")
+    key_type, value_type = types
+    decoded = codec(key_type, 0).decode(memoryview(key), 2)
+    if value is None:
+        return Fact(decoded, None)
+    (version,) = _get_type(value)
+    if version not in api(value_type).versions:
+        raise UnknownRecord(f"version {version} of record type {kind}")
+    return Fact(decoded, codec(value_type, version).decode(memoryview(value), 2), version)

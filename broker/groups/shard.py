@@ -1,0 +1,194 @@
+"""The groups of one partition of `__consumer_offsets`: a state machine without clock, socket or file.
+
+Every event gets the time as an argument and returns its response, a Later of it (the answer waits for another event),
+or an Outcome (the answer waits for its records to be written; see outcome.py). Answers to requests that waited are put
+into `replies`; whoever drives the shard sends them, like every answer, once all that was written so far is committed.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Iterator, Set
+from random import Random
+from typing import Any, Final, TypeVar
+from uuid import UUID
+
+from broker.config import BrokerConfig
+from broker.groups.alarms import Alarms
+from broker.groups.classic.group import ClassicGroup
+from broker.groups.classic.join import refusal
+from broker.groups.group import Caller, Group
+from broker.groups.offsets import Offsets
+from broker.groups.outcome import Outcome
+from broker.groups.records import (
+    Fact,
+    GroupMetadataKey,
+    GroupMetadataValue,
+    OffsetCommitKey,
+    OffsetCommitValue,
+)
+from broker.later import Later
+from broker.metadata.image import Image
+from protocol.errors import ErrorCode
+from protocol.messages.heartbeat import HeartbeatRequest
+from protocol.messages.join_group import JoinGroupRequest
+from protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
+from protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+Replay = Callable[["Shard", Any, Any], None]
+REPLAY: Final[dict[type[Any], Replay]] = {}
+"""How a record changes a shard, by the type of its key. Other kinds of groups add theirs."""
+
+
+class Shard:
+    def __init__(
+        self,
+        *,
+        config: BrokerConfig,
+        image: Image | None = None,
+        random: Random,
+        alarms: Alarms | None = None,
+    ) -> None:
+        self.config = config  # the driver replaces it when settings change
+        self.image = image or Image()  # likewise: the topics there are
+        self.random = random
+        self.alarms = alarms or Alarms()
+        self.groups: dict[str, Group] = {}
+        self.offsets = Offsets()
+        self.replies: list[tuple[Later[Any], Any]] = []
+
+    # -- for the groups ----------------------------------------------------
+
+    def reply(self, later: Later[T], response: T) -> None:
+        self.replies.append((later, response))
+
+    def new_member_id(self, prefix: str) -> str:
+        return f"{prefix}-{UUID(int=self.random.getrandbits(128), version=4)}"
+
+    # -- the classic protocol ----------------------------------------------
+
+    def join(self, request: JoinGroupRequest, caller: Caller, now_ms: int) -> Any:
+        group = self.groups.get(request.group_id)
+        if group is None and request.member_id:
+            return refusal(ErrorCode.UNKNOWN_MEMBER_ID, caller, member_id=request.member_id)
+        if group is not None:
+            return group.join(self, request, caller, now_ms)
+        group = ClassicGroup(request.group_id)
+        answer = group.join(self, request, caller, now_ms)
+        if group.members or group.pending:
+            self.groups[request.group_id] = group
+        return answer
+
+    def sync(self, request: SyncGroupRequest, caller: Caller, now_ms: int) -> Any:
+        group = self.groups.get(request.group_id)
+        if group is None:
+            return SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID)
+        return group.sync(self, request, caller, now_ms)
+
+    def heartbeat(self, request: HeartbeatRequest, now_ms: int) -> Any:
+        """An ErrorCode, or an Outcome of one."""
+        group = self.groups.get(request.group_id)
+        if group is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        return group.heartbeat(self, request, now_ms)
+
+    def leave(self, request: LeaveGroupRequest, caller: Caller, now_ms: int) -> Any:
+        group = self.groups.get(request.group_id)
+        if group is None:
+            return LeaveGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID)
+        return group.leave(self, request, caller, now_ms)
+
+    # -- groups ------------------------------------------------------------
+
+    def delete_group(self, group_id: str) -> ErrorCode | Outcome:
+        """An ErrorCode, or an Outcome of one."""
+        group = self.groups.get(group_id)
+        if group is None:
+            return ErrorCode.GROUP_ID_NOT_FOUND
+        if not group.is_empty:
+            return ErrorCode.NON_EMPTY_GROUP
+        records = [*self.offsets.deletion(group_id), *group.tombstones()]
+        return Outcome(records, answer=ErrorCode.NONE, refuse=lambda code: code)
+
+    # -- time, and other news ----------------------------------------------
+
+    def wake(self, now_ms: int) -> Iterator[Outcome]:
+        """What is due by now. Each Outcome must be written or refused before the next is asked for."""
+        for outcome in self.alarms.due(now_ms):
+            if outcome is not None:
+                yield outcome
+
+    def expire(self, now_ms: int) -> Iterator[Outcome]:
+        """offsets.retention.minutes: forget offsets that were not renewed, and groups that have nothing left."""
+        retention_ms = self.config.offsets_retention_minutes * 60_000
+        for group in list(self.groups.values()):
+            records = self.offsets.expired(group, now_ms=now_ms, retention_ms=retention_ms)
+            if group.is_empty and len(records) == sum(map(len, self.offsets.of_group(group.group_id).values())):
+                records += group.tombstones()
+            if records:
+                log.info("group %s: %d offsets expired or went with it", group.group_id, len(records))
+                yield Outcome(records, refuse=lambda _: None)
+
+    def forget_topics(self, names: Set[str]) -> Outcome | None:
+        """Topics were deleted: what was committed for them means nothing any more."""
+        records = list(self.offsets.deletion_of_topics(names))
+        return Outcome(records, refuse=lambda _: None) if records else None
+
+    def unknown_topics(self, known: Collection[str]) -> set[str]:
+        """Topics that somebody committed offsets for and that are not there."""
+        return {
+            topic
+            for group_id in self.offsets.group_ids()
+            for topic in self.offsets.of_group(group_id)
+            if topic not in known
+        }
+
+    # -- the log -----------------------------------------------------------
+
+    def apply(self, outcome: Outcome) -> Any:
+        """The records are in the log: make them true. Returns the answer."""
+        for fact in outcome.records:
+            self.replay(fact)
+        if outcome.then is not None:
+            outcome.then()
+        return outcome.answer
+
+    def replay(self, fact: Fact) -> None:
+        REPLAY[type(fact.key)](self, fact.key, fact.value)
+
+    def loaded(self, now_ms: int) -> Iterator[Outcome]:
+        """The whole log is replayed, and this node is in charge."""
+        for group in list(self.groups.values()):
+            outcome = group.loaded(self, now_ms)
+            if outcome is not None:
+                yield outcome
+
+    def close(self) -> None:
+        """Another node is in charge from now on, or nobody: whoever waits is told."""
+        for group in self.groups.values():
+            group.dropped(self)
+
+
+def _replay_offset(shard: Shard, key: OffsetCommitKey, value: OffsetCommitValue | None) -> None:
+    shard.offsets.replay(key, value)
+    if value is not None and key.group not in shard.groups:
+        shard.groups[key.group] = ClassicGroup(key.group)  # a simple group: it commits and has no members
+
+
+def _replay_group(shard: Shard, key: GroupMetadataKey, value: GroupMetadataValue | None) -> None:
+    group = shard.groups.get(key.group)
+    if value is None:
+        if isinstance(group, ClassicGroup):
+            del shard.groups[key.group]
+        return
+    if not isinstance(group, ClassicGroup):
+        group = shard.groups[key.group] = ClassicGroup(key.group)
+    group.restore(value)
+
+
+REPLAY[OffsetCommitKey] = _replay_offset
+REPLAY[GroupMetadataKey] = _replay_group

@@ -1,0 +1,33 @@
+"""JoinGroup: become a member of a classic group's next generation, and wait for it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from broker.groups.classic.join import refusal
+from broker.groups.group import Caller
+from broker.groups.hosted import HostedShard
+from broker.groups.service import Groups
+from broker.registry import Call, handles
+from protocol.errors import ErrorCode
+from protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
+
+
+@handles(JoinGroupRequest, JoinGroupResponse)
+def join_group(request: JoinGroupRequest, call: Call, *, groups: Groups) -> Any:
+    caller = caller_of(call)
+    config = groups.settings.current
+    if not request.group_id:
+        return refusal(ErrorCode.INVALID_GROUP_ID, caller, member_id=request.member_id)
+    shortest_ms, longest_ms = config.group_min_session_timeout_ms, config.group_max_session_timeout_ms
+    if not shortest_ms <= request.session_timeout_ms <= longest_ms:
+        return refusal(ErrorCode.INVALID_SESSION_TIMEOUT, caller, member_id=request.member_id)
+    hosted = groups.find(request.group_id)
+    if not isinstance(hosted, HostedShard):
+        return refusal(hosted, caller, member_id=request.member_id)
+    return hosted.finish(hosted.shard.join(request, caller, groups.now_ms()))
+
+
+def caller_of(call: Call) -> Caller:
+    """Hosts are written as Kafka, and Java, write them."""
+    return Caller(call.client_id or "", f"/{call.connection.host}", call.version)

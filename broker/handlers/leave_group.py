@@ -1,0 +1,41 @@
+"""LeaveGroup: members go. Up to version 2 one of them, from 3 many (KIP-345)."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from broker.groups.hosted import HostedShard
+from broker.groups.service import Groups
+from broker.handlers.join_group import caller_of
+from broker.later import Later
+from broker.registry import Call, handles
+from protocol.errors import ErrorCode
+from protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
+
+MANY_FROM: Final = 3
+
+
+@handles(LeaveGroupRequest, LeaveGroupResponse)
+def leave_group(request: LeaveGroupRequest, call: Call, *, groups: Groups) -> Any:
+    if not request.group_id:
+        return LeaveGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID)
+    hosted = groups.find(request.group_id)
+    if not isinstance(hosted, HostedShard):
+        return LeaveGroupResponse(error_code=hosted)
+    if call.version < MANY_FROM:
+        request.members = [MemberIdentity(member_id=request.member_id)]
+    answer = hosted.finish(hosted.shard.leave(request, caller_of(call), groups.now_ms()))
+    if call.version >= MANY_FROM:
+        return answer
+    if isinstance(answer, Later):
+        answered: Later[LeaveGroupResponse] = Later()
+        answer.then(lambda late: answered.resolve(_of_one(late)))
+        return answered
+    return _of_one(answer)
+
+
+def _of_one(answer: LeaveGroupResponse) -> LeaveGroupResponse:
+    """The one member's error is the answer's."""
+    for member in answer.members:
+        answer.error_code = answer.error_code or member.error_code
+    return answer

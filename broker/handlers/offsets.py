@@ -1,0 +1,128 @@
+"""OffsetCommit, OffsetFetch, OffsetDelete: how far groups have read.
+
+From version 8 OffsetFetch asks for many groups at once; from version 10 both name topics by id.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from broker.groups.commit import commit, refuse_all
+from broker.groups.fetch import Position, Positions, fetch
+from broker.groups.hosted import HostedShard
+from broker.groups.offset_delete import delete_offsets
+from broker.groups.service import Groups
+from broker.registry import Call, handles
+from protocol.errors import ErrorCode
+from protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
+from protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
+from protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
+)
+
+MANY_FROM: Final = 8
+TOPIC_IDS_FROM: Final = 10
+GROUP_ERROR_FROM: Final = 2  # before, an error could only be told of each partition
+
+
+@handles(OffsetCommitRequest, OffsetCommitResponse)
+def offset_commit(request: OffsetCommitRequest, call: Call, *, groups: Groups) -> Any:
+    if not request.group_id:
+        return refuse_all(request, ErrorCode.INVALID_GROUP_ID)
+    hosted = groups.find(request.group_id)
+    if not isinstance(hosted, HostedShard):
+        return refuse_all(request, hosted)
+    return hosted.finish(commit(hosted.shard, request, version=call.version, now_ms=groups.now_ms()))
+
+
+@handles(OffsetFetchRequest, OffsetFetchResponse)
+def offset_fetch(request: OffsetFetchRequest, call: Call, *, groups: Groups) -> Any:
+    if call.version >= MANY_FROM:
+        return OffsetFetchResponse(groups=[_group(asked, call, groups) for asked in request.groups])
+    wanted = None if request.topics is None else {each.name: each.partition_indexes for each in request.topics}
+    found = _positions(groups, request.group_id, wanted)
+    if found.error_code and call.version < GROUP_ERROR_FROM:
+        everything = {name: [Position(index, -1, -1, "") for index in each] for name, each in (wanted or {}).items()}
+        found = found._replace(topics=everything)
+    return OffsetFetchResponse(
+        error_code=found.error_code,
+        topics=[
+            OffsetFetchResponseTopic(
+                name=topic,
+                partitions=[
+                    OffsetFetchResponsePartition(
+                        partition_index=each.partition,
+                        committed_offset=each.offset,
+                        committed_leader_epoch=each.leader_epoch,
+                        metadata=each.metadata,
+                        error_code=found.error_code,
+                    )
+                    for each in partitions
+                ],
+            )
+            for topic, partitions in found.topics.items()
+        ],
+    )
+
+
+def _positions(groups: Groups, group_id: str, wanted: Any, **member: Any) -> Positions:
+    hosted = groups.find(group_id)
+    if not isinstance(hosted, HostedShard):
+        return Positions(hosted, {})
+    return fetch(hosted.shard, group_id, wanted, **member)
+
+
+def _group(asked: OffsetFetchRequestGroup, call: Call, groups: Groups) -> OffsetFetchResponseGroup:
+    image = groups.image
+    by_id = call.version >= TOPIC_IDS_FROM
+    answer = OffsetFetchResponseGroup(group_id=asked.group_id)
+    wanted = None
+    if asked.topics is not None:
+        wanted = {}
+        for topic in asked.topics:
+            name = image.topic_names.get(topic.topic_id) if by_id else topic.name
+            if name is None:
+                unknown = ErrorCode.UNKNOWN_TOPIC_ID
+                partitions = [_told(Position(index, -1, -1, ""), unknown) for index in topic.partition_indexes]
+                answer.topics.append(OffsetFetchResponseTopics(topic_id=topic.topic_id, partitions=partitions))
+            else:
+                wanted[name] = topic.partition_indexes
+    found = _positions(groups, asked.group_id, wanted, member_id=asked.member_id, epoch=asked.member_epoch)
+    answer.error_code = found.error_code
+    if found.error_code:
+        answer.topics = []
+    for name, positions in found.topics.items():
+        known = image.topics.get(name)
+        if by_id and known is None:
+            continue  # deleted a moment ago: it has no id to name it by
+        partitions = [_told(each, ErrorCode.NONE) for each in positions]
+        topic_id = bytes(16) if known is None else known.topic_id
+        answer.topics.append(OffsetFetchResponseTopics(name=name, topic_id=topic_id, partitions=partitions))
+    return answer
+
+
+def _told(position: Position, code: ErrorCode) -> OffsetFetchResponsePartitions:
+    return OffsetFetchResponsePartitions(
+        partition_index=position.partition,
+        committed_offset=position.offset,
+        committed_leader_epoch=position.leader_epoch,
+        metadata=position.metadata,
+        error_code=code,
+    )
+
+
+@handles(OffsetDeleteRequest, OffsetDeleteResponse)
+def offset_delete(request: OffsetDeleteRequest, _call: Call, *, groups: Groups) -> Any:
+    if not request.group_id:
+        return OffsetDeleteResponse(error_code=ErrorCode.INVALID_GROUP_ID)
+    hosted = groups.find(request.group_id)
+    if not isinstance(hosted, HostedShard):
+        return OffsetDeleteResponse(error_code=hosted)
+    return hosted.finish(delete_offsets(hosted.shard, request))

@@ -1,0 +1,25 @@
+"""SyncGroup: the leader of a classic group hands in the assignment, everybody gets their part of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from broker.groups.hosted import HostedShard
+from broker.groups.service import Groups
+from broker.handlers.join_group import caller_of
+from broker.registry import Call, handles
+from protocol.errors import ErrorCode
+from protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+
+
+@handles(SyncGroupRequest, SyncGroupResponse)
+def sync_group(request: SyncGroupRequest, call: Call, *, groups: Groups) -> Any:
+    if not request.group_id:
+        return SyncGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID)
+    hosted = groups.find(request.group_id)
+    if hosted is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+        # The assignment was lost with the coordinator that it was sent to: the members join again.
+        return SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS)
+    if not isinstance(hosted, HostedShard):
+        return SyncGroupResponse(error_code=hosted)
+    return hosted.finish(hosted.shard.sync(request, caller_of(call), groups.now_ms()))
