@@ -7,6 +7,7 @@ the mark is taken away before anything else changes, so that a crash at any late
 from __future__ import annotations
 
 import json
+import logging
 import os
 from collections.abc import Callable, Iterator, Mapping
 
@@ -18,6 +19,8 @@ from storage.errors import CorruptFile, DirectoryLocked, StorageError
 from storage.files import REAL_FILES, Files, OpenFile, directories_below
 from storage.log import Log, wall_clock_ms
 from storage.maintenance import remove_directory
+
+_logger = logging.getLogger(__name__)
 
 _LOCK = ".lock"
 _held: set[str] = set()  # the lock files of this process
@@ -162,7 +165,11 @@ class LogDirectory:
         healthy = clean and not any(log.is_offline for log in self.logs.values())
         try:
             for log in self.logs.values():
-                log.close(clean=clean)
+                try:
+                    log.close(clean=clean)
+                except StorageError as error:
+                    healthy = False
+                    _logger.error("%s", error)
             if clean:
                 self.write_checkpoints(high_watermarks)
             if healthy:

@@ -14,7 +14,7 @@ UNDEFINED = -1
 class EpochCache:
     """Epochs and their first offsets, both rising; every change is written to leader-epoch-checkpoint."""
 
-    __slots__ = ("_epochs", "_files", "_path", "_starts", "latest", "unsynced")
+    __slots__ = ("_epochs", "_files", "_path", "_starts", "changes", "latest")
 
     def __init__(self, files: Files, path: str) -> None:
         self._files = files
@@ -22,7 +22,7 @@ class EpochCache:
         self._epochs: list[int] = []
         self._starts: list[int] = []
         self.latest = UNDEFINED
-        self.unsynced = False  # the file changed since a flush last synced it
+        self.changes = 0  # how often the file was written since it was loaded
 
     @classmethod
     def load(cls, files: Files, path: str) -> EpochCache:
@@ -112,7 +112,7 @@ class EpochCache:
         self._changed()
         lines = [f"{epoch} {start}" for epoch, start in self.entries()]
         self._files.replace(self._path, encode_lines(lines), sync=False)
-        self.unsynced = True
+        self.changes += 1
 
     @property
     def path(self) -> str:

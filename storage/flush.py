@@ -8,15 +8,35 @@ log.finish_flush(flush)      # on the log's thread: the recovery point moves
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from storage.files import Files, OpenFile
 from storage.segment import Segment
 
 
+class Changes(NamedTuple):
+    """How often what a log consists of has changed: a flush covers the changes made before it began, and no others."""
+
+    directory: int = 0  # files made, renamed or removed
+    epochs: int = 0  # leader-epoch-checkpoint rewritten
+    parent: int = 0  # the log's own directory made
+
+
 class Flush:
     """Everything that has to reach the disk before the recovery point may move to `up_to`."""
 
-    __slots__ = ("_directories", "_files", "_open", "_paths", "done", "failure", "generation", "segments", "up_to")
+    __slots__ = (
+        "_directories",
+        "_files",
+        "_open",
+        "_paths",
+        "changes",
+        "done",
+        "failure",
+        "generation",
+        "segments",
+        "up_to",
+    )
 
     def __init__(
         self,
@@ -24,6 +44,7 @@ class Flush:
         *,
         up_to: int,
         generation: int,
+        changes: Changes,
         open_files: Sequence[OpenFile],
         paths: Sequence[str] = (),
         directories: Sequence[str] = (),
@@ -35,6 +56,7 @@ class Flush:
         self._directories = directories
         self.up_to = up_to
         self.generation = generation
+        self.changes = changes
         self.segments = segments
         self.done = False
         self.failure: OSError | None = None

@@ -10,9 +10,9 @@ from uuid import uuid4
 from storage import history, loading, names, retention
 from storage.cache import SegmentCache
 from storage.config import LogConfig
-from storage.errors import LogOffline, OffsetOutOfRange, WriteFailed
+from storage.errors import CorruptLog, LogOffline, OffsetOutOfRange, WriteFailed
 from storage.files import Files
-from storage.flush import Flush
+from storage.flush import Changes, Flush
 from storage.index import TimeIndex
 from storage.segment import Segment
 from storage.segments import Segments
@@ -29,16 +29,17 @@ class Maintenance:
         "_chance",
         "_config",
         "_deleted",
-        "_directory_unsynced",
+        "_directory_changes",
         "_epochs",
         "_generation",
         "_now_ms",
         "_offline",
-        "_parent_unsynced",
+        "_parent_changes",
         "_producers",
         "_segment_bytes",
         "_segments",
         "_snapshots",
+        "_synced",
         "_unflushed",
         "directory",
         "end_offset",
@@ -78,8 +79,9 @@ class Maintenance:
         self._segments = Segments(loaded.segments, cache)
         self._unflushed = loaded.unflushed
         self._deleted: list[tuple[int, list[str]]] = []
-        self._directory_unsynced = loaded.changed
-        self._parent_unsynced = loaded.created
+        self._directory_changes = int(loaded.changed)
+        self._parent_changes = int(loaded.created)
+        self._synced = Changes()
         self._generation = 0
         self._offline: str | None = None
         self.config = config
@@ -108,6 +110,11 @@ class Maintenance:
     def latest_epoch(self) -> int:
         """The newest leader epoch in the log, -1 when there is none."""
         return self._epochs.latest
+
+    @property
+    def has_unflushed_segments(self) -> bool:
+        """Whether segments were rolled that no flush has covered. Kafka flushes after a roll; so should the owner."""
+        return bool(self._unflushed)
 
     @property
     def is_offline(self) -> bool:
@@ -147,7 +154,7 @@ class Maintenance:
             segment = Segment.create(self.files, self.directory, base_offset, created_ms=self._now_ms())
         except OSError as error:
             raise WriteFailed(f"{self.directory}: cannot begin a segment at {base_offset}: {error}") from error
-        self._directory_unsynced = True
+        self._directory_changes += 1
         if old.base_offset != base_offset:
             self._unflushed.append(old)
         self._segments.append(segment)
@@ -165,16 +172,18 @@ class Maintenance:
         paths = [segment.path(suffix) for segment in indexed for suffix in (names.OFFSET_INDEX, names.TIME_INDEX)]
         with_aborts = (segment for segment in (*unflushed, active) if segment.has_aborts)
         paths.extend(segment.path(names.ABORTED_INDEX) for segment in with_aborts)
-        if self._epochs.unsynced:
+        changes, synced, directories = self._changes(), self._synced, []
+        if changes.epochs > synced.epochs:
             paths.append(self._epochs.path)
-            self._directory_unsynced = True
-        directories = [self.directory] if self._directory_unsynced else []
-        if self._parent_unsynced:
+        if changes.directory > synced.directory or changes.epochs > synced.epochs:
+            directories.append(self.directory)
+        if changes.parent > synced.parent:
             directories.append(os.path.dirname(self.directory))
         return Flush(
             self.files,
             up_to=self.end_offset,
             generation=self._generation,
+            changes=changes,
             open_files=[segment.open_file() for segment in (*unflushed, active)],
             paths=paths,
             directories=directories,
@@ -192,7 +201,11 @@ class Maintenance:
             return
         self.recovery_point = max(self.recovery_point, flush.up_to)
         self._unflushed = [segment for segment in self._unflushed if segment not in flush.segments]
-        self._epochs.unsynced = self._directory_unsynced = self._parent_unsynced = False
+        # Only what had changed when the flush began: a segment begun since is still to be synced.
+        self._synced = Changes(*map(max, self._synced, flush.changes))
+
+    def _changes(self) -> Changes:
+        return Changes(self._directory_changes, self._epochs.changes, self._parent_changes)
 
     def flush(self) -> None:
         """Syncs everything up to now, and waits for it."""
@@ -220,14 +233,13 @@ class Maintenance:
         self._generation += 1
         try:
             self._cut_to(offset)
-        except OSError as error:
+        except (OSError, CorruptLog) as error:
             self.fail(f"truncation to {offset} failed: {error}")
             raise LogOffline(self._offline) from error
         self._activate(self._segments.active)
         self.start_offset = min(self.start_offset, self.end_offset)
         self.recovery_point = min(self.recovery_point, self.end_offset)
-        if self.on_truncated is not None:
-            self.on_truncated()
+        self._tell_truncated()
         return True
 
     def _cut_to(self, offset: int) -> None:
@@ -272,8 +284,15 @@ class Maintenance:
         self._unflushed = []
         self.start_offset = self.end_offset = self.recovery_point = offset
         self._activate(segment)
-        if self.on_truncated is not None:
-            self.on_truncated()
+        self._tell_truncated()
+
+    def _tell_truncated(self) -> None:
+        try:
+            if self.on_truncated is not None:
+                self.on_truncated()
+        except OSError as error:
+            self.fail(f"its recovery point cannot be written after a truncation: {error}")
+            raise LogOffline(self._offline) from error
 
     def _remove_files(self, segment: Segment) -> None:
         segment.close_file()
@@ -363,7 +382,7 @@ class Maintenance:
             except OSError as error:
                 self.fail(f"closing it failed: {error}")
                 raise LogOffline(self._offline) from error
-            if self.recovery_point < self.end_offset or self._directory_unsynced:
+            if self.recovery_point < self.end_offset or self._changes() != self._synced:
                 self._run_flush(self.begin_flush(sealed=True))
         for _, paths in self._deleted:
             for path in paths:

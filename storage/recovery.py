@@ -118,7 +118,7 @@ def _scan(segment: Segment, *, config: LogConfig, epochs: EpochCache) -> tuple[i
             end_offset = header.next_offset
     except Damage as found:
         damage = found
-    segment.seal()
+    segment.finish_rebuild()
     return end_offset, damage
 
 

@@ -221,9 +221,13 @@ class Segment:
                 )
         except Damage as damage:
             raise self._corrupt(damage) from None
-        times.append_if_later(timestamp=self._largest_timestamp, offset=self._largest_timestamp_offset)
-        self.indexes.save_if_possible()
+        self.finish_rebuild()
         return offsets, times
+
+    def finish_rebuild(self) -> None:
+        """As `seal`, but on a full disk the files stay behind: they will be rebuilt when next needed."""
+        self.time_index().append_if_later(timestamp=self._largest_timestamp, offset=self._largest_timestamp_offset)
+        self.indexes.save_if_possible()
 
     # Reading
 

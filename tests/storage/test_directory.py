@@ -182,3 +182,17 @@ def test_old_segments_share_a_limited_number_of_open_files(path, make_batch, app
     ]
     assert len([name for name in opened if name.startswith(str(path)) and name.endswith(".log")]) <= 4 + 3
     directory.close()
+
+
+def test_logs_that_cannot_be_closed_deny_the_clean_mark(path, faulty_files, make_batch, append):
+    path.mkdir()
+    disk = faulty_files(path)
+    directory = LogDirectory.open(str(path), files=disk, now_ms=lambda: T0)
+    for partition in range(2):
+        append(directory.open_log("a", partition, config=CONFIG), make_batch(1))
+    disk.fail_sync = True
+    with pytest.raises(OSError, match="sync failed"):
+        directory.close()
+    assert all(log.is_offline for log in directory.logs.values())
+    assert not (path / ".kafka_cleanshutdown").exists()
+    LogDirectory.open(str(path), now_ms=lambda: T0).close()

@@ -108,3 +108,17 @@ def test_closing_a_log_that_did_not_change_syncs_nothing(log, files, make_batch,
     files.synced.clear()
     open_log(files=files).close()
     assert files.synced == []
+
+
+def test_a_segment_begun_during_a_flush_is_left_to_the_next(log, files, make_batch, append):
+    append(log, make_batch(1, size=700))
+    flush = log.begin_flush()
+    flush()
+    append(log, make_batch(1, size=700), leader_epoch=5)
+    log.finish_flush(flush)
+    assert log.recovery_point == 1
+    assert log.has_unflushed_segments
+    files.synced.clear()
+    log.flush()
+    assert {f"{0:020d}.log", f"{1:020d}.log", "leader-epoch-checkpoint", "topic-0/"} <= set(files.synced)
+    assert not log.has_unflushed_segments

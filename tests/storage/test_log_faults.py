@@ -145,3 +145,22 @@ def test_a_disk_that_forgets_its_syncs_loses_records_in_the_model(log, disk, mak
         lost += again.end_offset < 20
         again.close(clean=False)
     assert lost > 0
+
+
+def test_a_log_opens_on_a_full_disk_after_an_unclean_stop(log, disk, make_batch, append, open_log, read_batches):
+    for _ in range(60):
+        append(log, make_batch(1, size=200))
+    log.close(clean=False)
+    disk.room = 0
+    log = open_log(files=disk, clean=False)
+    assert len(list(read_batches(log))) == 60
+    assert next(iter(read_batches(log, offset=33)))[0].base_offset == 33
+
+
+def test_retention_frees_a_full_disk(open_log, disk, make_batch, append):
+    log = open_log(files=disk, config=LogConfig(segment_bytes=2000, retention_ms=1, file_delete_delay_ms=0))
+    for _ in range(6):
+        append(log, make_batch(1, size=900))
+    disk.room = 0
+    assert log.apply_retention(T0 + 100_000)
+    assert (log.start_offset, log.segment_count) == (4, 1)

@@ -1,4 +1,4 @@
-"""A log against a list: random operations, crashes and power cuts. Nothing flushed may be missing, changed or doubled."""
+"""A log against a list: random operations, crashes, power cuts. Nothing flushed may be missing, changed or doubled."""
 
 from __future__ import annotations
 
