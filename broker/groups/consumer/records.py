@@ -5,9 +5,8 @@ A value of None is a tombstone: the fact no longer holds.
 
 from __future__ import annotations
 
-from typing import Any, Final, NamedTuple
-
-from protocol.schema import Bytes, api, array, blob, int8, int32, int64, message, nested, string, struct, uuid
+from broker.groups.records import register
+from protocol.schema import Bytes, array, blob, int8, int32, int64, message, nested, string, struct, uuid
 
 
 @message(key=3, versions="0")
@@ -143,22 +142,13 @@ class ConsumerGroupRegularExpressionValue:
     timestamp: int = int64()
 
 
-class Record(NamedTuple):
-    """One fact, or with no value its end."""
-
-    key: Any
-    value: Any
-
-
-KINDS: Final[dict[int, tuple[type[Any], type[Any]]]] = {
-    api(key).key: (key, value)
-    for key, value in (
-        (ConsumerGroupMetadataKey, ConsumerGroupMetadataValue),
-        (ConsumerGroupPartitionMetadataKey, ConsumerGroupPartitionMetadataValue),
-        (ConsumerGroupMemberMetadataKey, ConsumerGroupMemberMetadataValue),
-        (ConsumerGroupTargetAssignmentMetadataKey, ConsumerGroupTargetAssignmentMetadataValue),
-        (ConsumerGroupTargetAssignmentMemberKey, ConsumerGroupTargetAssignmentMemberValue),
-        (ConsumerGroupCurrentMemberAssignmentKey, ConsumerGroupCurrentMemberAssignmentValue),
-        (ConsumerGroupRegularExpressionKey, ConsumerGroupRegularExpressionValue),
-    )
-}
+for _key, _value in (
+    (ConsumerGroupMetadataKey, ConsumerGroupMetadataValue),
+    (ConsumerGroupPartitionMetadataKey, ConsumerGroupPartitionMetadataValue),
+    (ConsumerGroupMemberMetadataKey, ConsumerGroupMemberMetadataValue),
+    (ConsumerGroupTargetAssignmentMetadataKey, ConsumerGroupTargetAssignmentMetadataValue),
+    (ConsumerGroupTargetAssignmentMemberKey, ConsumerGroupTargetAssignmentMemberValue),
+    (ConsumerGroupCurrentMemberAssignmentKey, ConsumerGroupCurrentMemberAssignmentValue),
+    (ConsumerGroupRegularExpressionKey, ConsumerGroupRegularExpressionValue),
+):
+    register(_key, _value)

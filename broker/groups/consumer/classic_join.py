@@ -1,0 +1,200 @@
+"""JoinGroup to a consumer group: a member that speaks the classic protocol, while the group is being upgraded.
+
+It does not wait for the others and never leads: the broker assigns. What the answer calls a generation is the epoch
+that the member is in; SyncGroup then tells it what it has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, Final
+
+from broker.errors import Refused
+from broker.groups.classic.join import MEMBER_ID_REQUIRED_FROM, rebalance_timeout_ms, refusal
+from broker.groups.consumer import migration
+from broker.groups.consumer.departure import check_instance
+from broker.groups.consumer.draft import Draft
+from broker.groups.consumer.embedded import PROTOCOL_TYPE, MalformedSubscription, Subscription, read_subscription
+from broker.groups.consumer.group import ConsumerGroup
+from broker.groups.consumer.member import ClassicSide, Member
+from broker.groups.consumer.reconcile import Owned
+from broker.groups.group import Caller
+from broker.groups.outcome import Outcome
+from broker.groups.shard import Shard
+from broker.later import Later
+from protocol.errors import ErrorCode
+from protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
+
+REFUSED: Final = "Member {}'s protocols are not supported."
+
+
+def join(shard: Shard, group: ConsumerGroup, request: JoinGroupRequest, caller: Caller, now_ms: int) -> Any:
+    if group.is_empty:
+        return _begin_anew(shard, group, request, caller, now_ms)
+    try:
+        return _Join(shard, group, request, caller, now_ms).decide()
+    except Refused as refused:
+        return refusal(refused.code, caller, member_id=request.member_id)
+
+
+def _begin_anew(shard: Shard, group: ConsumerGroup, request: JoinGroupRequest, caller: Caller, now_ms: int) -> Any:
+    """Nobody is left to be upgraded for: what the member joins is a classic group."""
+    later: Later[Any] = Later()
+
+    def then() -> None:
+        answer = shard.join(request, caller, now_ms)
+        if isinstance(answer, Later):
+            answer.then(later.resolve)
+        else:
+            shard.reply(later, answer)
+
+    def refuse(code: ErrorCode) -> JoinGroupResponse:
+        return refusal(code, caller, member_id=request.member_id)
+
+    if request.member_id:
+        return refuse(ErrorCode.UNKNOWN_MEMBER_ID)
+    return Outcome(group.tombstones(), answer=later, then=then, refuse=refuse)
+
+
+class _Join:
+    def __init__(
+        self, shard: Shard, group: ConsumerGroup, request: JoinGroupRequest, caller: Caller, now_ms: int
+    ) -> None:
+        self.shard = shard
+        self.group = group
+        self.request = request
+        self.caller = caller
+        self.now_ms = now_ms
+        self.topics = shard.image.topics
+        self.protocols = tuple((each.name, bytes(each.metadata)) for each in request.protocols)
+        self.member_id = request.member_id or shard.new_member_id(request.group_instance_id or caller.client_id)
+        self.replaced: Member | None = None
+
+    def decide(self) -> Any:
+        self._check()
+        if self._must_return():
+            return refusal(ErrorCode.MEMBER_ID_REQUIRED, self.caller, member_id=self.member_id)
+        draft = self.draft = Draft(self.group.state, topics=self.topics, now_ms=self.now_ms)
+        subscription = self._subscription()
+        before = self._find()
+        after = self._updated(before, subscription)
+        changed = after.subscribed_topic_names != before.subscribed_topic_names or bool(before.subscribed_topic_regex)
+        if after != before or self.member_id not in draft.state.members:
+            draft.put_member(after)
+        self._renew_group(changed=changed)
+        if self._is_last_to_change_over():
+            return self._downgrade(subscription, changed=changed)
+        if draft.state.epoch > draft.state.assignment_epoch:
+            draft.assign(self.group.limits(self.shard).assignors)
+        draft.step(self.member_id, owned=self._owned(subscription), subscription_changed=changed)
+        return self._finish(draft.facts, self._settle)
+
+    def _check(self) -> None:
+        members, limit = self.group.state.members, self.group.limits(self.shard).members_max
+        if self.member_id not in members and len(members) >= limit:
+            raise Refused(ErrorCode.GROUP_MAX_SIZE_REACHED, f"The group has reached its maximum of {limit} members.")
+        if self.request.protocol_type != PROTOCOL_TYPE or not self._finds_a_protocol():
+            raise Refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, REFUSED.format(self.member_id))
+
+    def _finds_a_protocol(self) -> bool:
+        """One that every other member knows that speaks the classic protocol."""
+        candidates = {name for name, _ in self.protocols}
+        for member in self.group.state.members.values():
+            if member.classic is not None and member.member_id != self.member_id:
+                candidates &= {name for name, _ in member.classic.protocols}
+        return bool(candidates)
+
+    def _must_return(self) -> bool:
+        """KIP-394."""
+        request = self.request
+        is_known = request.member_id or request.group_instance_id is not None
+        return not is_known and self.caller.version >= MEMBER_ID_REQUIRED_FROM
+
+    def _subscription(self) -> Subscription:
+        try:
+            return read_subscription(self.protocols[0][1])
+        except MalformedSubscription as error:
+            raise Refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"The subscription is malformed: {error}.") from None
+
+    def _find(self) -> Member:
+        state, instance_id = self.draft.state, self.request.group_instance_id
+        if instance_id is None:
+            return state.members.get(self.member_id) or Member(member_id=self.member_id)
+        if self.request.member_id:
+            return check_instance(self.group, member_id=self.member_id, instance_id=instance_id)
+        self.replaced = state.members.get(state.statics.get(instance_id, ""))
+        if self.replaced is None:
+            return Member(member_id=self.member_id)
+        return self.draft.replace_member(self.replaced, member_id=self.member_id)
+
+    def _updated(self, member: Member, subscription: Subscription) -> Member:
+        instance_id = self.request.group_instance_id
+        return replace(
+            member,
+            instance_id=member.instance_id if instance_id is None else instance_id,
+            rack_id=member.rack_id if subscription.rack_id is None else subscription.rack_id,
+            rebalance_timeout_ms=rebalance_timeout_ms(self.request),
+            subscribed_topic_names=frozenset(subscription.topics),
+            subscribed_topic_regex=None,  # its expressions are resolved by the client
+            client_id=self.caller.client_id,
+            client_host=self.caller.host,
+            classic=ClassicSide(session_timeout_ms=self.request.session_timeout_ms, protocols=self.protocols),
+        )
+
+    def _renew_group(self, *, changed: bool) -> None:
+        draft, checked = self.draft, self.group.topics_seen is self.topics
+        state = draft.state
+        named_others = draft.resolve_regexes() if state.regexes and (changed or not checked) else False
+        if changed or named_others or (not checked and state.hash_of(self.topics) != state.metadata_hash):
+            draft.bump()
+
+    def _owned(self, subscription: Subscription) -> Owned:
+        return {self.topics[name].topic_id: frozenset(own) for name, own in subscription.owned if name in self.topics}
+
+    def _is_last_to_change_over(self) -> bool:
+        """Whether it takes the place of the one member that spoke the consumer protocol."""
+        if self.replaced is None or self.replaced.classic is not None:
+            return False
+        members, limits = self.draft.state.members, self.group.limits(self.shard)
+        everybody = all(member.classic is not None for member in members.values())
+        return everybody and limits.may_downgrade and len(members) <= limits.classic_members_max
+
+    def _downgrade(self, subscription: Subscription, *, changed: bool) -> Any:
+        draft = self.draft
+        if not changed:
+            draft.step(self.member_id, owned=self._owned(subscription))
+        members = list(draft.state.members.values())
+        classic = migration.become_classic(
+            self.shard, draft.state, members, now_ms=self.now_ms, rebalance=draft.state.epoch > self.group.state.epoch
+        )
+        records = [*draft.facts, *list(draft.state.tombstones()), *classic.records]
+        return self._finish(records, classic.then or (lambda: None))
+
+    def _finish(self, records: list[Any], then: Callable[[], None]) -> Any:
+        member = self.draft.state.members[self.member_id]
+        answer = JoinGroupResponse(
+            generation_id=member.member_epoch,
+            protocol_type=PROTOCOL_TYPE,
+            protocol_name=self.protocols[0][0],
+            member_id=member.member_id,
+        )
+        if not records:
+            then()
+            return answer
+
+        def refuse(code: ErrorCode) -> JoinGroupResponse:
+            return refusal(code, self.caller, member_id=self.request.member_id)
+
+        return Outcome(records, answer=answer, then=then, refuse=refuse)
+
+    def _settle(self) -> None:
+        group, clocks, member_id = self.group, self.group.clocks, self.member_id
+        if self.replaced is not None:
+            clocks.drop(self.replaced.member_id)
+        group.topics_seen = self.topics
+        clocks.moves.pop(member_id, None)
+        clocks.joins.pop(member_id, None)
+        clocks.sessions[member_id] = self.now_ms + self.request.session_timeout_ms
+        clocks.syncs[member_id] = self.now_ms + rebalance_timeout_ms(self.request)
+        group.rewind(self.shard)

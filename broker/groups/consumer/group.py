@@ -1,0 +1,204 @@
+"""A consumer group (KIP-848) as the shard sees it: what its records add up to, and whom it waits for until when."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, ClassVar, Final
+
+from broker.config import BrokerConfig
+from broker.groups.alarms import Alarm
+from broker.groups.consumer.clocks import Clocks, Move
+from broker.groups.consumer.embedded import PROTOCOL_TYPE
+from broker.groups.consumer.limits import Limits, limits_of
+from broker.groups.consumer.member import Member, MemberState
+from broker.groups.consumer.records import ConsumerGroupMetadataKey
+from broker.groups.consumer.state import KEY_TYPES, GroupState, Topics
+from broker.groups.group import Caller, Group
+from broker.groups.outcome import Outcome
+from broker.groups.records import Fact, OffsetCommitValue
+from broker.groups.shard import REPLAY, Shard
+from protocol.errors import ErrorCode
+from protocol.messages.heartbeat import HeartbeatRequest
+from protocol.messages.join_group import JoinGroupRequest
+from protocol.messages.leave_group import LeaveGroupRequest
+from protocol.messages.sync_group import SyncGroupRequest
+
+log = logging.getLogger(__name__)
+
+GROUP_RESOURCE: Final = 32  # Kafka's ConfigResource.Type
+RETRY_MS: Final = 1_000  # after what an alarm decided could not be written
+EPOCHS_IN_COMMITS_FROM: Final = 9  # OffsetCommit, OffsetFetch
+
+
+class ConsumerGroup(Group):
+    kind: ClassVar[str] = "consumer"
+
+    def __init__(self, group_id: str) -> None:
+        self.group_id = group_id
+        self.state = GroupState(group_id)
+        self.clocks = Clocks()
+        self.topics_seen: Topics | None = None  # what the present epoch was checked against
+        self._alarm: Alarm | None = None
+        self._limits: tuple[BrokerConfig, Mapping[str, str], Limits] | None = None
+
+    # -- facts about it ----------------------------------------------------
+
+    @property
+    def state_name(self) -> str:
+        return self.state.name
+
+    @property
+    def protocol_type_name(self) -> str:
+        return PROTOCOL_TYPE
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.state.members
+
+    def subscribes_to(self, topic: str) -> bool:
+        return topic in self.state.all_subscribed_names()
+
+    def tombstones(self) -> list[Fact]:
+        return list(self.state.tombstones())
+
+    def limits(self, shard: Shard) -> Limits:
+        """Made once, until the broker's or the group's settings change."""
+        config, overrides = shard.config, shard.image.config_of(GROUP_RESOURCE, self.group_id)
+        if self._limits is None or self._limits[0] is not config or self._limits[1] is not overrides:
+            self._limits = (config, overrides, limits_of(config, overrides))
+        return self._limits[2]
+
+    # -- clocks ------------------------------------------------------------
+
+    def loaded(self, shard: Shard, now_ms: int) -> None:
+        """Whoever was in charge before may have heard from members we have not: all get their full time."""
+        session_timeout_ms = self.limits(shard).session_timeout_ms
+        for member in self.state.members.values():
+            classic = member.classic
+            own_ms = session_timeout_ms if classic is None else classic.session_timeout_ms
+            self.clocks.sessions[member.member_id] = now_ms + own_ms
+            self.watch_move(member, now_ms=now_ms)
+        self.rewind(shard)
+
+    def watch_move(self, member: Member, *, now_ms: int) -> None:
+        """Members that speak the classic protocol have the time-outs of joining and syncing instead."""
+        if member.classic is None and member.state is MemberState.UNREVOKED_PARTITIONS:
+            by_ms = now_ms + max(member.rebalance_timeout_ms, 0)
+            self.clocks.moves[member.member_id] = Move(member.member_epoch, by_ms)
+        else:
+            self.clocks.moves.pop(member.member_id, None)
+
+    def rewind(self, shard: Shard) -> None:
+        """See to it that we are woken at the earliest deadline. One that moved later costs nothing until then."""
+        at_ms = self.clocks.next_ms()
+        if at_ms is None or (self._alarm is not None and self._alarm.at_ms <= at_ms):
+            return
+        self.stop_alarm()
+        self._alarm = shard.alarms.set(at_ms, partial(self._wake, shard))
+
+    def stop_alarm(self) -> None:
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
+
+    def _wake(self, shard: Shard, now_ms: int) -> Outcome | None:
+        from broker.groups.consumer.departure import fence
+
+        self._alarm = None
+        if shard.groups.get(self.group_id) is not self:
+            return None
+        late = self.clocks.overdue(self.state.members, now_ms=now_ms)
+        if not late:
+            self.clocks.forget_past(now_ms=now_ms)
+            self.rewind(shard)
+            return None
+        for member_id, reason in late.items():
+            log.info("group %s: %s is out, because %s", self.group_id, member_id, reason)
+        return fence(shard, self, late, answer=None, refuse=partial(self._retry, shard, now_ms), now_ms=now_ms)
+
+    def _retry(self, shard: Shard, now_ms: int, _code: ErrorCode) -> None:
+        self._alarm = shard.alarms.set(now_ms + RETRY_MS, partial(self._wake, shard))
+
+    def dropped(self, shard: Shard) -> None:
+        self.stop_alarm()
+
+    # -- the classic protocol ----------------------------------------------
+
+    def join(self, shard: Shard, request: JoinGroupRequest, caller: Caller, now_ms: int) -> Any:
+        from broker.groups.consumer.classic_join import join
+
+        return join(shard, self, request, caller, now_ms)
+
+    def sync(self, shard: Shard, request: SyncGroupRequest, caller: Caller, now_ms: int) -> Any:
+        from broker.groups.consumer.classic_member import sync
+
+        return sync(shard, self, request, now_ms)
+
+    def heartbeat(self, shard: Shard, request: HeartbeatRequest, now_ms: int) -> Any:
+        from broker.groups.consumer.classic_member import heartbeat
+
+        return heartbeat(shard, self, request, now_ms)
+
+    def leave(self, shard: Shard, request: LeaveGroupRequest, caller: Caller, now_ms: int) -> Any:
+        from broker.groups.consumer.departure import leave_classic
+
+        return leave_classic(shard, self, request, now_ms)
+
+    # -- offsets -----------------------------------------------------------
+
+    def check_commit(
+        self, *, member_id: str, instance_id: str | None, generation: int, version: int, now_ms: int
+    ) -> ErrorCode:
+        if generation < 0 and self.is_empty:
+            return ErrorCode.NONE
+        member = self.state.members.get(member_id)
+        if member is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        if member.classic is None and version < EPOCHS_IN_COMMITS_FROM:
+            return ErrorCode.UNSUPPORTED_VERSION
+        return _check_epoch(member, generation)
+
+    def check_fetch(self, *, member_id: str | None, epoch: int) -> ErrorCode:
+        if member_id is None and epoch < 0:
+            return ErrorCode.NONE
+        member = self.state.members.get(member_id or "")
+        return ErrorCode.UNKNOWN_MEMBER_ID if member is None else _check_epoch(member, epoch)
+
+    def check_offset_delete(self) -> ErrorCode:
+        return ErrorCode.NONE  # which topics are in use is asked one by one
+
+    def expiry_base_ms(self, value: OffsetCommitValue) -> int | None:
+        return value.commit_timestamp
+
+
+def _check_epoch(member: Member, epoch: int) -> ErrorCode:
+    if epoch == member.member_epoch:
+        return ErrorCode.NONE
+    return ErrorCode.STALE_MEMBER_EPOCH if member.classic is None else ErrorCode.ILLEGAL_GENERATION
+
+
+def find_limits(shard: Shard, group_id: str) -> Limits:
+    """Also of a group that is not there yet."""
+    group = shard.groups.get(group_id)
+    if isinstance(group, ConsumerGroup):
+        return group.limits(shard)
+    return limits_of(shard.config, shard.image.config_of(GROUP_RESOURCE, group_id))
+
+
+def _replay(shard: Shard, key: Any, value: Any) -> None:
+    """A record of a consumer group makes it one; a tombstone of one that is not there has nothing left to end."""
+    group = shard.groups.get(key.group_id)
+    if not isinstance(group, ConsumerGroup):
+        if value is None:
+            return
+        group = shard.groups[key.group_id] = ConsumerGroup(key.group_id)
+    group.state.replay(Fact(key, value))
+    if value is None and type(key) is ConsumerGroupMetadataKey:
+        group.stop_alarm()
+        del shard.groups[key.group_id]
+
+
+for _key_type in KEY_TYPES:
+    REPLAY[_key_type] = _replay

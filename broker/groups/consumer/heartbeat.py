@@ -1,0 +1,388 @@
+"""ConsumerGroupHeartbeat: join, stay in, and leave a group that the broker assigns.
+
+A heartbeat creates or updates its member, brings the group's target up to date if that changed anything, and moves the
+member one step towards its share. Nothing of that is needed by far the most of the time, and then it costs next to
+nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from broker.errors import Refused
+from broker.groups.consumer import migration
+from broker.groups.consumer.departure import check_instance, fence, leave_for_a_while
+from broker.groups.consumer.draft import Draft
+from broker.groups.consumer.group import ConsumerGroup, find_limits
+from broker.groups.consumer.limits import WAITING_HEARTBEAT_MS, Limits
+from broker.groups.consumer.member import (
+    JOIN_EPOCH,
+    LEAVE_EPOCH,
+    STATIC_LEAVE_EPOCH,
+    Holdings,
+    Member,
+    MemberState,
+    partitions_of,
+)
+from broker.groups.consumer.reconcile import Owned
+from broker.groups.consumer.regex import compiled
+from broker.groups.group import Caller
+from broker.groups.outcome import Outcome
+from protocol.errors import ErrorCode
+from protocol.messages.consumer_group_heartbeat import (
+    Assignment,
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    TopicPartitions,
+)
+
+if TYPE_CHECKING:
+    from broker.groups.shard import Shard
+
+CLIENT_MEMBER_IDS_FROM = 1  # KIP-1082: the client makes its own id
+
+
+def consumer_heartbeat(shard: Shard, request: ConsumerGroupHeartbeatRequest, caller: Caller, now_ms: int) -> Any:
+    """Returns the response, or an Outcome."""
+    group = shard.groups.get(request.group_id)
+    if isinstance(group, ConsumerGroup) and (answer := _nothing_new(shard, group, request, caller, now_ms)) is not None:
+        return answer
+    limits = find_limits(shard, request.group_id)
+    try:
+        _check(request, caller.version, limits)
+        if request.member_epoch in (LEAVE_EPOCH, STATIC_LEAVE_EPOCH):
+            return _leave(shard, request, now_ms)
+        return _Beat(shard, request, caller, limits, now_ms).decide()
+    except Refused as refused:
+        return refusal(refused.code, refused.message)
+
+
+def refusal(code: ErrorCode, message: str | None = None) -> ConsumerGroupHeartbeatResponse:
+    return ConsumerGroupHeartbeatResponse(error_code=code, error_message=message)
+
+
+def _nothing_new(
+    shard: Shard, group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest, caller: Caller, now_ms: int
+) -> ConsumerGroupHeartbeatResponse | None:
+    """The answer to a member in its place that reports no change; None if there is anything to look into."""
+    state = group.state
+    member = state.members.get(request.member_id)
+    if (
+        member is None
+        or request.member_epoch != member.member_epoch
+        or request.member_epoch <= JOIN_EPOCH
+        or request.subscribed_topic_names is not None
+        or request.topic_partitions is not None
+        or request.subscribed_topic_regex is not None
+        or request.rebalance_timeout_ms != -1
+        or request.server_assignor is not None
+        or request.rack_id is not None
+        or request.instance_id != member.instance_id
+        or member.classic is not None
+        or member.state is not MemberState.STABLE
+        or member.member_epoch != state.assignment_epoch
+        or state.epoch != state.assignment_epoch
+        or group.topics_seen is not shard.image.topics
+        or member.client_id != caller.client_id
+        or member.client_host != caller.host
+    ):
+        return None
+    limits = group.limits(shard)
+    group.clocks.sessions[member.member_id] = now_ms + limits.session_timeout_ms
+    return ConsumerGroupHeartbeatResponse(
+        member_id=member.member_id,
+        member_epoch=member.member_epoch,
+        heartbeat_interval_ms=limits.heartbeat_interval_ms,
+    )
+
+
+# -- what is wrong with a request ------------------------------------------
+
+
+def _check(request: ConsumerGroupHeartbeatRequest, version: int, limits: Limits) -> None:
+    epoch = request.member_epoch
+    if version >= CLIENT_MEMBER_IDS_FROM or epoch > JOIN_EPOCH or epoch == LEAVE_EPOCH:
+        _require(bool(request.member_id.strip()), "MemberId can't be empty.")
+    _require(bool(request.group_id.strip()), "GroupId can't be empty.")
+    _require(request.instance_id is None or bool(request.instance_id.strip()), "InstanceId can't be empty.")
+    _require(request.rack_id is None or bool(request.rack_id.strip()), "RackId can't be empty.")
+    if epoch == JOIN_EPOCH:
+        _require(request.rebalance_timeout_ms != -1, "RebalanceTimeoutMs must be provided in first request.")
+        _require(request.topic_partitions == [], "TopicPartitions must be empty when (re-)joining.")
+        _require(
+            request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None,
+            "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining.",
+        )
+    elif epoch == STATIC_LEAVE_EPOCH:
+        _require(request.instance_id is not None, "InstanceId can't be null.")
+    else:
+        _require(epoch > STATIC_LEAVE_EPOCH, "MemberEpoch is invalid.")
+    if request.server_assignor is not None and request.server_assignor not in limits.assignors:
+        raise Refused(
+            ErrorCode.UNSUPPORTED_ASSIGNOR,
+            f"ServerAssignor {request.server_assignor} is not supported. "
+            f"Supported assignors: {', '.join(limits.assignors)}.",
+        )
+
+
+def _require(condition: bool, otherwise: str) -> None:
+    if not condition:
+        raise Refused(ErrorCode.INVALID_REQUEST, otherwise)
+
+
+# -- leaving ---------------------------------------------------------------
+
+
+def _leave(shard: Shard, request: ConsumerGroupHeartbeatRequest, now_ms: int) -> Outcome:
+    group = shard.groups.get(request.group_id)
+    if not isinstance(group, ConsumerGroup):
+        raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Consumer group {request.group_id} not found.")
+    answer = ConsumerGroupHeartbeatResponse(member_id=request.member_id, member_epoch=request.member_epoch)
+    if request.instance_id is not None:
+        member = check_instance(group, member_id=request.member_id, instance_id=request.instance_id)
+        if request.member_epoch == STATIC_LEAVE_EPOCH:
+            return leave_for_a_while(group, member, answer=answer, refuse=refusal)
+    elif request.member_id not in group.state.members:
+        raise _unknown(request.member_id, group.group_id)
+    return fence(shard, group, [request.member_id], answer=answer, refuse=refusal, now_ms=now_ms)
+
+
+def _unknown(member_id: str, group_id: str) -> Refused:
+    return Refused(ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {group_id}.")
+
+
+# -- joining and staying ---------------------------------------------------
+
+
+class _Beat:
+    """One heartbeat that has something to say."""
+
+    def __init__(
+        self,
+        shard: Shard,
+        request: ConsumerGroupHeartbeatRequest,
+        caller: Caller,
+        limits: Limits,
+        now_ms: int,
+    ) -> None:
+        self.shard = shard
+        self.request = request
+        self.caller = caller
+        self.limits = limits
+        self.now_ms = now_ms
+        self.topics = shard.image.topics
+        self.member_id = request.member_id or shard.new_member_id("")
+        self.replaced: str | None = None  # the id of the static member that this one takes the place of
+        self.then: list[Callable[[], None]] = []
+
+    def decide(self) -> Any:
+        request = self.request
+        draft = self.draft = self._open()
+        self._check_room()
+        before = self._find()
+        is_repeat = before is not None and self._is_repeat(before)
+        before = before or Member(member_id=self.member_id)
+        after = self._updated(before)
+        names_changed = after.subscribed_topic_names != before.subscribed_topic_names
+        regex_changed = (after.subscribed_topic_regex or "") != (before.subscribed_topic_regex or "")
+        if regex_changed and after.subscribed_topic_regex:
+            compiled(after.subscribed_topic_regex)  # refuse it before anything else
+        if after != before or self.member_id not in draft.state.members:
+            draft.put_member(after)
+        self._renew_group(names_changed=names_changed, regex_changed=regex_changed)
+        if not is_repeat:
+            owned = _owned(request)
+            draft.step(self.member_id, owned=owned, subscription_changed=names_changed or regex_changed)
+        return self._finish(before)
+
+    def _open(self) -> Draft:
+        """A draft of the group as it is, or of a new one, or of what a classic group becomes."""
+        request = self.request
+        group = self.shard.groups.get(request.group_id)
+        if isinstance(group, ConsumerGroup):
+            self.checked = group.topics_seen is self.topics
+            return Draft(group.state, topics=self.topics, now_ms=self.now_ms)
+        if request.member_epoch != JOIN_EPOCH:
+            raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Consumer group {request.group_id} not found.")
+        self.checked = False
+        upgrade = migration.upgrade(self.shard, group, request.group_id, topics=self.topics, now_ms=self.now_ms)
+        if upgrade.then is not None:
+            self.then.append(upgrade.then)
+        return upgrade.draft
+
+    def _check_room(self) -> None:
+        members = self.draft.state.members
+        if len(members) >= self.limits.members_max and self.member_id not in members:
+            raise Refused(
+                ErrorCode.GROUP_MAX_SIZE_REACHED,
+                f"The consumer group has reached its maximum capacity of {self.limits.members_max} members.",
+            )
+
+    def _find(self) -> Member | None:
+        """The member as it is now; None if it is to be created."""
+        request, state = self.request, self.draft.state
+        joins = request.member_epoch == JOIN_EPOCH
+        if request.instance_id is None:
+            member = state.members.get(self.member_id)
+            if member is None and not joins:
+                raise _unknown(self.member_id, state.group_id)
+        elif joins:
+            return self._find_instance(request.instance_id)
+        else:
+            member = self._check_instance(request.instance_id)
+        if member is not None and not joins:
+            _check_epoch(member, request)
+        return member
+
+    def _check_instance(self, instance_id: str) -> Member:
+        group = self.shard.groups[self.request.group_id]
+        assert isinstance(group, ConsumerGroup)  # _open refused anything else
+        return check_instance(group, member_id=self.member_id, instance_id=instance_id)
+
+    def _find_instance(self, instance_id: str) -> Member | None:
+        """A static member joins. The process before it must have left, or have spoken the classic protocol."""
+        state = self.draft.state
+        current = state.members.get(state.statics.get(instance_id, ""))
+        if current is None:
+            return state.members.get(self.member_id)
+        if current.member_id == self.member_id and current.member_epoch != STATIC_LEAVE_EPOCH:
+            return current  # it missed our answer
+        if current.classic is None and current.member_epoch != STATIC_LEAVE_EPOCH:
+            raise Refused(
+                ErrorCode.UNRELEASED_INSTANCE_ID,
+                f"Static member {self.member_id} with instance id {instance_id} cannot join the group because the "
+                f"instance id is owned by {current.member_id} member.",
+            )
+        self.replaced = current.member_id
+        return self.draft.replace_member(current, member_id=self.member_id)
+
+    def _is_repeat(self, member: Member) -> bool:
+        """Whether our last answer got lost: the member comes from the epoch before this one.
+
+        It is told again where it is, and not moved on: this may also be an old request that comes late, and what it
+        says of the partitions it has is then no longer so.
+        """
+        received = self.request.member_epoch
+        return received == member.previous_member_epoch != member.member_epoch and self.replaced is None
+
+    def _updated(self, member: Member) -> Member:
+        """Null in a request means as before."""
+        request = self.request
+        names, regex = request.subscribed_topic_names, request.subscribed_topic_regex
+        return replace(
+            member,
+            instance_id=member.instance_id if request.instance_id is None else request.instance_id,
+            rack_id=member.rack_id if request.rack_id is None else request.rack_id,
+            rebalance_timeout_ms=_given(request.rebalance_timeout_ms, member.rebalance_timeout_ms),
+            server_assignor=member.server_assignor if request.server_assignor is None else request.server_assignor,
+            subscribed_topic_names=member.subscribed_topic_names if names is None else frozenset(names),
+            subscribed_topic_regex=member.subscribed_topic_regex if regex is None else regex,
+            client_id=self.caller.client_id,
+            client_host=self.caller.host,
+            classic=None,
+        )
+
+    def _renew_group(self, *, names_changed: bool, regex_changed: bool) -> None:
+        draft = self.draft
+        state = draft.state
+        named_others = False
+        if regex_changed or (state.regexes and not self.checked):
+            named_others = draft.resolve_regexes()
+        stale = not self.checked and state.hash_of(self.topics) != state.metadata_hash
+        if state.epoch == 0 or names_changed or regex_changed or named_others or stale:
+            draft.bump()
+        if state.epoch > state.assignment_epoch:
+            draft.assign(self.limits.assignors)
+
+    def _finish(self, before: Member) -> Any:
+        member = self.draft.state.members[self.member_id]
+        answer = self._answer(member, changed=_is_other(before.assigned, member.assigned))
+        settle = partial(self._settle, member, moved=member.state is not before.state or bool(self.draft.facts))
+        if not self.draft.facts:
+            settle()
+            return answer
+
+        def then() -> None:
+            for action in self.then:
+                action()
+            settle()
+
+        return Outcome(self.draft.facts, answer=answer, then=then, refuse=refusal)
+
+    def _answer(self, member: Member, *, changed: bool) -> ConsumerGroupHeartbeatResponse:
+        waits = member.state is MemberState.UNRELEASED_PARTITIONS
+        interval_ms = self.limits.heartbeat_interval_ms
+        answer = ConsumerGroupHeartbeatResponse(
+            member_id=member.member_id,
+            member_epoch=member.member_epoch,
+            # What it waits for comes with the heartbeats of others, any moment now: it shall not sleep through that.
+            heartbeat_interval_ms=min(interval_ms, WAITING_HEARTBEAT_MS) if waits else interval_ms,
+        )
+        if changed or self.request.member_epoch == JOIN_EPOCH or _is_full(self.request):
+            answer.assignment = Assignment(
+                topic_partitions=[
+                    TopicPartitions(topic_id=topic_id, partitions=list(numbers))
+                    for topic_id, numbers in partitions_of(member.assigned).items()
+                ]
+            )
+        return answer
+
+    def _settle(self, member: Member, *, moved: bool) -> None:
+        """The soft side of what was decided, once it is written."""
+        group = self.shard.groups[self.request.group_id]
+        assert isinstance(group, ConsumerGroup)
+        if self.replaced is not None and self.replaced != member.member_id:
+            group.clocks.drop(self.replaced)
+        group.topics_seen = self.topics
+        group.clocks.sessions[member.member_id] = self.now_ms + self.limits.session_timeout_ms
+        group.clocks.joins.pop(member.member_id, None)  # it has changed over from the classic protocol
+        group.clocks.syncs.pop(member.member_id, None)
+        if moved:
+            group.watch_move(member, now_ms=self.now_ms)
+        group.rewind(self.shard)
+
+
+def _check_epoch(member: Member, request: ConsumerGroupHeartbeatRequest) -> None:
+    received, current = request.member_epoch, member.member_epoch
+    if received == current:
+        return
+    if received > current:
+        relation = "greater"
+    elif received == member.previous_member_epoch and _is_within(_owned(request), member.assigned):
+        return  # the answer that moved it on may be lost
+    else:
+        relation = "smaller"
+    raise Refused(
+        ErrorCode.FENCED_MEMBER_EPOCH,
+        f"The consumer group member has a {relation} member epoch ({received}) than the one known by the group "
+        f"coordinator ({current}). The member must abandon all its partitions and rejoin.",
+    )
+
+
+def _owned(request: ConsumerGroupHeartbeatRequest) -> Owned | None:
+    if request.topic_partitions is None:
+        return None
+    return {bytes(topic.topic_id): frozenset(topic.partitions) for topic in request.topic_partitions}
+
+
+def _is_within(owned: Owned | None, holdings: Holdings) -> bool:
+    if owned is None:
+        return False
+    return all(number in holdings.get(topic_id, {}) for topic_id, numbers in owned.items() for number in numbers)
+
+
+def _is_full(request: ConsumerGroupHeartbeatRequest) -> bool:
+    """A member that is not sure what we know sends everything, and wants to hear everything."""
+    subscribes = request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None
+    return request.rebalance_timeout_ms != -1 and subscribes and request.topic_partitions is not None
+
+
+def _is_other(before: Holdings, after: Holdings) -> bool:
+    return {t: before[t].keys() for t in before} != {t: after[t].keys() for t in after}
+
+
+def _given(value: int, before: int) -> int:
+    return before if value == -1 else value

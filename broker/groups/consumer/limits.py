@@ -1,0 +1,39 @@
+"""The settings that a consumer group lives by: the broker's, overlaid by the group's own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from broker.config import BrokerConfig
+
+WAITING_HEARTBEAT_MS: Final = 500  # for a member whose partitions others are just giving up
+UPGRADES: Final = ("upgrade", "bidirectional")
+DOWNGRADES: Final = ("downgrade", "bidirectional")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    session_timeout_ms: int
+    heartbeat_interval_ms: int
+    members_max: int
+    assignors: tuple[str, ...]  # the first is the default
+    may_upgrade: bool
+    may_downgrade: bool
+    classic_members_max: int
+
+
+def limits_of(config: BrokerConfig, overrides: Mapping[str, str]) -> Limits:
+    """`overrides` were checked when they were set, against what the broker allowed then."""
+    session_timeout_ms = overrides.get("consumer.session.timeout.ms", config.group_consumer_session_timeout_ms)
+    heartbeat_interval_ms = overrides.get("consumer.heartbeat.interval.ms", config.group_consumer_heartbeat_interval_ms)
+    return Limits(
+        session_timeout_ms=int(session_timeout_ms),
+        heartbeat_interval_ms=int(heartbeat_interval_ms),
+        members_max=config.group_consumer_max_size,
+        assignors=config.group_consumer_assignors,
+        may_upgrade=config.group_consumer_migration_policy in UPGRADES,
+        may_downgrade=config.group_consumer_migration_policy in DOWNGRADES,
+        classic_members_max=config.group_max_size,
+    )

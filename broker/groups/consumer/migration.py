@@ -1,0 +1,263 @@
+"""A group changes its protocol while it has members (KIP-848): classic to consumer, and back.
+
+The first consumer that joins a classic group turns it into a consumer group in which the classic members live on; when
+the last member leaves that speaks the consumer protocol, those that are left are a classic group again. Either way, the
+whole change is one batch of records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from broker.errors import Refused
+from broker.groups.classic.group import ClassicGroup
+from broker.groups.classic.member import Member as ClassicMember
+from broker.groups.classic.rebalance import dismiss, prepare, start_session
+from broker.groups.consumer import facts
+from broker.groups.consumer.assignors import Assignment
+from broker.groups.consumer.draft import Draft
+from broker.groups.consumer.embedded import (
+    PROTOCOL_TYPE,
+    MalformedSubscription,
+    Subscription,
+    read_assignment,
+    read_subscription,
+    write_assignment,
+)
+from broker.groups.consumer.member import ClassicSide, Member, held_at
+from broker.groups.consumer.state import GroupState, Topics
+from broker.groups.group import Group
+from broker.groups.outcome import Outcome
+from protocol.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from broker.groups.consumer.group import ConsumerGroup
+    from broker.groups.shard import Shard
+
+
+class Upgrade(NamedTuple):
+    draft: Draft
+    then: Callable[[], None] | None
+
+
+# -- classic to consumer ---------------------------------------------------
+
+
+def upgrade(shard: Shard, group: Group | None, group_id: str, *, topics: Topics, now_ms: int) -> Upgrade:
+    """The draft of a consumer group in the place of `group`, which is no consumer group, if that may be."""
+    draft = Draft(GroupState(group_id), topics=topics, now_ms=now_ms)
+    if group is None:
+        return Upgrade(draft, None)
+    if not isinstance(group, ClassicGroup):
+        raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
+    if group.is_recorded:
+        draft.facts += group.tombstones()
+    if group.members:
+        _check_upgrade(shard, group)
+        _take_over(draft, group)
+
+    def then() -> None:
+        _dismantle(shard, group)
+        _start_sessions(shard, group_id, now_ms=now_ms)
+
+    return Upgrade(draft, then)
+
+
+def _check_upgrade(shard: Shard, group: ClassicGroup) -> None:
+    from broker.groups.consumer.group import find_limits
+
+    limits = find_limits(shard, group.group_id)
+    because = None
+    if not limits.may_upgrade:
+        because = "online upgrade is disabled"
+    elif group.protocol_type != PROTOCOL_TYPE:
+        because = "the group does not use the consumer embedded protocol"
+    elif len(group.members) > limits.members_max:
+        because = "the group size exceeds the consumer group maximum size"
+    if because is not None:
+        raise _refused(group.group_id, because)
+
+
+def _refused(group_id: str, because: str) -> Refused:
+    return Refused(
+        ErrorCode.GROUP_ID_NOT_FOUND, f"Cannot upgrade classic group {group_id} to consumer group because {because}."
+    )
+
+
+def _take_over(draft: Draft, group: ClassicGroup) -> None:
+    """Everybody is where the last generation left it; whoever was about to rebalance is asked to join again."""
+    try:
+        members = _shared_out(group, draft.topics)
+    except MalformedSubscription:
+        raise _refused(group.group_id, "the embedded consumer protocol is malformed") from None
+    group_id, epoch = group.group_id, group.generation
+    for member, _ in members:
+        draft.put_member(member)
+    draft.write(facts.group_fact(group_id, epoch=epoch, metadata_hash=draft.state.hash_of(draft.topics)))
+    for member, share in members:
+        draft.write(facts.target_fact(group_id, member.member_id, share))
+    draft.write(facts.targets_fact(group_id, epoch=epoch, timestamp=draft.now_ms))
+    for member, _ in members:
+        draft.put_holdings(member)
+
+
+def _shared_out(group: ClassicGroup, topics: Topics) -> list[tuple[Member, Assignment]]:
+    """The members, each with what the last generation gave it.
+
+    In the middle of a rebalance that may be forgotten already. A cooperative member holds on to what it had all the
+    same, and said so when it joined.
+    """
+    claimed: set[tuple[str, int]] = set()
+    found = []
+    for is_assigned in (True, False):
+        for member in group.members.values():
+            if bool(member.assignment) is not is_assigned:
+                continue
+            subscription = _subscription(member, group)
+            known = read_assignment(member.assignment) if is_assigned else subscription.owned
+            named = [(name, number) for name, numbers in known for number in numbers]
+            own = [each for each in dict.fromkeys(named) if each not in claimed and each[0] in topics]
+            claimed.update(own)
+            found.append(_taken_over(member, group, subscription, _by_id(own, topics)))
+    return found
+
+
+def _subscription(member: ClassicMember, group: ClassicGroup) -> Subscription:
+    # Before its first generation a group has not chosen a protocol; but all of a consumer's say the same.
+    return read_subscription(member.metadata(group.protocol) or (member.protocols[0][1] if member.protocols else b""))
+
+
+def _by_id(partitions: Collection[tuple[str, int]], topics: Topics) -> Assignment:
+    by_id: dict[bytes, list[int]] = {}
+    for name, number in sorted(partitions):
+        by_id.setdefault(topics[name].topic_id, []).append(number)
+    return {topic_id: tuple(numbers) for topic_id, numbers in by_id.items()}
+
+
+def _taken_over(
+    member: ClassicMember, group: ClassicGroup, subscription: Subscription, share: Assignment
+) -> tuple[Member, Assignment]:
+    taken = Member(
+        member_id=member.member_id,
+        instance_id=member.instance_id,
+        rack_id=subscription.rack_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        subscribed_topic_names=frozenset(subscription.topics),
+        rebalance_timeout_ms=member.rebalance_timeout_ms,
+        classic=ClassicSide(session_timeout_ms=member.session_timeout_ms, protocols=tuple(member.protocols)),
+        member_epoch=group.generation,
+        previous_member_epoch=group.generation,
+        assigned=held_at(share, epoch=group.generation),
+    )
+    return taken, share
+
+
+def _dismantle(shard: Shard, group: ClassicGroup) -> None:
+    """Its alarms find nobody any more, and whoever waited for the others joins what the group is now."""
+    group.cancel_phase()
+    for alarm in group.pending.values():
+        alarm.cancel()
+    group.pending.clear()
+    for member in list(group.members.values()):
+        dismiss(shard, group, member, ErrorCode.REBALANCE_IN_PROGRESS)
+
+
+def _start_sessions(shard: Shard, group_id: str, *, now_ms: int) -> None:
+    from broker.groups.consumer.group import ConsumerGroup
+
+    group = shard.groups[group_id]
+    assert isinstance(group, ConsumerGroup)
+    for member in group.state.members.values():
+        if member.classic is not None:
+            group.clocks.sessions[member.member_id] = now_ms + member.classic.session_timeout_ms
+
+
+# -- consumer to classic ---------------------------------------------------
+
+
+def may_downgrade(shard: Shard, group: ConsumerGroup, leaving: Collection[str]) -> bool:
+    """Whether only members that speak the classic protocol are left, and some are."""
+    staying = [member for member_id, member in group.state.members.items() if member_id not in leaving]
+    going = [group.state.members[member_id] for member_id in leaving]
+    if not staying or any(member.classic is None for member in staying):
+        return False
+    if all(member.classic is not None for member in going):
+        return False
+    limits = group.limits(shard)
+    return limits.may_downgrade and len(staying) <= limits.classic_members_max
+
+
+def downgrade(
+    shard: Shard,
+    group: ConsumerGroup,
+    leaving: Collection[str],
+    *,
+    answer: Any,
+    refuse: Callable[[ErrorCode], Any],
+    now_ms: int,
+) -> Outcome:
+    """A classic group of those that stay, which is about to rebalance, since somebody left."""
+    staying = [member for member_id, member in group.state.members.items() if member_id not in leaving]
+    records = list(group.state.tombstones())
+    outcome = become_classic(shard, group.state, staying, now_ms=now_ms, rebalance=True)
+    return Outcome([*records, *outcome.records], answer=answer, then=outcome.then, refuse=refuse)
+
+
+def become_classic(
+    shard: Shard, state: GroupState, members: Collection[Member], *, now_ms: int, rebalance: bool
+) -> Outcome:
+    """The record of the classic group, and what is to do once it is there."""
+    protocols = {member.member_id: member.classic.protocols for member in members if member.classic is not None}
+    group = ClassicGroup(state.group_id)
+    group.protocol_type = PROTOCOL_TYPE
+    group.generation = state.epoch
+    for member in members:
+        group.add(_handed_back(member))
+    group.protocol = group.select_protocol()
+    shares = {member.member_id: _share(shard, state, member, group.protocol) for member in members}
+
+    def then() -> None:
+        found = shard.groups[state.group_id]
+        assert isinstance(found, ClassicGroup)
+        for classic in found.members.values():
+            found.revise(classic, protocols[classic.member_id])
+            start_session(shard, found, classic, now_ms=now_ms)
+        if rebalance:
+            prepare(shard, found, reason="the group is a classic one again", now_ms=now_ms)
+
+    return Outcome([group.fact(shares, now_ms=now_ms)], then=then, refuse=lambda _: None)
+
+
+def _handed_back(member: Member) -> ClassicMember:
+    assert member.classic is not None
+    return ClassicMember(
+        member_id=member.member_id,
+        instance_id=member.instance_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        rebalance_timeout_ms=member.rebalance_timeout_ms,
+        session_timeout_ms=member.classic.session_timeout_ms,
+        protocols=list(member.classic.protocols),
+    )
+
+
+def _share(shard: Shard, state: GroupState, member: Member, protocol: str | None) -> bytes:
+    """What the target says it has, in the version that it speaks itself."""
+    return encoded_share(state.target_of(member.member_id), shard.image.topic_names, version=_version(member, protocol))
+
+
+def _version(member: Member, protocol: str | None) -> int:
+    assert member.classic is not None
+    metadata = dict(member.classic.protocols).get(protocol or "", b"")
+    return read_version(metadata)
+
+
+def read_version(metadata: bytes) -> int:
+    return max(int.from_bytes(metadata[:2], "big", signed=True), 0)
+
+
+def encoded_share(share: Mapping[bytes, Collection[int]], names: Mapping[bytes, str], *, version: int) -> bytes:
+    by_name = {names[topic_id]: sorted(numbers) for topic_id, numbers in share.items() if topic_id in names}
+    return write_assignment(dict(sorted(by_name.items())), version=version)
