@@ -1,11 +1,11 @@
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
 from harness.broker_process import BrokerProcess
-from harness.waiting import eventually
+from harness.confluent_client import create_topic
 
 
 @pytest.fixture(scope="session")
@@ -19,16 +19,12 @@ def admin(broker: BrokerProcess) -> AdminClient:
 
 
 @pytest.fixture
-def make_topic(admin: AdminClient, topic: str) -> Iterator[Callable[..., str]]:
+def make_topic(broker: BrokerProcess, topic: str) -> Callable[..., str]:
     def make(*, partitions: int = 1, **configs: str) -> str:
-        config = {key.replace("_", "."): value for key, value in configs.items()}
-        new = NewTopic(topic, num_partitions=partitions, replication_factor=1, config=config)
-        admin.create_topics([new])[topic].result(20)
-        # Apache Kafka answers before every part of it knows of the topic.
-        eventually(lambda: len(admin.list_topics(topic, timeout=20).topics[topic].partitions) == partitions)
+        create_topic(broker.bootstrap, topic, partitions=partitions, **configs)
         return topic
 
-    yield make
+    return make
 
 
 @pytest.fixture

@@ -7,9 +7,8 @@ from collections.abc import Callable
 
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
 from harness.broker_process import BrokerProcess
-from harness.confluent_client import Delivered, consumer, producer, read, read_everything, send_patiently
+from harness.confluent_client import Delivered, consumer, create_topic, producer, read, read_everything, send_patiently
 
 RECORDS = 20_000
 QUICK = {"reconnect_backoff_ms": 20, "reconnect_backoff_max_ms": 200, "retry_backoff_ms": 50}
@@ -19,8 +18,7 @@ QUICK = {"reconnect_backoff_ms": 20, "reconnect_backoff_max_ms": 200, "retry_bac
 def test_nothing_is_lost_or_doubled_over_restarts(new_broker: Callable[..., BrokerProcess], topic: str, clean: bool) -> None:
     """An idempotent producer and a consumer run on while the broker is restarted twice under them."""
     broker = new_broker()
-    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-    admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(20)
+    create_topic(broker.bootstrap, topic)
     delivered = Delivered()
     started, midway = threading.Event(), threading.Event()
 

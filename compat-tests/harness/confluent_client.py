@@ -8,8 +8,19 @@ from contextlib import contextmanager
 from typing import Any
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from harness.waiting import eventually
 
 SECONDS_MAX = 30
+
+
+def create_topic(bootstrap: str, topic: str, *, partitions: int = 1, **configs: str) -> None:
+    """Returns when the topic is led: Apache Kafka answers before every part of it knows of the topic."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    config = {key.replace("_", "."): value for key, value in configs.items()}
+    admin.create_topics([NewTopic(topic, partitions, 1, config=config)])[topic].result(SECONDS_MAX)
+    eventually(lambda: len(admin.list_topics(topic, timeout=SECONDS_MAX).topics[topic].partitions) == partitions)
 
 
 class Delivered:
