@@ -22,8 +22,14 @@ LOADERS = 2
 SMALL_PARTITIONS = 64
 SMALL_PRODUCERS = 4
 MIB = 1 << 20
-# librdkafka's own pre-fetch limits would make it wait a second (fetch.queue.backoff.ms) whenever it runs ahead.
-FETCH = {"queued.min.messages": 1_000_000, "queued.max.messages.kbytes": 262_144, "fetch.queue.backoff.ms": 0}
+# librdkafka's own pre-fetch limits would make it wait a second (fetch.queue.backoff.ms) whenever it runs ahead; and
+# the long poll at the end of one pass through the data would hold up the next.
+FETCH = {
+    "queued.min.messages": 1_000_000,
+    "queued.max.messages.kbytes": 262_144,
+    "fetch.queue.backoff.ms": 0,
+    "fetch.wait.max.ms": 10,
+}
 AT_ONCE = {"linger.ms": 0, "socket.nagle.disable": "true"}
 # One record per request, and few enough waiting that the end of a round is not the emptying of a long queue.
 SINGLE = {**AT_ONCE, "batch.num.messages": 1, "queue.buffering.max.messages": 1_000}

@@ -145,10 +145,14 @@ class BatchConsumer(_Topic):
         if _rd.rd_kafka_consume_stop(self._topic, partition):
             _check(_rd.rd_kafka_last_error(), f"stop of partition {partition}")
 
-    def poll(self, *, timeout_ms: int = 1_000) -> int:
-        """Waits for records, up to a batch of them; how many came. An error that the client reports is raised."""
+    def poll(self, *, limit: int, timeout_ms: int = 1_000) -> int:
+        """Waits until `limit` records (a batch at most) are there, or the time is over; how many came.
+
+        It does wait for the last of them: never ask for more than will come. A reported error is raised.
+        """
         pointers, destroy = self._pointers, _rd.rd_kafka_message_destroy
-        count: int = _rd.rd_kafka_consume_batch_queue(self._queue, timeout_ms, pointers, self._batch)
+        wanted = min(limit, self._batch)
+        count: int = _rd.rd_kafka_consume_batch_queue(self._queue, timeout_ms, pointers, wanted)
         if count <= 0:
             return 0
         # Errors come alone or at the end of what was ready, so looking at the last is enough, and costs nothing.

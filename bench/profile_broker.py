@@ -93,7 +93,7 @@ def _short(place: str) -> str:
 
 
 def _is_ours(place: str) -> bool:
-    return place.startswith(str(ROOT)) and not place.startswith((str(ROOT / "bench"), str(ROOT / ".")))
+    return place.startswith(f"{ROOT}/") and not place.startswith((f"{ROOT}/bench/", f"{ROOT}/."))
 
 
 def _print_samples(path: Path, top: int) -> None:

@@ -2,8 +2,8 @@
 
 SIGUSR1 begins to count, SIGUSR2 stops and writes FILE; so only the load is counted, not the start or the idling.
 Two ways, because each lies a little: `sample` interrupts the process every few milliseconds of CPU it uses (cheap,
-true shares; a call into C is charged to the line that made it), `calls` is cProfile (exact counts; it makes small Python
-functions look two or three times dearer than they are).
+true shares; a call into C is charged to the line that made it), `calls` is cProfile (exact counts; it makes small
+Python functions look two or three times dearer than they are).
 """
 
 import cProfile

@@ -21,7 +21,7 @@ def prepare(parameters: dict[str, Any]) -> Callable[[], dict[str, Any]]:
             consumer.start(partition)
         seen = 0
         while seen < wanted:
-            seen += consumer.poll()
+            seen += consumer.poll(limit=wanted - seen)
             if time.monotonic() > deadline:
                 raise TimeoutError(f"{seen} of {wanted} records within {LIMIT_S:.0f} s")
         for partition in partitions:
