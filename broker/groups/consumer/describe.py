@@ -1,0 +1,54 @@
+"""A consumer group as ConsumerGroupDescribe tells it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from broker.groups.consumer.draft import preferred_assignor
+from broker.groups.consumer.group import ConsumerGroup
+from broker.groups.consumer.member import Member, partitions_of
+from broker.groups.shard import Shard
+from protocol.messages import consumer_group_describe as told
+
+CLASSIC_MEMBER = 0
+CONSUMER_MEMBER = 1
+
+
+def describe(shard: Shard, group: ConsumerGroup) -> told.DescribedGroup:
+    state = group.state
+    assignors = group.limits(shard).assignors
+    names = shard.image.topic_names
+    return told.DescribedGroup(
+        group_id=group.group_id,
+        group_state=state.name,
+        group_epoch=state.epoch,
+        assignment_epoch=state.assignment_epoch,
+        assignor_name=preferred_assignor(state.members.values(), assignors),
+        members=[_member(group, member, names) for member in state.members.values()],
+    )
+
+
+def _member(group: ConsumerGroup, member: Member, names: Mapping[bytes, str]) -> told.Member:
+    return told.Member(
+        member_id=member.member_id,
+        instance_id=member.instance_id,
+        rack_id=member.rack_id,
+        member_epoch=member.member_epoch,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        subscribed_topic_names=sorted(member.subscribed_topic_names),
+        subscribed_topic_regex=member.subscribed_topic_regex,
+        assignment=_assignment(partitions_of(member.assigned), names),
+        target_assignment=_assignment(group.state.target_of(member.member_id), names),
+        member_type=CONSUMER_MEMBER if member.classic is None else CLASSIC_MEMBER,
+    )
+
+
+def _assignment(partitions: Mapping[bytes, Iterable[int]], names: Mapping[bytes, str]) -> told.Assignment:
+    return told.Assignment(
+        topic_partitions=[
+            told.TopicPartitions(topic_id=topic_id, topic_name=names[topic_id], partitions=list(numbers))
+            for topic_id, numbers in partitions.items()
+            if topic_id in names
+        ]
+    )

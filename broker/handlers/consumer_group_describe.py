@@ -1,0 +1,44 @@
+"""ConsumerGroupDescribe: groups that the broker assigns, with their members and what these have and shall have.
+
+Version 1 says which members speak the classic protocol.
+"""
+
+from __future__ import annotations
+
+from broker.authorized import GROUP_OPERATIONS
+from broker.groups.consumer.describe import describe
+from broker.groups.consumer.group import ConsumerGroup
+from broker.groups.hosted import HostedShard
+from broker.groups.service import Groups
+from broker.registry import Call, handles
+from protocol.errors import ErrorCode
+from protocol.messages.consumer_group_describe import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+    DescribedGroup,
+)
+
+
+@handles(ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse)
+def consumer_group_describe(
+    request: ConsumerGroupDescribeRequest, _call: Call, *, groups: Groups
+) -> ConsumerGroupDescribeResponse:
+    described = [_describe(groups, group_id) for group_id in request.group_ids]
+    if request.include_authorized_operations:
+        for group in described:
+            if not group.error_code:
+                group.authorized_operations = GROUP_OPERATIONS
+    return ConsumerGroupDescribeResponse(groups=described)
+
+
+def _describe(groups: Groups, group_id: str) -> DescribedGroup:
+    if not group_id:
+        return DescribedGroup(group_id=group_id, error_code=ErrorCode.INVALID_GROUP_ID)
+    hosted = groups.find(group_id)
+    if not isinstance(hosted, HostedShard):
+        return DescribedGroup(group_id=group_id, error_code=hosted)
+    group = hosted.shard.groups.get(group_id)
+    if isinstance(group, ConsumerGroup):
+        return describe(hosted.shard, group)
+    problem = f"Group {group_id} not found." if group is None else f"Group {group_id} is not a consumer group."
+    return DescribedGroup(group_id=group_id, error_code=ErrorCode.GROUP_ID_NOT_FOUND, error_message=problem)

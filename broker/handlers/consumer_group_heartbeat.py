@@ -1,0 +1,26 @@
+"""ConsumerGroupHeartbeat: join, stay in and leave a group that the broker assigns (KIP-848).
+
+Version 1 brings the regular expression, and member ids that clients make themselves (KIP-1082).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from broker.groups.consumer.heartbeat import consumer_heartbeat, refusal
+from broker.groups.hosted import HostedShard
+from broker.groups.service import Groups
+from broker.handlers.join_group import caller_of
+from broker.registry import Call, handles
+from protocol.errors import ErrorCode
+from protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
+
+
+@handles(ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse)
+def consumer_group_heartbeat(request: ConsumerGroupHeartbeatRequest, call: Call, *, groups: Groups) -> Any:
+    if not request.group_id:
+        return refusal(ErrorCode.INVALID_REQUEST, "GroupId can't be empty.")
+    hosted = groups.find(request.group_id)
+    if not isinstance(hosted, HostedShard):
+        return refusal(hosted)
+    return hosted.finish(consumer_heartbeat(hosted.shard, request, caller_of(call), groups.now_ms()))
