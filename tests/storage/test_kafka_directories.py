@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from protocol.records import iter_records
@@ -46,13 +46,14 @@ class KafkaProcess:
             f"controller.quorum.bootstrap.servers=127.0.0.1:{self._controller}\n"
             f"log.dirs={self.data}\noffsets.topic.replication.factor=1\n"
             "transaction.state.log.replication.factor=1\ntransaction.state.log.min.isr=1\n"
+            "offsets.topic.num.partitions=1\ntransaction.state.log.num.partitions=1\n"
         )
         options = ("-t", "MkU3OEVBNTcwNTJENDM2Qg", "-c", str(self._properties), "--standalone")
         assert self._java("kafka.tools.StorageTool", "format", *options).wait(60) == 0
         self._process: subprocess.Popen[bytes] | None = None
 
     def _java(self, *arguments: str) -> subprocess.Popen[bytes]:
-        command = ["java", "-Xmx256m", "-cp", self._jars, *arguments]
+        command = ["java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", self._jars, *arguments]
         return subprocess.Popen(command, cwd=self._home, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
     def start(self) -> None:
@@ -79,6 +80,7 @@ class Written:
     killed: Path  # a copy of the data directory after kill -9
     stopped: Path  # a copy after a restart, more records, and a clean stop
     values: dict[str, list[bytes]]  # by topic, in order; the first half was written before the kill
+    kafka: KafkaProcess
 
 
 def produce(bootstrap: str, codec: str, values: list[bytes]) -> None:
@@ -119,7 +121,7 @@ def written(jars, tmp_path_factory):
         kafka.stop(signal.SIGTERM)
     finally:
         kafka.stop(signal.SIGKILL)
-    return Written(home / "killed", kafka.data, values)
+    return Written(home / "killed", kafka.data, values, kafka)
 
 
 def open_copy(source: Path, target: Path) -> LogDirectory:
@@ -189,3 +191,41 @@ def test_what_we_add_to_kafkas_directories_kafkas_tool_reads(written, make_batch
     output, complaints = dump(*folders, options=("--deep-iteration",))
     assert complaints == []
     assert output.count(f"| offset: {2 * HALF + 4} ") == len(folders)
+
+
+def test_kafka_goes_on_with_a_directory_that_we_wrote_to(written, make_batch, append, tmp_path):
+    """We take Kafka's directory over, write to it, stop; Kafka takes it back and serves our records."""
+    kafka = written.kafka
+    shutil.copytree(kafka.data, tmp_path / "before")
+    directory = LogDirectory.open(str(kafka.data))
+    assert directory.open_all(lambda topic, partition: CONFIG) == {}
+    ours = {}
+    for topic in written.values:
+        log = directory.logs[topic, 0]
+        for number in range(60):
+            batch = make_batch(5, size=5000, timestamp=1_800_000_000_000 + number)
+            append(log, batch, leader_epoch=log.latest_epoch)
+            ours.setdefault(topic, []).extend(record.value for record in iter_records(batch))
+        assert log.segment_count > 2
+    directory.close()
+    try:
+        kafka.start()
+        for topic, values in written.values.items():
+            assert consume(kafka.bootstrap, topic, count=len(values) + len(ours[topic])) == values + ours[topic]
+    finally:
+        kafka.stop(signal.SIGKILL)
+        shutil.rmtree(kafka.data)
+        shutil.copytree(tmp_path / "before", kafka.data)
+
+
+def consume(bootstrap: str, topic: str, *, count: int) -> list[bytes]:
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "reader", "check.crcs": True})
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    values: list[bytes] = []
+    deadline = time.monotonic() + 60
+    while len(values) < count and time.monotonic() < deadline:
+        for message in consumer.consume(1000, timeout=1):
+            assert message.error() is None, message.error()
+            values.append(message.value())
+    consumer.close()
+    return values
