@@ -110,10 +110,12 @@ class Partition:
         self._waiting.append((last_offset, reached))
 
     def flush_if_due(self, now_ms: int) -> None:
-        """flush.ms: sync, in the background, what has waited that long."""
-        if self.log.end_offset == self.log.recovery_point:
+        """Sync, in the background, what has waited for flush.ms, and segments that are full: as Kafka does, so that a
+        restart has less to check."""
+        log = self.log
+        if log.end_offset == log.recovery_point:
             self._clean_at_ms = now_ms
-        elif now_ms - self._clean_at_ms >= self.config.flush_ms:
+        elif not log.is_offline and (log.has_unflushed_segments or now_ms - self._clean_at_ms >= self.config.flush_ms):
             self._commit.request()
 
     def _flushed(self, end_offset: int) -> None:

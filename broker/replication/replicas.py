@@ -19,7 +19,6 @@ from storage import Log, LogConfig, LogDirectory, LogOffline, StorageError
 
 log = logging.getLogger(__name__)
 
-NEVER_MS: Final = (1 << 63) - 1
 SYNC_THREADS: Final = 4  # concurrent fdatasyncs; more only queue up in the device
 
 
@@ -169,7 +168,7 @@ class Replicas:
         now_ms = self.now_ms()
         for partition in partitions:
             with _reported("retention", partition):
-                partition.log.apply_retention(now_ms)
+                partition.log.apply_retention(now_ms, high_watermark=partition.high_watermark)
 
     def expire_producers(self, partitions: Iterable[Partition]) -> None:
         now_ms = self.now_ms()
@@ -178,12 +177,10 @@ class Replicas:
                 partition.log.expire_producers(now_ms)
 
     def flush_due(self) -> None:
-        """flush.ms: sync what has waited long enough."""
+        """Sync what has waited long enough."""
         now_ms = self.now_ms()
-        for hosted in list(self.topics.values()):
-            if hosted.config.flush_ms < NEVER_MS:
-                for partition in hosted.partitions.values():
-                    partition.flush_if_due(now_ms)
+        for partition in self:
+            partition.flush_if_due(now_ms)
 
     def remove_deleted(self) -> None:
         now_ms = self.now_ms()
