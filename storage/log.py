@@ -6,6 +6,7 @@ dictionary look-up and a (file, position, length) that somebody else sends.
 
 from __future__ import annotations
 
+import os
 import random
 import time
 from collections.abc import Callable
@@ -67,6 +68,7 @@ class Log(Maintenance):
     ) -> Log:
         """Opens a partition's directory, or creates it. `clean` says that the last owner closed it properly; if not,
         everything past the recovery point is checked, and CorruptLog raised if it is damaged beyond a torn tail."""
+        directory = os.path.abspath(directory)
         loaded = loading.load(
             files,
             directory,

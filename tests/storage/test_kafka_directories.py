@@ -46,6 +46,7 @@ class KafkaProcess:
             f"controller.quorum.bootstrap.servers=127.0.0.1:{self._controller}\n"
             f"log.dirs={self.data}\noffsets.topic.replication.factor=1\n"
             "transaction.state.log.replication.factor=1\ntransaction.state.log.min.isr=1\n"
+            "broker.session.timeout.ms=2000\nbroker.heartbeat.interval.ms=500\n"
             "offsets.topic.num.partitions=1\ntransaction.state.log.num.partitions=1\n"
         )
         options = ("-t", "MkU3OEVBNTcwNTJENDM2Qg", "-c", str(self._properties), "--standalone")
