@@ -25,7 +25,7 @@ def bars(rounds: Rounds) -> list[Bar]:
     found = []
     for name, by_broker in summaries(rounds).items():
         figure, ours, theirs = FIGURES[name], by_broker.get(TIDEMARK), by_broker.get(KAFKA)
-        if ours is None or theirs is None or ours.middle <= 0 or theirs.middle <= 0:
+        if ours is None or theirs is None or ours.middle <= 0 or theirs.middle <= 0 or ours == theirs:
             continue
         ratio = ours.middle / theirs.middle
         met = figure.met(tidemark=ours.middle, kafka=theirs.middle)
@@ -42,6 +42,10 @@ def bars(rounds: Rounds) -> list[Bar]:
     return found
 
 
+def times(factor: float) -> str:
+    return f"{factor:.0f}×" if factor >= 10 else f"{factor:.2f}×"
+
+
 def draw(path: Path, *, rounds: Rounds, environment: dict[str, str]) -> bool:
     """Whether there was anything to draw: a run of one broker has no ratios."""
     chosen = bars(rounds)
@@ -56,7 +60,7 @@ def draw(path: Path, *, rounds: Rounds, environment: dict[str, str]) -> bool:
         if bar.goal is not None:
             axes.plot([bar.goal, bar.goal], [row - 0.42, row + 0.42], color="black", linewidth=1.6)
         beyond = max(bar.factor, 1, bar.goal or 0)
-        axes.text(beyond * 1.06, row, f"{bar.factor:.2g}×  ({bar.note})", va="center", fontsize=8.5)
+        axes.text(beyond * 1.06, row, f"{times(bar.factor)}  ({bar.note})", va="center", fontsize=8.5)
     axes.set_xscale("log")
     axes.set_xlim(lowest * 0.85, widest * 3.2)
     axes.axvline(1, color="black", linewidth=0.8)
@@ -66,6 +70,8 @@ def draw(path: Path, *, rounds: Rounds, environment: dict[str, str]) -> bool:
     axes.set_xticks(ticks, [f"{tick:g}×" for tick in ticks])
     axes.minorticks_off()
     axes.grid(axis="x", alpha=0.25)
+    axes.set_axisbelow(True)
+    axes.margins(y=0.01)
     axes.spines[["top", "right", "left"]].set_visible(False)
     axes.tick_params(axis="y", length=0)
     axes.set_title("Tidemark beside Apache Kafka: how many times better (right is better for Tidemark)", loc="left")
