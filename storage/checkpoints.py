@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import os
 from collections.abc import Mapping
 
 from storage.errors import CorruptFile
@@ -100,7 +99,3 @@ def read_properties(files: Files, path: str) -> dict[str, str]:
 def write_properties(files: Files, path: str, properties: Mapping[str, str]) -> None:
     text = "".join(f"{key}={value}\n" for key, value in sorted(properties.items()))
     files.replace(path, text.encode(), sync=True)
-
-
-def path_in(directory: str, name: str) -> str:
-    return os.path.join(directory, name)

@@ -50,9 +50,6 @@ class Files:
     def open_descriptor(self, path: str, flags: int) -> int:
         return os.open(path, flags, 0o644)
 
-    def create_empty(self, path: str) -> None:
-        os.close(self.open_descriptor(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC))
-
     def read_all(self, path: str) -> bytes:
         fd = self.open_descriptor(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
@@ -178,9 +175,6 @@ class Files:
 
     def size(self, path: str) -> int:
         return os.stat(path).st_size
-
-    def size_open(self, fd: int) -> int:
-        return os.fstat(fd).st_size
 
     def modified_ms(self, path: str) -> int:
         return os.stat(path).st_mtime_ns // 1_000_000

@@ -91,6 +91,3 @@ class SnapshotFiles:
         for offset in self._offsets[:-1]:
             if offset not in bases:
                 self.remove(offset)
-
-    def rename_directory(self, directory: str) -> None:
-        self._directory = directory
