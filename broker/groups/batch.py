@@ -1,40 +1,72 @@
-"""Record batches of the coordinator's own, with as little work as can be: a commit is one record in one batch."""
+"""Record batches of the coordinator's own, with as little work as can be: most commits are one small record."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
-from broker.groups.records import Fact, encode_key, encode_value
+from broker.groups.records import Fact, key_prefix, value_prefix
 from protocol.batch import HEADER, HEADER_SIZE, MAGIC, BatchHeader
 from protocol.checksum import crc32c
 from protocol.record import put_varint
+from protocol.schema import codec
 
 _new = tuple.__new__
+_pack = HEADER.pack
+_SHORT = 64  # a length below this is one byte as a varint
+
+_key_writers: dict[type[Any], tuple[bytes, Callable[[Any, bytearray], None]]] = {}
+_value_writers: dict[tuple[type[Any], int], tuple[bytes, Callable[[Any, bytearray], None]]] = {}
 
 
 def build(facts: Sequence[Fact], *, now_ms: int) -> tuple[bytearray, BatchHeader]:
     """One uncompressed batch, ready to be appended."""
-    batch = bytearray(HEADER_SIZE)
+    records = bytearray()
     for delta, fact in enumerate(facts):
-        _put(batch, delta, encode_key(fact.key), encode_value(fact.value, fact.version))
-    last = len(facts) - 1
-    header = (0, len(batch) - 12, -1, MAGIC, 0, 0, last, now_ms, now_ms, -1, -1, -1, last + 1)
-    HEADER.pack_into(batch, 0, *header)
+        _put(records, delta, fact)
+    count = len(facts)
+    length = HEADER_SIZE - 12 + len(records)
+    batch = bytearray(_pack(0, length, -1, MAGIC, 0, 0, count - 1, now_ms, now_ms, -1, -1, -1, count))
+    batch += records
     crc = crc32c(memoryview(batch)[21:])
     batch[17:21] = crc.to_bytes(4, "big")
-    return batch, _new(BatchHeader, (*header[:4], crc, *header[5:]))
+    return batch, _new(BatchHeader, (0, length, -1, MAGIC, crc, 0, count - 1, now_ms, now_ms, -1, -1, -1, count))
 
 
-def _put(out: bytearray, delta: int, key: bytes, value: bytes | None) -> None:
+def _put(out: bytearray, delta: int, fact: Fact) -> None:
+    key, value, version = fact
+    prefix, write = _key_writers.get(type(key)) or _key_writer(type(key))
+    raw_key = bytearray(prefix)
+    write(key, raw_key)
     body = bytearray(2)  # attributes and timestamp delta: zero
-    put_varint(body, delta)
-    put_varint(body, len(key))
-    body += key
+    _put_length(body, delta)
+    _put_length(body, len(raw_key))
+    body += raw_key
     if value is None:
         body.append(1)  # -1: no value
     else:
-        put_varint(body, len(value))
-        body += value
+        prefix, write = _value_writers.get((type(value), version)) or _value_writer(type(value), version)
+        raw_value = bytearray(prefix)
+        write(value, raw_value)
+        _put_length(body, len(raw_value))
+        body += raw_value
     body.append(0)  # no headers
-    put_varint(out, len(body))
+    _put_length(out, len(body))
     out += body
+
+
+def _put_length(out: bytearray, length: int) -> None:
+    if length < _SHORT:
+        out.append(length << 1)
+    else:
+        put_varint(out, length)
+
+
+def _key_writer(kind: type[Any]) -> tuple[bytes, Callable[[Any, bytearray], None]]:
+    writer = _key_writers[kind] = (key_prefix(kind), codec(kind, 0).encode)
+    return writer
+
+
+def _value_writer(kind: type[Any], version: int) -> tuple[bytes, Callable[[Any, bytearray], None]]:
+    writer = _value_writers[kind, version] = (value_prefix(version), codec(kind, version).encode)
+    return writer

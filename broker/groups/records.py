@@ -84,8 +84,16 @@ register(GroupMetadataKey, GroupMetadataValue)
 _OLD_OFFSET_KEY: Final = 0  # Kafka before 0.9 numbered the key of an offset so
 
 
+def key_prefix(kind: type[Any]) -> bytes:
+    return _put_type(api(kind).key)
+
+
+def value_prefix(version: int) -> bytes:
+    return _put_type(version)
+
+
 def encode_key(key: Any) -> bytes:
-    out = bytearray(_put_type(api(type(key)).key))
+    out = bytearray(key_prefix(type(key)))
     codec(type(key), 0).encode(key, out)
     return bytes(out)
 
@@ -93,7 +101,7 @@ def encode_key(key: Any) -> bytes:
 def encode_value(value: Any | None, version: int) -> bytes | None:
     if value is None:
         return None
-    out = bytearray(_put_type(version))
+    out = bytearray(value_prefix(version))
     codec(type(value), version).encode(value, out)
     return bytes(out)
 
