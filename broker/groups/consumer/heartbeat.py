@@ -175,6 +175,8 @@ class _Beat:
         self.now_ms = now_ms
         self.topics = shard.image.topics
         self.member_id = request.member_id or shard.new_member_id("")
+        self.checked = False  # whether the present epoch knows these topics
+        self.is_upgrade = False
         self.replaced: str | None = None  # the id of the static member that this one takes the place of
         self.then: list[Callable[[], None]] = []
 
@@ -207,7 +209,7 @@ class _Beat:
             return Draft(group.state, topics=self.topics, now_ms=self.now_ms)
         if request.member_epoch != JOIN_EPOCH:
             raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Consumer group {request.group_id} not found.")
-        self.checked = False
+        self.checked, self.is_upgrade = False, group is not None
         upgrade = migration.upgrade(self.shard, group, request.group_id, topics=self.topics, now_ms=self.now_ms)
         if upgrade.then is not None:
             self.then.append(upgrade.then)
@@ -292,7 +294,9 @@ class _Beat:
         if regex_changed or (state.regexes and not self.checked):
             named_others = draft.resolve_regexes()
         stale = not self.checked and state.hash_of(self.topics) != state.metadata_hash
-        if state.epoch == 0 or names_changed or regex_changed or named_others or stale:
+        # What a classic group had assigned when it was taken over may be half of a rebalance.
+        is_new = state.epoch == 0 or self.is_upgrade
+        if is_new or names_changed or regex_changed or named_others or stale:
             draft.bump()
         if state.epoch > state.assignment_epoch:
             draft.assign(self.limits.assignors)
