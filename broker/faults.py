@@ -18,6 +18,7 @@ FAULTS: Final[dict[type[Exception], ErrorCode]] = {
     storage.OutOfOrderSequence: ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
     storage.StaleProducerEpoch: ErrorCode.INVALID_PRODUCER_EPOCH,
     storage.InvalidTransactionState: ErrorCode.INVALID_TXN_STATE,
+    storage.StaleCoordinatorEpoch: ErrorCode.TRANSACTION_COORDINATOR_FENCED,
     storage.BatchTooLarge: ErrorCode.RECORD_LIST_TOO_LARGE,
     storage.LogOffline: ErrorCode.KAFKA_STORAGE_ERROR,
     storage.CorruptLog: ErrorCode.KAFKA_STORAGE_ERROR,

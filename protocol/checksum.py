@@ -23,4 +23,5 @@ def _load_extension() -> Any:
     return module
 
 
-crc32c: Callable[[bytes | bytearray | memoryview], int] = _load_extension().crc32c
+# crc32c(data, crc=0): the second argument continues the checksum of what came before.
+crc32c: Callable[..., int] = _load_extension().crc32c

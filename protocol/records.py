@@ -24,6 +24,7 @@ from protocol.batch import (
     verify_batch,
     write_crc,
 )
+from protocol.checksum import crc32c
 from protocol.control import EndTransaction, build_end_transaction, read_end_transaction
 from protocol.record import InvalidRecord, Record, build_batch, iter_records, keyless_records, recompress
 
@@ -47,6 +48,7 @@ __all__ = [
     "build_end_transaction",
     "check_batch",
     "check_single_batch",
+    "crc32c",
     "iter_batches",
     "iter_records",
     "keyless_records",

@@ -122,15 +122,25 @@ class LogDirectory:
         for offsets in (self._recovery_points, self._start_offsets, self.high_watermarks):
             offsets.pop(key, None)
 
-    def remove_deleted(self, now_ms: int) -> None:
-        """Removes files whose deletion is due: of segments and of whole partitions."""
-        for log in self.logs.values():
-            if not log.is_offline:
-                log.remove_deleted(now_ms)
-        due = [path for due_ms, path in self._retired if due_ms <= now_ms]
+    def take_deleted(self, now_ms: int) -> Callable[[], None] | None:
+        """Work that removes the files whose deletion is due, of segments and of whole partitions; for any thread."""
+        paths = [path for log in self.logs.values() if not log.is_offline for path in log.take_deleted(now_ms)]
+        directories = [path for due_ms, path in self._retired if due_ms <= now_ms]
         self._retired = [entry for entry in self._retired if entry[0] > now_ms]
-        for path in due:
-            remove_directory(self.files, path)
+        if not paths and not directories:
+            return None
+
+        def remove() -> None:
+            for path in paths:
+                self.files.remove(path)
+            for path in directories:
+                remove_directory(self.files, path)
+
+        return remove
+
+    def remove_deleted(self, now_ms: int) -> None:
+        if (work := self.take_deleted(now_ms)) is not None:
+            work()
 
     # The files that speak for all
 

@@ -363,13 +363,18 @@ class Maintenance:
                 self._snapshots.remove(segment.base_offset)
             segment.release()
 
-    def remove_deleted(self, now_ms: int) -> None:
-        """Removes the files of segments deleted `file_delete_delay_ms` ago: slow readers have had that long."""
-        due = [paths for due_ms, paths in self._deleted if due_ms <= now_ms]
+    def take_deleted(self, now_ms: int) -> list[str]:
+        """The files of segments deleted `file_delete_delay_ms` ago: slow readers have had that long. The caller removes
+        them, on whatever thread: to unlink a gigabyte takes its time."""
+        if not self._deleted:
+            return []
+        due = [path for due_ms, paths in self._deleted if due_ms <= now_ms for path in paths]
         self._deleted = [entry for entry in self._deleted if entry[0] > now_ms]
-        for paths in due:
-            for path in paths:
-                self.files.remove(path)
+        return due
+
+    def remove_deleted(self, now_ms: int) -> None:
+        for path in self.take_deleted(now_ms):
+            self.files.remove(path)
 
     # The end
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from struct import Struct
 
-from crc32c import crc32c
-
-from protocol.records import HEADER_SIZE, BatchHeader, read_header
+from protocol.records import HEADER_SIZE, BatchHeader, crc32c, read_header
 from storage.files import Files
 
 LENGTH_END = 12  # base offset and length: what precedes the part that `batch_length` counts

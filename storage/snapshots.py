@@ -9,8 +9,7 @@ import os
 from collections.abc import Collection, Iterable
 from struct import Struct, error
 
-from crc32c import crc32c
-
+from protocol.records import crc32c
 from storage import names
 from storage.errors import CorruptFile
 from storage.files import Files

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 from broker.config import BrokerConfig, TopicConfig
@@ -183,12 +184,11 @@ class Replicas:
             partition.flush_if_due(now_ms)
 
     def remove_deleted(self) -> None:
+        """Unlink what is due, off the event loop: for a large file that takes long."""
         now_ms = self.now_ms()
         for directory in self.directories:
-            try:
-                directory.remove_deleted(now_ms)
-            except OSError as error:
-                log.error("removing deleted files from %s failed: %s", directory.path, error)
+            if (work := directory.take_deleted(now_ms)) is not None:
+                self._executor.submit(work).add_done_callback(partial(_report_removal, directory.path))
 
     def checkpoint(self) -> None:
         for directory in self.directories:
@@ -221,6 +221,11 @@ def _reported(work: str, partition: Partition) -> Iterator[None]:
         yield
     except (OSError, StorageError) as error:
         log.error("%s of %s-%d failed: %s", work, partition.topic, partition.index, error)
+
+
+def _report_removal(directory: str, done: Future[None]) -> None:
+    if (error := done.exception()) is not None:
+        log.error("removing deleted files from %s failed: %s", directory, error)
 
 
 def log_config(topic: TopicConfig, broker: BrokerConfig) -> LogConfig:
