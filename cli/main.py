@@ -7,17 +7,18 @@ import os
 import sys
 from collections.abc import Sequence
 
-from cli import consume, produce, start, topics
+from cli import consume, groups, lag, produce, start, topics
 from cli.failure import CommandFailed, ExitCode
 
-COMMANDS = (start, topics, produce, consume)
+COMMANDS = (start, topics, produce, consume, groups, lag)
 
 
 def parser() -> argparse.ArgumentParser:
     root = argparse.ArgumentParser(
         prog="tidemark",
         description="A Kafka-compatible broker, and a small client for it or for any Kafka cluster.",
-        epilog="Exit codes: 0 done, 1 failed, 2 wrong usage, 3 no broker reachable, 4 no such topic, 130 interrupted.",
+        epilog="Exit codes: 0 done, 1 failed, 2 wrong usage, 3 no broker reachable, 4 no such topic or group,"
+        " 130 interrupted.",
     )
     root.add_argument("--version", action=_Version, help="show the version and exit")
     commands = root.add_subparsers(title="commands", metavar="COMMAND", required=True)

@@ -31,11 +31,12 @@ def parse_position(text: str) -> Position:
     if re.fullmatch(r"-\d{1,18}", text):
         return Position(kind="last", number=int(text[1:]))
     if text.startswith("s@"):
-        return Position(kind="time", number=_milliseconds(text[2:]))
+        return Position(kind="time", number=milliseconds(text[2:]))
     raise argparse.ArgumentTypeError(f"{text!r} is not beginning, end, N, -N or s@TIME")
 
 
-def _milliseconds(text: str) -> int:
+def milliseconds(text: str) -> int:
+    """Milliseconds since 1970, written as such or as an ISO date and time, in UTC if it names no zone."""
     if re.fullmatch(r"\d{1,18}", text):
         return int(text)
     try:

@@ -267,6 +267,9 @@ class World:
     def heard_sync(self, client: Client, response: SyncGroupResponse) -> None:
         if response.error_code:
             client.state = "out"
+            # After a crash a generation that never got its assignment is counted again, as in Kafka: a SyncGroup that
+            # was refused then must not be sent once more, and no client does that.
+            client.old_requests = [(kind, request) for kind, request in client.old_requests if kind != "sync"]
             self.heard_code(client, ErrorCode(response.error_code))
             return
         client.state = "stable"

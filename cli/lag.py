@@ -1,0 +1,39 @@
+"""`tidemark lag`: how far behind the groups are, partition by partition."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import asdict
+from typing import Any
+
+from cli import client
+from cli.failure import ExitCode
+from cli.group_positions import HEADS, GroupPosition, describe_group, exists, no_such_group, positions
+from cli.groups import all_groups
+from cli.output import print_json, table
+
+
+def add_parser(commands: Any) -> None:
+    options = client.client_options()
+    parser = commands.add_parser("lag", parents=[options], help="show how far behind consumer groups are")
+    parser.add_argument(
+        "-g", "--group", action="append", dest="groups", metavar="G", help="default: all; may be repeated"
+    )
+    parser.add_argument("--json", action="store_true", help="as JSON")
+    parser.set_defaults(run=lag)
+
+
+def lag(args: argparse.Namespace) -> int:
+    admin = client.admin(args)
+    found: list[GroupPosition] = []
+    for group in args.groups or [each.group_id for each in all_groups(args)]:
+        described = describe_group(admin, args, group)
+        if exists(described):
+            found += positions(admin, args, described)
+        elif args.groups:
+            raise no_such_group(group)
+    if args.json:
+        print_json([asdict(each) for each in found])
+    elif found:
+        print(table(("group", *HEADS), [(each.group, *each.row()) for each in found]))
+    return ExitCode.OK

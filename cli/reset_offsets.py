@@ -1,0 +1,162 @@
+"""`tidemark groups reset-offsets`: where a group shall read on. Shown first, done with --execute."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from typing import TYPE_CHECKING, Any
+
+from cli import client
+from cli.failure import CommandFailed, ExitCode
+from cli.group_positions import committed_offsets, describe_group, group_failure, offsets_at
+from cli.output import print_json, table
+from cli.positions import milliseconds
+
+if TYPE_CHECKING:
+    from confluent_kafka.admin import AdminClient
+
+Partition = tuple[str, int]
+IDLE_STATES = ("EMPTY", "DEAD")
+
+
+def add_parser(actions: Any, options: argparse.ArgumentParser) -> None:
+    parser = actions.add_parser(
+        "reset-offsets",
+        parents=[options],
+        help="move a group to another place in its topics",
+        description="Shows what would change. With --execute it is done. The group must have no members meanwhile.",
+    )
+    parser.add_argument("-g", "--group", required=True, metavar="G")
+    which = parser.add_mutually_exclusive_group(required=True)
+    which.add_argument(
+        "-t",
+        "--topic",
+        action="append",
+        type=_topic,
+        dest="topics",
+        metavar="T[:P,P…]",
+        help="a topic, or some of its partitions; may be repeated",
+    )
+    which.add_argument("--all-topics", action="store_true", help="all that the group committed offsets for")
+    where = parser.add_mutually_exclusive_group(required=True)
+    where.add_argument("--to-earliest", action="store_true", help="to the first record that there is")
+    where.add_argument("--to-latest", action="store_true", help="to the end")
+    where.add_argument("--to-offset", type=_offset, metavar="N", help="to this offset, or the nearest there is")
+    where.add_argument("--shift-by", type=int, metavar="N", help="so many records on, or back if negative")
+    where.add_argument(
+        "--to-datetime",
+        type=milliseconds,
+        metavar="D",
+        help="to the first record of a time: an ISO date and time (UTC if it does not say), or milliseconds since 1970",
+    )
+    parser.add_argument("--execute", action="store_true", help="do it")
+    parser.add_argument("--json", action="store_true", help="as JSON")
+    parser.set_defaults(run=reset)
+
+
+def reset(args: argparse.Namespace) -> int:
+    admin = client.admin(args)
+    _refuse_if_active(admin, args)
+    current = committed_offsets(admin, args, args.group)
+    partitions = sorted(current) if args.all_topics else _partitions(admin, args)
+    if not partitions:
+        raise CommandFailed(f"Group {args.group} has committed nothing.", code=ExitCode.NOT_FOUND)
+    wanted = _wanted(admin, args, partitions, current)
+    if args.execute:
+        _execute(admin, args, wanted)
+    _show(args, wanted, current)
+    return ExitCode.OK
+
+
+def _refuse_if_active(admin: AdminClient, args: argparse.Namespace) -> None:
+    described = describe_group(admin, args, args.group)
+    if described.state.name not in IDLE_STATES:
+        count = len(described.members)
+        members = f"{count} member{'s' if count != 1 else ''}"
+        raise CommandFailed(
+            f"Group {args.group} is active ({members}): offsets can be reset only while nobody reads. Stop it first."
+        )
+
+
+def _partitions(admin: AdminClient, args: argparse.Namespace) -> list[Partition]:
+    topics = client.topic_metadata(admin, args)
+    chosen: set[Partition] = set()
+    for name, numbers in args.topics:
+        if name not in topics:
+            raise CommandFailed(f"Topic {name}: there is no such topic or partition.", code=ExitCode.NOT_FOUND)
+        there = topics[name].partitions
+        missing = [number for number in numbers if number not in there]
+        if missing:
+            message = f"Topic {name} has {len(there)} partition(s), and no partition {missing[0]}."
+            raise CommandFailed(message, code=ExitCode.NOT_FOUND)
+        chosen |= {(name, number) for number in numbers or there}
+    return sorted(chosen)
+
+
+def _wanted(
+    admin: AdminClient, args: argparse.Namespace, partitions: list[Partition], current: dict[Partition, int]
+) -> dict[Partition, int]:
+    """The new offsets, none of them outside of what the partition holds."""
+    from confluent_kafka.admin import OffsetSpec
+
+    starts = offsets_at(admin, args, partitions, OffsetSpec.earliest())
+    ends = offsets_at(admin, args, partitions, OffsetSpec.latest())
+    if args.to_earliest:
+        aims = starts
+    elif args.to_latest:
+        aims = ends
+    elif args.to_offset is not None:
+        aims = dict.fromkeys(partitions, args.to_offset)
+    elif args.shift_by is not None:
+        aims = {each: _shifted(args, each, current) for each in partitions}
+    else:
+        found = offsets_at(admin, args, partitions, OffsetSpec.for_timestamp(args.to_datetime))
+        aims = {each: offset if offset >= 0 else ends[each] for each, offset in found.items()}
+    return {each: min(max(aims[each], starts[each]), ends[each]) for each in partitions if each in ends}
+
+
+def _shifted(args: argparse.Namespace, partition: Partition, current: dict[Partition, int]) -> int:
+    if partition not in current:
+        name = f"{partition[0]}-{partition[1]}"
+        raise CommandFailed(f"Group {args.group} has committed nothing for {name}: there is nothing to shift.")
+    return current[partition] + int(args.shift_by)
+
+
+def _execute(admin: AdminClient, args: argparse.Namespace, wanted: dict[Partition, int]) -> None:
+    from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
+
+    offsets = [TopicPartition(topic, number, offset) for (topic, number), offset in wanted.items()]
+    request = [ConsumerGroupTopicPartitions(args.group, offsets)]
+    try:
+        done = admin.alter_consumer_group_offsets(request, request_timeout=args.timeout)[args.group].result()
+    except KafkaException as error:
+        raise group_failure(error, args.group, args) from None
+    for each in done.topic_partitions:
+        if each.error is not None:
+            raise client.failure(each.error, about=f"{each.topic}-{each.partition}", bootstrap=args.bootstrap)
+
+
+def _show(args: argparse.Namespace, wanted: dict[Partition, int], current: dict[Partition, int]) -> None:
+    rows = [(topic, number, current.get((topic, number)), offset) for (topic, number), offset in wanted.items()]
+    if args.json:
+        heads = ("topic", "partition", "current_offset", "new_offset")
+        changes = [dict(zip(heads, row, strict=True)) for row in rows]
+        print_json({"group": args.group, "executed": args.execute, "partitions": changes})
+    else:
+        print(table(("topic", "partition", "current offset", "new offset"), rows))
+    if not args.execute:
+        print("tidemark: nothing was changed; --execute does it.", file=sys.stderr)
+
+
+def _topic(text: str) -> tuple[str, tuple[int, ...]]:
+    name, _, numbers = text.partition(":")
+    if not name or not re.fullmatch(r"(\d{1,9}(,\d{1,9})*)?", numbers) or text.endswith(":"):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a topic, or topic:0,1,2")
+    return name, tuple(int(number) for number in numbers.split(",") if number)
+
+
+def _offset(text: str) -> int:
+    if not re.fullmatch(r"\d{1,18}", text):
+        raise argparse.ArgumentTypeError(f"{text!r} is not an offset")
+    return int(text)
