@@ -1,0 +1,30 @@
+"""Our own Java programs: compiled once against the Kafka jars, compiled again when a source changes."""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+from pathlib import Path
+
+from harness.java import JARS, REPOSITORY, classpath
+
+SOURCES = REPOSITORY / "compat-tests" / "java" / "src"
+
+
+def compiled() -> Path:
+    """The directory of classes, named after what it was compiled from."""
+    sources = sorted(SOURCES.glob("*.java"))
+    fingerprint = hashlib.sha256()
+    for part in [*sources, *sorted(JARS.glob("kafka-clients-*.jar"))]:
+        fingerprint.update(part.name.encode())
+        fingerprint.update(part.read_bytes() if part.suffix == ".java" else b"")
+    target = REPOSITORY / ".cache" / "java-classes" / fingerprint.hexdigest()[:16]
+    if not (target / ".complete").exists():
+        target.mkdir(parents=True, exist_ok=True)
+        done = subprocess.run(
+            ["javac", "-cp", classpath(), "-d", str(target), *map(str, sources)],
+            capture_output=True, text=True, timeout=120, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        (target / ".complete").touch()
+    return target
