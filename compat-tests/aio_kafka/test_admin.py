@@ -45,7 +45,9 @@ async def test_create_list_and_describe(admin: AIOKafkaAdminClient, make_topic: 
         (("bad name", 1, 1, {}), Error.INVALID_TOPIC_EXCEPTION),
     ],
 )
-async def test_create_what_is_wrong(admin: AIOKafkaAdminClient, topic: str, new: tuple[str, int, int, dict[str, str]], error: Error) -> None:
+async def test_create_what_is_wrong(
+    admin: AIOKafkaAdminClient, topic: str, new: tuple[str, int, int, dict[str, str]], error: Error
+) -> None:
     name, partitions, factor, configs = new
     wanted = NewTopic(topic if name == "t" else name, partitions, factor, topic_configs=configs)
     answer = await admin.create_topics([wanted])
@@ -67,7 +69,9 @@ async def test_partitions_are_added(admin: AIOKafkaAdminClient, made: str) -> No
     await eventually_async(has_four)
 
 
-async def test_topic_config_is_described_and_altered(admin: AIOKafkaAdminClient, make_topic: Callable[..., Any]) -> None:
+async def test_topic_config_is_described_and_altered(
+    admin: AIOKafkaAdminClient, make_topic: Callable[..., Any]
+) -> None:
     topic = await make_topic(retention_ms="100000")
     assert (await config_values(admin, topic))["retention.ms"] == "100000"
     await admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, configs={"segment.bytes": "2000000"})])

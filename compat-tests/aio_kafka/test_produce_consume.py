@@ -8,7 +8,12 @@ from typing import Any
 
 import pytest
 from aiokafka import TopicPartition
-from aiokafka.errors import KafkaTimeoutError, MessageSizeTooLargeError, OffsetOutOfRangeError, UnknownTopicOrPartitionError
+from aiokafka.errors import (
+    KafkaTimeoutError,
+    MessageSizeTooLargeError,
+    OffsetOutOfRangeError,
+    UnknownTopicOrPartitionError,
+)
 from harness.aiokafka_client import consumer, produce_all, producer, read, read_from
 from harness.broker_process import BrokerProcess
 
@@ -92,7 +97,8 @@ async def test_offsets_for_times(broker: BrokerProcess, made: str) -> None:
     base = 1_700_000_000_000
     async with producer(broker.bootstrap) as sender:
         sent = [
-            await sender.send(made, b"%d" % number, timestamp_ms=base + number * 10, partition=0) for number in range(100)
+            await sender.send(made, b"%d" % number, timestamp_ms=base + number * 10, partition=0)
+            for number in range(100)
         ]
         await asyncio.gather(*sent)
     partition = TopicPartition(made, 0)

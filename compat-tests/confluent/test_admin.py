@@ -37,7 +37,9 @@ def test_create_list_and_describe(admin: AdminClient, make_topic: Callable[..., 
     listed = admin.list_topics(timeout=20).topics
     assert sorted(listed[topic].partitions) == [0, 1, 2]
     described = admin.describe_topics(TopicCollection([topic]))[topic].result(20)
-    assert [(p.id, p.leader.id, [node.id for node in p.isr]) for p in described.partitions] == [(i, 0, [0]) for i in range(3)]
+    assert [(p.id, p.leader.id, [node.id for node in p.isr]) for p in described.partitions] == [
+        (i, 0, [0]) for i in range(3)
+    ]
     assert str(described.topic_id)
 
 

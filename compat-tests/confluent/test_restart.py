@@ -15,7 +15,9 @@ QUICK = {"reconnect_backoff_ms": 20, "reconnect_backoff_max_ms": 200, "retry_bac
 
 
 @pytest.mark.parametrize("clean", [True, False], ids=["clean stop", "kill -9"])
-def test_nothing_is_lost_or_doubled_over_restarts(new_broker: Callable[..., BrokerProcess], topic: str, clean: bool) -> None:
+def test_nothing_is_lost_or_doubled_over_restarts(
+    new_broker: Callable[..., BrokerProcess], topic: str, clean: bool
+) -> None:
     """An idempotent producer and a consumer run on while the broker is restarted twice under them."""
     broker = new_broker()
     create_topic(broker.bootstrap, topic)

@@ -99,7 +99,9 @@ def test_state_of_producers_survives_a_kill(new_broker: Callable[..., BrokerProc
     with Wire(broker.host, broker.port) as wire:
         producer_id = new_producer_id(wire)
         for sequence in range(8):
-            batches.append(batch_of(b"%d" % sequence, producer_id=producer_id, producer_epoch=0, base_sequence=sequence))
+            batches.append(
+                batch_of(b"%d" % sequence, producer_id=producer_id, producer_epoch=0, base_sequence=sequence)
+            )
             assert produce(wire, topic, batches[-1]).base_offset == sequence
     broker.restart(clean=False)
     with Wire(broker.host, broker.port) as wire:

@@ -35,7 +35,9 @@ async def consumer(bootstrap: str, **settings: Any) -> AsyncIterator[AIOKafkaCon
         await reader.stop()
 
 
-async def produce_all(bootstrap: str, topic: str, values: list[bytes | None], *, partition: int = 0, **settings: Any) -> list[Any]:
+async def produce_all(
+    bootstrap: str, topic: str, values: list[bytes | None], *, partition: int = 0, **settings: Any
+) -> list[Any]:
     """Sends and waits for every acknowledgement."""
     async with producer(bootstrap, **settings) as sender:
         futures = [await sender.send(topic, value, partition=partition) for value in values]

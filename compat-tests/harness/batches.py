@@ -133,10 +133,18 @@ def read_batches(data: bytes) -> list[ReadBatch]:
         values = _values(data[position + HEADER.size : end], count=count) if attributes & 7 == 0 else ()
         found.append(
             ReadBatch(
-                base_offset=base, leader_epoch=epoch, magic=magic, attributes=attributes, last_offset=base + last_delta,
-                base_timestamp=first_ts, max_timestamp=max_ts, producer_id=pid, base_sequence=sequence, values=values,
+                base_offset=base,
+                leader_epoch=epoch,
+                magic=magic,
+                attributes=attributes,
+                last_offset=base + last_delta,
+                base_timestamp=first_ts,
+                max_timestamp=max_ts,
+                producer_id=pid,
+                base_sequence=sequence,
+                values=values,
                 size=end - position,
-            )  # fmt: skip
+            )
         )
         position = end
     return found

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import ClassVar
 
 import psutil
-
 from harness.java import JAVA, classpath
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -152,6 +151,7 @@ class BrokerProcess(ABC):
 
     def _note_address(self, found: re.Match[str]) -> None:
         """Kafka is told its port; Tidemark chooses one and says which."""
+        return
 
     def _reap(self) -> None:
         assert self._process is not None

@@ -9,7 +9,6 @@ from typing import Any
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
-
 from harness.waiting import eventually
 
 SECONDS_MAX = 30
@@ -42,7 +41,9 @@ def producer(bootstrap: str, **settings: Any) -> Producer:
     return Producer({"bootstrap.servers": bootstrap, "linger.ms": 1, **options})
 
 
-def produce_all(bootstrap: str, topic: str, values: list[bytes | None], *, partition: int = 0, **settings: Any) -> Delivered:
+def produce_all(
+    bootstrap: str, topic: str, values: list[bytes | None], *, partition: int = 0, **settings: Any
+) -> Delivered:
     """Sends and waits for every report."""
     delivered = Delivered()
     sender = producer(bootstrap, **settings)
@@ -94,7 +95,9 @@ def read(reader: Consumer, count: int, *, seconds_max: float = SECONDS_MAX) -> l
     return messages
 
 
-def read_from(bootstrap: str, topic: str, count: int, *, partition: int = 0, offset: int = OFFSET_BEGINNING) -> list[Message]:
+def read_from(
+    bootstrap: str, topic: str, count: int, *, partition: int = 0, offset: int = OFFSET_BEGINNING
+) -> list[Message]:
     with consumer(bootstrap) as reader:
         reader.assign([TopicPartition(topic, partition, offset)])
         return read(reader, count)

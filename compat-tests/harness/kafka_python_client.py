@@ -32,7 +32,9 @@ def consumer(bootstrap: str, **settings: Any) -> Iterator[KafkaConsumer]:
         reader.close()
 
 
-def produce_all(bootstrap: str, topic: str, values: list[bytes | None], *, partition: int = 0, **settings: Any) -> list[Any]:
+def produce_all(
+    bootstrap: str, topic: str, values: list[bytes | None], *, partition: int = 0, **settings: Any
+) -> list[Any]:
     """Sends and waits for every acknowledgement."""
     with producer(bootstrap, **settings) as sender:
         futures = [sender.send(topic, value, partition=partition) for value in values]

@@ -12,7 +12,9 @@ from harness.wire import Wire
 NO_ID = UUID(int=0)
 
 
-def produce(wire: Wire, topic: str, records: bytes | None, *, partition: int = 0, acks: int = -1, version: int = 9) -> Any:
+def produce(
+    wire: Wire, topic: str, records: bytes | None, *, partition: int = 0, acks: int = -1, version: int = 9
+) -> Any:
     """The answer for the one partition."""
     answer = wire.call(
         "Produce", version, transactional_id=None, acks=acks, timeout_ms=10_000,
@@ -51,7 +53,9 @@ def batches(partition: Any) -> list[ReadBatch]:
     return read_batches(bytes(partition.records or b""))
 
 
-def list_offset(wire: Wire, topic: str, timestamp: int, *, partition: int = 0, version: int = 9, epoch: int = -1) -> Any:
+def list_offset(
+    wire: Wire, topic: str, timestamp: int, *, partition: int = 0, version: int = 9, epoch: int = -1
+) -> Any:
     """The answer for the one partition."""
     asked = {"partition_index": partition, "current_leader_epoch": epoch, "timestamp": timestamp}
     extra = {"timeout_ms": 10_000} if version >= 10 else {}

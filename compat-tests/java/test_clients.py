@@ -40,7 +40,9 @@ def test_no_case_is_forgotten(results: dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize("clean", [True, False], ids=["clean stop", "kill -9"])
-def test_nothing_is_lost_or_doubled_over_restarts(new_broker: Callable[..., BrokerProcess], topic: str, clean: bool) -> None:
+def test_nothing_is_lost_or_doubled_over_restarts(
+    new_broker: Callable[..., BrokerProcess], topic: str, clean: bool
+) -> None:
     broker = new_broker()
     program = subprocess.Popen(
         tool_command("Restarts", broker.bootstrap, topic, extra_classpath=(compiled(),)),

@@ -37,13 +37,16 @@ def test_topic_command_and_config_command(tool: Tool, topic: str) -> None:
         described[0],
     )
     assert described[1:] == [
-        f"\tTopic: {topic}\tPartition: {index}\tLeader: 0\tReplicas: 0\tIsr: 0\tElr: \tLastKnownElr: " for index in range(3)
+        f"\tTopic: {topic}\tPartition: {index}\tLeader: 0\tReplicas: 0\tIsr: 0\tElr: \tLastKnownElr: "
+        for index in range(3)
     ]
 
     tool(topics, "--alter", "--topic", topic, "--partitions", "4").checked()
     entity = ("--entity-type", "topics", "--entity-name", topic)
     change = ("--add-config", "segment.bytes=2000000", "--delete-config", "retention.ms")
-    assert tool(configs, "--alter", *entity, *change).checked().lines == [f"Completed updating config for topic {topic}."]
+    assert tool(configs, "--alter", *entity, *change).checked().lines == [
+        f"Completed updating config for topic {topic}."
+    ]
     assert tool(configs, "--describe", *entity).checked().lines == [
         f"Dynamic configs for topic {topic} are:",
         "  segment.bytes=2000000 sensitive=false synonyms={DYNAMIC_TOPIC_CONFIG:segment.bytes=2000000, "
@@ -64,7 +67,8 @@ TOPIC_DEFAULTS = [
     "  compression.type=producer sensitive=false synonyms={DEFAULT_CONFIG:compression.type=producer}",
     "  index.interval.bytes=4096 sensitive=false synonyms={DEFAULT_CONFIG:log.index.interval.bytes=4096}",
     "  max.message.bytes=1048588 sensitive=false synonyms={DEFAULT_CONFIG:message.max.bytes=1048588}",
-    "  message.timestamp.type=CreateTime sensitive=false synonyms={DEFAULT_CONFIG:log.message.timestamp.type=CreateTime}",
+    "  message.timestamp.type=CreateTime sensitive=false "
+    "synonyms={DEFAULT_CONFIG:log.message.timestamp.type=CreateTime}",
     "  retention.bytes=-1 sensitive=false synonyms={DEFAULT_CONFIG:log.retention.bytes=-1}",
     "  segment.bytes=1073741824 sensitive=false synonyms={DEFAULT_CONFIG:log.segment.bytes=1073741824}",
     "  segment.index.bytes=10485760 sensitive=false synonyms={DEFAULT_CONFIG:log.index.size.max.bytes=10485760}",
@@ -158,7 +162,8 @@ def dump(files: Sequence[Path], *options: str) -> str:
 
 
 COMPLAINTS = re.compile(
-    r"corrupt|mismatch|Non-consecutive|not find|out of order|Invalid|found timestamp|isvalid: false|error", re.IGNORECASE
+    r"corrupt|mismatch|Non-consecutive|not find|out of order|Invalid|found timestamp|isvalid: false|error",
+    re.IGNORECASE,
 )
 
 

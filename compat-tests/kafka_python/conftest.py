@@ -45,7 +45,7 @@ def made(make_topic: Callable[..., str]) -> str:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """kafka-python drops the sockets of failed connection attempts without closing them; that is not ours to fail on."""
+    """kafka-python drops the sockets of failed connection attempts unclosed; that is not ours to fail on."""
     for item in items:
         if item.path.parent == HERE:
             item.add_marker(pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning"))

@@ -48,7 +48,9 @@ def test_create_list_and_describe(admin: KafkaAdminClient, make_topic: Callable[
         ({"configs": {"retention.ms": "soon"}}, InvalidConfigurationError),
     ],
 )
-def test_create_what_is_wrong(admin: KafkaAdminClient, topic: str, options: dict[str, Any], error: type[Exception]) -> None:
+def test_create_what_is_wrong(
+    admin: KafkaAdminClient, topic: str, options: dict[str, Any], error: type[Exception]
+) -> None:
     with pytest.raises(error):
         admin.create_topics({topic: {"num_partitions": 1, "replication_factor": 1, **options}})
 

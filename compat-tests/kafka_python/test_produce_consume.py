@@ -8,7 +8,12 @@ import pytest
 from harness.broker_process import BrokerProcess
 from harness.kafka_python_client import consumer, produce_all, producer, read, read_from
 from kafka import TopicPartition
-from kafka.errors import KafkaTimeoutError, MessageSizeTooLargeError, OffsetOutOfRangeError, UnknownTopicOrPartitionError
+from kafka.errors import (
+    KafkaTimeoutError,
+    MessageSizeTooLargeError,
+    OffsetOutOfRangeError,
+    UnknownTopicOrPartitionError,
+)
 
 CODECS = [None, "gzip", "snappy", "lz4", "zstd"]
 MANY = 100_000

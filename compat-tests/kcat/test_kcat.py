@@ -25,7 +25,9 @@ def test_metadata_listing(kcat: Kcat, make_topic: Callable[..., str], broker: Br
     listed = json.loads(kcat("-L", "-J"))
     assert [(node["id"], node["name"]) for node in listed["brokers"]] == [(0, broker.bootstrap)]
     (told,) = [entry for entry in listed["topics"] if entry["topic"] == topic]
-    assert [(p["partition"], p["leader"], p["isrs"]) for p in told["partitions"]] == [(i, 0, [{"id": 0}]) for i in range(3)]
+    assert [(p["partition"], p["leader"], p["isrs"]) for p in told["partitions"]] == [
+        (i, 0, [{"id": 0}]) for i in range(3)
+    ]
     assert topic.encode() in kcat("-L", "-t", topic)
 
 
@@ -69,7 +71,12 @@ def read_json(kcat: Kcat, topic: str, *options: str) -> list[dict[str, object]]:
 def test_keys_headers_and_nulls(kcat: Kcat, made: str) -> None:
     kcat("-P", "-t", made, "-p", "0", "-K", ":", "-Z", "-H", "a=1", "-H", "b=two", stdin=b"k:v\nk:\n:v\n:\n")
     got = read_json(kcat, made)
-    assert [(record["key"], record["payload"]) for record in got] == [("k", "v"), ("k", None), (None, "v"), (None, None)]
+    assert [(record["key"], record["payload"]) for record in got] == [
+        ("k", "v"),
+        ("k", None),
+        (None, "v"),
+        (None, None),
+    ]
     assert all(record["headers"] == ["a", "1", "b", "two"] for record in got)
     assert [record["offset"] for record in got] == [0, 1, 2, 3]
 

@@ -40,7 +40,9 @@ def test_every_version_of_api_versions_lists_the_same(wire: Wire, version: int) 
     assert {key: listed.get(key) for key in expected} == expected
 
 
-def test_nothing_is_advertised_that_closes_the_connection(wire: Wire, connect: Callable[..., Wire], is_control: bool) -> None:
+def test_nothing_is_advertised_that_closes_the_connection(
+    wire: Wire, connect: Callable[..., Wire], is_control: bool
+) -> None:
     """Each key outside the table above must be one this suite has not learnt yet, not one that only pretends."""
     listed = {api.api_key for api in wire.call("ApiVersions", 0).api_keys}
     if not is_control:

@@ -30,7 +30,9 @@ def loaded(new_broker: Callable[..., BrokerProcess], topic: str) -> Iterator[tup
     with Wire(broker.host, broker.port) as wire:
         (created,) = create_topics(wire, creatable(topic)).values()
         for number in range(32):
-            eventually(lambda number=number: produce(wire, topic, batch_of(bytes([number]) * 1_000_000)).error_code == 0)
+            eventually(
+                lambda number=number: produce(wire, topic, batch_of(bytes([number]) * 1_000_000)).error_code == 0
+            )
         yield broker, wire, Topic(name=topic, id=created.topic_id)
 
 

@@ -29,7 +29,9 @@ def value_of(wire: Wire, kind: int, name: str, key: str) -> tuple[str | None, in
     return config.value, config.config_source
 
 
-def alter(wire: Wire, kind: int, name: str, *changes: tuple[str, int, str | None], validate_only: bool = False) -> Error:
+def alter(
+    wire: Wire, kind: int, name: str, *changes: tuple[str, int, str | None], validate_only: bool = False
+) -> Error:
     answer = wire.call(
         "IncrementalAlterConfigs", 1, validate_only=validate_only,
         resources=[
@@ -93,7 +95,11 @@ def test_set_and_delete(wire: Wire, made: Topic) -> None:
     assert alter(wire, TOPIC, made.name, ("retention.ms", SET, "1000")) == Error.NONE
     eventually(lambda: value_of(wire, TOPIC, made.name, "retention.ms") == ("1000", DYNAMIC_TOPIC))
     (config,) = describe(wire, TOPIC, made.name, "retention.ms").configs
-    assert (config.synonyms[0].name, config.synonyms[0].value, config.synonyms[0].source) == ("retention.ms", "1000", DYNAMIC_TOPIC)
+    assert (config.synonyms[0].name, config.synonyms[0].value, config.synonyms[0].source) == (
+        "retention.ms",
+        "1000",
+        DYNAMIC_TOPIC,
+    )
     assert alter(wire, TOPIC, made.name, ("retention.ms", DELETE, None)) == Error.NONE
     eventually(lambda: value_of(wire, TOPIC, made.name, "retention.ms") == ("604800000", DEFAULT))
 

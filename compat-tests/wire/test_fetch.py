@@ -82,9 +82,7 @@ def test_offset_out_of_range_is_answered_at_once(wire: Wire, filled: Topic, offs
     assert time.monotonic() - started < 5
 
 
-@pytest.mark.parametrize(
-    ("epoch", "error"), [(0, Error.NONE), (-1, Error.NONE), (5, Error.UNKNOWN_LEADER_EPOCH)]
-)
+@pytest.mark.parametrize(("epoch", "error"), [(0, Error.NONE), (-1, Error.NONE), (5, Error.UNKNOWN_LEADER_EPOCH)])
 def test_leader_epoch_of_the_request_is_checked(wire: Wire, filled: Topic, epoch: int, error: Error) -> None:
     (partition,) = fetched(fetch(wire, filled.id, partition_to_fetch(current_leader_epoch=epoch))).values()
     assert partition.error_code == error
@@ -163,7 +161,7 @@ def test_long_poll_wakes_at_once_on_produce(wire: Wire, filled: Topic, connect: 
     produce(wire, filled.name, batch_of(b"wake"), partition=2)
     produced = time.monotonic()
     waiting.join(20)
-    (at, answer), = answers
+    ((at, answer),) = answers
     assert at - produced < 2
     assert [batch.values for batch in batches(fetched(answer)[2])] == [(b"wake",)]
 

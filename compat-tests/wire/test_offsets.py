@@ -65,7 +65,9 @@ def test_offsets_of_an_empty_partition(wire: Wire, timed: Topic, timestamp: int,
     ("timestamp", "version"),
     [(MAX_TIMESTAMP, 6), (EARLIEST_LOCAL, 7), (LATEST_TIERED, 8), (EARLIEST_PENDING_UPLOAD, 10), (-7, 10)],
 )
-def test_special_timestamp_newer_than_the_version_is_unsupported(wire: Wire, timed: Topic, timestamp: int, version: int) -> None:
+def test_special_timestamp_newer_than_the_version_is_unsupported(
+    wire: Wire, timed: Topic, timestamp: int, version: int
+) -> None:
     answer = list_offset(wire, timed.name, timestamp, version=version)
     assert answered(answer) == (Error.UNSUPPORTED_VERSION, -1, -1, -1)
 

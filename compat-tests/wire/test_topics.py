@@ -46,7 +46,9 @@ REFUSED: dict[str, tuple[dict[str, Any], Error]] = {
 
 @pytest.mark.parametrize("validate_only", [False, True], ids=["create", "validate only"])
 @pytest.mark.parametrize(("changes", "error"), REFUSED.values(), ids=REFUSED.keys())
-def test_bad_topic_is_refused(wire: Wire, topic: str, changes: dict[str, Any], error: Error, validate_only: bool) -> None:
+def test_bad_topic_is_refused(
+    wire: Wire, topic: str, changes: dict[str, Any], error: Error, validate_only: bool
+) -> None:
     answer = create_topics(wire, creatable(topic, **changes), validate_only=validate_only)
     assert Error(answer[topic].error_code) == error
     assert answer[topic].error_message
@@ -124,7 +126,9 @@ def test_every_version_of_create_topics_is_served(wire: Wire, topic: str, versio
     assert create_topics(wire, creatable(topic), version=version)[topic].error_code == Error.NONE
 
 
-def grow(wire: Wire, name: str, count: int, assignments: list[list[int]] | None = None, *, validate_only: bool = False) -> Any:
+def grow(
+    wire: Wire, name: str, count: int, assignments: list[list[int]] | None = None, *, validate_only: bool = False
+) -> Any:
     chosen = None if assignments is None else [{"broker_ids": brokers} for brokers in assignments]
     answer = wire.call(
         "CreatePartitions", 3, timeout_ms=5000, validate_only=validate_only,
@@ -205,7 +209,9 @@ def test_recreated_topic_is_empty_and_has_another_id(wire: Wire, made: Topic, ma
 def test_metadata_by_id(wire: Wire, made: Topic) -> None:
     answer = wire.call("Metadata", 12, topics=[{"topic_id": made.id, "name": None}], allow_auto_topic_creation=False)
     assert [(topic.name, topic.topic_id) for topic in answer.topics] == [(made.name, made.id)]
-    answer = wire.call("Metadata", 12, topics=[{"topic_id": uuid.uuid4(), "name": None}], allow_auto_topic_creation=True)
+    answer = wire.call(
+        "Metadata", 12, topics=[{"topic_id": uuid.uuid4(), "name": None}], allow_auto_topic_creation=True
+    )
     assert [topic.error_code for topic in answer.topics] == [Error.UNKNOWN_TOPIC_ID]
 
 
@@ -219,15 +225,19 @@ def test_metadata_of_all_topics_and_of_none(wire: Wire, made: Topic) -> None:
 
 def test_metadata_names_the_cluster(wire: Wire, broker: BrokerProcess) -> None:
     answer = metadata(wire)
-    assert [(node.node_id, node.host, node.port, node.rack) for node in answer.brokers] == [(0, broker.host, broker.port, None)]
+    assert [(node.node_id, node.host, node.port, node.rack) for node in answer.brokers] == [
+        (0, broker.host, broker.port, None)
+    ]
     assert answer.cluster_id
     assert answer.controller_id == 0
-    cluster = wire.call("DescribeCluster", 2, include_cluster_authorized_operations=False, endpoint_type=1, include_fenced_brokers=False)
+    cluster = wire.call(
+        "DescribeCluster", 2, include_cluster_authorized_operations=False, endpoint_type=1, include_fenced_brokers=False
+    )
     assert (cluster.error_code, cluster.cluster_id, cluster.controller_id) == (Error.NONE, answer.cluster_id, 0)
     assert [(node.broker_id, node.port, node.is_fenced) for node in cluster.brokers] == [(0, broker.port, False)]
 
 
-@pytest.mark.parametrize("version", range(0, 14))
+@pytest.mark.parametrize("version", range(14))
 def test_every_version_of_metadata_is_served(wire: Wire, made: Topic, version: int) -> None:
     (topic,) = metadata(wire, made.name, version=version).topics
     assert (topic.error_code, len(topic.partitions)) == (Error.NONE, 1)
@@ -248,7 +258,9 @@ def test_auto_creation_can_be_off(new_broker: Callable[..., BrokerProcess], topi
             assert metadata(wire, topic, auto_create=True).topics[0].error_code == Error.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def describe(wire: Wire, names: list[str], *, limit: int = 2000, cursor: tuple[str, int] | None = None) -> tuple[Any, Any]:
+def describe(
+    wire: Wire, names: list[str], *, limit: int = 2000, cursor: tuple[str, int] | None = None
+) -> tuple[Any, Any]:
     after = None if cursor is None else {"topic_name": cursor[0], "partition_index": cursor[1]}
     answer = wire.call(
         "DescribeTopicPartitions", 0, topics=[{"name": name} for name in names], response_partition_limit=limit,
