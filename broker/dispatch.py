@@ -179,12 +179,10 @@ def _note_client_id(connection: Connection, frame: bytearray) -> None:
     """A client repeats its id in every request: remember its bytes, so that they are only compared from now on."""
     (length,) = _int16_at(frame, 8)
     end = 10 + max(length, 0)
-    if end > len(frame) or length < -1:
+    if end > len(frame):
         raise CloseConnection(f"a client id of {length} bytes does not fit the request: {_hex(frame)}")
-    try:
-        connection.client_id = None if length < 0 else frame[10:end].decode()
-    except UnicodeDecodeError:
-        raise CloseConnection(f"the client id is not UTF-8: {_hex(frame)}") from None
+    # As Kafka: any negative length is null, and an id need not be well-formed.
+    connection.client_id = None if length < 0 else frame[10:end].decode(errors="replace")
     connection.client_id_mark = bytes(frame[8:end])
     connection.calls.clear()
 
