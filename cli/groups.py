@@ -85,7 +85,8 @@ def describe(args: argparse.Namespace) -> int:
         print_json({**_plain(described), "partitions": [_without_group(each) for each in found]})
         return ExitCode.OK
     plain = _plain(described)
-    print(f"{args.group}  {plain['state']}, {plain['type'].lower()}, {len(plain['members'])} members", end="")
+    count = len(plain["members"])
+    print(f"{args.group}  {plain['state']}, {plain['type'].lower()}, {count} member{'s' * (count != 1)}", end="")
     print(f", {plain['assignor']} assigns" if plain["assignor"] else "")
     if found:
         print(table(HEADS, [each.row() for each in found]))

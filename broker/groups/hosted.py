@@ -19,6 +19,7 @@ from broker.later import Later
 from broker.metadata.image import Image
 from broker.replication.partition import Partition
 from protocol.errors import ErrorCode
+from protocol.schema import EncodeError
 from storage import StorageError
 
 log = logging.getLogger(__name__)
@@ -82,6 +83,9 @@ class HostedShard:
                 self._append(result)
             except EXPECTED as error:
                 return result.refuse(self._code_of(error))
+            except EncodeError as error:  # a text that is longer than the record's format can hold
+                log.warning("%s-%d: %s", self.partition.topic, self.partition.index, error)
+                return result.refuse(ErrorCode.UNKNOWN_SERVER_ERROR)
             refuse = result.refuse
             result = shard.apply(result)
         else:
