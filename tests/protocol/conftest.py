@@ -76,7 +76,9 @@ class Maker:
         if "error_code" in name:
             return rng.choice(ERROR_CODES)
         if kind == "int64" and (name.endswith("_ms") or "timestamp" in name):
-            return rng.choice((-1, 0, rng.randrange(TIME_MAX)))
+            # kio has no place for "never" in DescribeTransactions
+            never = 0 if name == "transaction_start_time_ms" else -1
+            return rng.choice((never, 0, rng.randrange(TIME_MAX)))
         if kind in INT_BITS:
             half = 1 << INT_BITS[kind] - 1
             return rng.choice((-half, half - 1, -1, 0, 1, rng.randrange(-half, half)))
