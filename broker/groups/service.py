@@ -17,7 +17,6 @@ from broker.settings import Settings
 from broker.topic_creation import TopicCreation
 from protocol.errors import ErrorCode
 
-ID_BYTES_MAX: Final = 32_767  # what the records' format can hold; requests of flexible versions can carry more
 MEMO_MAX: Final = 100_000  # group ids whose shard is remembered, so that it need not be computed
 
 
@@ -48,8 +47,6 @@ class Groups:
         topic = self.image.topics.get(OFFSETS_TOPIC)
         if topic is None:
             return ErrorCode.NOT_COORDINATOR
-        if len(group_id) > ID_BYTES_MAX or len(group_id.encode()) > ID_BYTES_MAX:
-            return ErrorCode.INVALID_GROUP_ID
         hosted = self._shards.get(partition_for(group_id, partitions=len(topic.partitions)))
         if hosted is None:
             return ErrorCode.NOT_COORDINATOR

@@ -39,6 +39,8 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+PREFIX_MAX: Final = 8_000  # characters of a client's id in its member id, which must fit into 32,767 bytes
+
 Replay = Callable[["Shard", Any, Any], None]
 REPLAY: Final[dict[type[Any], Replay]] = {}
 """How a record changes a shard, by the type of its key. Other kinds of groups add theirs."""
@@ -67,7 +69,7 @@ class Shard:
         self.replies.append((later, response))
 
     def new_member_id(self, prefix: str) -> str:
-        return f"{prefix}-{UUID(int=self.random.getrandbits(128), version=4)}"
+        return f"{prefix[:PREFIX_MAX]}-{UUID(int=self.random.getrandbits(128), version=4)}"
 
     # -- the classic protocol ----------------------------------------------
 
