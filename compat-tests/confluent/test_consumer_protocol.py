@@ -1,4 +1,4 @@
-"""Groups that the broker assigns (KIP-848), with librdkafka's `group.protocol=consumer`; and their way there and back."""
+"""Groups that the broker assigns (KIP-848), with librdkafka's `group.protocol=consumer`, and the way there and back."""
 
 from __future__ import annotations
 

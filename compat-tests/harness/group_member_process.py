@@ -1,4 +1,4 @@
-"""A member of a group in a process of its own, so that it can be killed: confluent-kafka, driven by this file as a script.
+"""A member of a group in a process of its own, so that it can be killed: confluent-kafka, run by this file as a script.
 
     python group_member_process.py '{"bootstrap.servers": …, "group.id": …, "topics": […]}'
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import Final
 
 from broker.groups.consumer import facts
 from broker.groups.consumer.assignors import ASSIGNORS, MemberSpec
@@ -17,6 +18,8 @@ from broker.groups.consumer.reconcile import Owned, reconcile
 from broker.groups.consumer.regex import matching
 from broker.groups.consumer.state import GroupState, Topics
 from broker.groups.records import Fact
+
+FIRST_EPOCH: Final = 2  # as Kafka 4.3 counts
 
 
 class Draft:
@@ -75,7 +78,8 @@ class Draft:
 
     def bump(self) -> None:
         state = self.state
-        self.write(facts.group_fact(state.group_id, epoch=state.epoch + 1, metadata_hash=state.hash_of(self.topics)))
+        epoch = FIRST_EPOCH if state.epoch == 0 else state.epoch + 1
+        self.write(facts.group_fact(state.group_id, epoch=epoch, metadata_hash=state.hash_of(self.topics)))
         if state.has_partition_metadata:
             self.write(facts.partition_metadata_end(state.group_id))
 

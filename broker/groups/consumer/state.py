@@ -117,10 +117,12 @@ class GroupState:
 
         Ours, not Kafka's: a broker that takes the group over finds another number, and assigns once more.
         """
+        subscribed = sorted(name for name in self.all_subscribed_names() if name in topics)
+        if not subscribed:
+            return 0
         digest = blake2b(digest_size=8)
-        for name in sorted(self.all_subscribed_names()):
-            if name in topics:
-                digest.update(b"%b%d." % (topics[name].topic_id, len(topics[name].partitions)))
+        for name in subscribed:
+            digest.update(b"%b%d." % (topics[name].topic_id, len(topics[name].partitions)))
         return int.from_bytes(digest.digest(), "big", signed=True)
 
     def tombstones(self) -> Iterator[Fact]:

@@ -395,6 +395,7 @@ class ClassicClient:
             self.member_id, self.generation = answer.member_id, answer.generation_id
             self.members = {each.member_id: read_subscription(each.metadata).topics for each in answer.members}
             self.leads, self.phase = answer.leader == self.member_id, "sync"
+            self.assigns = self.leads and not answer.skip_assignment  # KIP-814
         elif code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID):
             self.member_id = ""
             if code == ErrorCode.FENCED_INSTANCE_ID:
@@ -409,7 +410,7 @@ class ClassicClient:
     def _sync(self) -> None:
         world, request = self.world, SyncGroupRequest(group_id=GROUP, member_id=self.member_id)
         request.generation_id, request.group_instance_id = self.generation, self.instance_id
-        if self.leads:
+        if self.assigns:
             request.assignments = self._assignments()
         self._await(world.finish(world.shard.sync(request, Caller("c", "/h", 5), world.now_ms)), self._synced)
 

@@ -1,0 +1,197 @@
+"""Groups that the broker assigns (KIP-848), with Java consumers as members, and what Kafka's tools see of them."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+import pytest
+from harness.broker_process import BrokerProcess
+from harness.confluent_client import create_topic, produce_all
+from harness.java import run_tool, tool_command
+from harness.waiting import eventually
+
+TOOLS = "org.apache.kafka.tools"
+PARTITIONS = 6
+SECONDS_MAX = 60
+QUICK = {
+    "group.consumer.heartbeat.interval.ms": "500",
+    "group.consumer.min.heartbeat.interval.ms": "500",
+    "group.consumer.session.timeout.ms": "4000",
+    "group.consumer.min.session.timeout.ms": "4000",
+    "group.min.session.timeout.ms": "1000",
+    "group.initial.rebalance.delay.ms": "0",
+    "offsets.topic.replication.factor": "1",
+}
+
+
+class Member:
+    """A VerifiableConsumer: it commits what it reads, and says so, and what it is assigned."""
+
+    def __init__(self, bootstrap: str, group: str, *, protocol: str, instance: str | None = None) -> None:
+        arguments = ["--bootstrap-server", bootstrap, "--topic", group, "--group-id", group]
+        arguments += ["--group-protocol", protocol, "--reset-policy", "earliest"]
+        arguments += ["--group-instance-id", instance] if instance else []
+        arguments += ["--session-timeout", "4000"] if protocol == "classic" else []
+        self.assignment: set[int] = set()
+        self.read: Counter[tuple[int, int]] = Counter()
+        self._process = subprocess.Popen(
+            tool_command(f"{TOOLS}.VerifiableConsumer", *arguments),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+        self._listener = threading.Thread(target=self._listen, daemon=True)
+        self._listener.start()
+
+    def _listen(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            event = json.loads(line)
+            if event["name"] == "partitions_assigned":
+                self.assignment |= {each["partition"] for each in event["partitions"]}
+            elif event["name"] == "partitions_revoked":
+                self.assignment -= {each["partition"] for each in event["partitions"]}
+            elif event["name"] == "records_consumed":
+                for each in event["partitions"]:
+                    self.read.update((each["partition"], o) for o in range(each["minOffset"], each["maxOffset"] + 1))
+
+    def close(self) -> None:
+        self._process.terminate()
+        self._finish()
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._finish()
+
+    def _finish(self) -> None:
+        self._process.wait(30)
+        self._listener.join(10)
+        if self._process.stdout is not None:
+            self._process.stdout.close()
+
+
+Join = Callable[..., Member]
+
+
+@pytest.fixture(scope="module")
+def quick_broker(session_brokers: Callable[..., BrokerProcess]) -> BrokerProcess:
+    return session_brokers(QUICK)
+
+
+@pytest.fixture
+def group(quick_broker: BrokerProcess, topic: str) -> str:
+    create_topic(quick_broker.bootstrap, topic, partitions=PARTITIONS)
+    return topic
+
+
+@pytest.fixture
+def join(quick_broker: BrokerProcess, group: str) -> Iterator[Join]:
+    members: list[Member] = []
+
+    def start(protocol: str = "consumer", instance: str | None = None) -> Member:
+        members.append(Member(quick_broker.bootstrap, group, protocol=protocol, instance=instance))
+        return members[-1]
+
+    yield start
+    for member in members:
+        member.kill()
+
+
+def await_shares(*members: Member) -> None:
+    def settled() -> bool:
+        loads = [len(member.assignment) for member in members]
+        held = Counter(number for member in members for number in member.assignment)
+        return held == Counter(range(PARTITIONS)) and max(loads) - min(loads) <= 1
+
+    eventually(settled, seconds_max=SECONDS_MAX, what=f"{[member.assignment for member in members]}")
+
+
+def produce(broker: BrokerProcess, topic: str, count: int) -> None:
+    for number in range(PARTITIONS):
+        produce_all(broker.bootstrap, topic, [b"x"] * count, partition=number)
+
+
+def await_read(*members: Member, count: int) -> None:
+    wanted = {(number, offset) for number in range(PARTITIONS) for offset in range(count)}
+    eventually(lambda: wanted <= set().union(*(member.read for member in members)), seconds_max=SECONDS_MAX)
+
+
+def described(broker: BrokerProcess, group: str, *what: str) -> list[list[str]]:
+    command = f"{TOOLS}.consumer.group.ConsumerGroupCommand"
+    run = run_tool(command, "--bootstrap-server", broker.bootstrap, "--describe", "--group", group, *what)
+    return [re.split(r"\s+", line.strip()) for line in run.checked().lines if line.startswith(group)]
+
+
+def test_members_come_go_and_are_killed(quick_broker: BrokerProcess, group: str, join: Join) -> None:
+    produce(quick_broker, group, 20)
+    one, two, three = join(), join(), join()
+    await_shares(one, two, three)
+    await_read(one, two, three, count=20)
+    one.kill()
+    await_shares(two, three)
+    two.close()
+    await_shares(three)
+    produce(quick_broker, group, 20)
+    await_read(one, two, three, count=40)
+
+
+def test_tools_see_the_group_as_it_is(quick_broker: BrokerProcess, group: str, join: Join) -> None:
+    produce(quick_broker, group, 5)
+    one, static = join(), join(instance="a")
+    await_shares(one, static)
+    await_read(one, static, count=5)
+    (state,) = eventually(lambda: described(quick_broker, group, "--state"))
+    assert state[-3:] == ["uniform", "Stable", "2"]
+    members = described(quick_broker, group, "--members", "--verbose")
+    shares = {f"{group}:{','.join(map(str, sorted(each.assignment)))}" for each in (one, static)}
+    assert {row[-1] for row in members} == {row[-3] for row in members} == shares
+    assert len({row[-2] for row in members} | {row[-4] for row in members}) == 1  # all are in the target's epoch
+    offsets = described(quick_broker, group)
+    assert sorted((row[2], row[3], row[5]) for row in offsets) == [(str(number), "5", "0") for number in range(6)]
+
+
+@pytest.mark.parametrize("order", [("classic", "consumer"), ("consumer", "classic")], ids=["upgrade", "downgrade"])
+def test_a_group_changes_over_member_by_member(
+    quick_broker: BrokerProcess, group: str, join: Join, order: tuple[str, str]
+) -> None:
+    before, after = order
+    produce(quick_broker, group, 10)
+    one, two = join(before), join(before)
+    await_shares(one, two)
+    three = join(after)
+    await_shares(one, two, three)
+    one.close()
+    await_shares(two, three)
+    produce(quick_broker, group, 10)
+    two.close()
+    four = join(after)
+    await_shares(three, four)
+    produce(quick_broker, group, 10)
+    await_read(one, two, three, four, count=30)
+
+
+def test_kafkas_own_decoder_reads_what_is_written(quick_broker: BrokerProcess, group: str, join: Join) -> None:
+    member = join()
+    await_shares(member)
+    member.close()
+    files = ",".join(str(path) for path in quick_broker.data.rglob("__consumer_offsets-*/*.log") if path.stat().st_size)
+    dump = run_tool(f"{TOOLS}.DumpLogSegments", "--offsets-decoder", "--files", files).checked()
+    pattern = rf'key: {{"type":"(\d+)","data":{{"groupId":"{group}".*payload: (.*)'
+    facts = [
+        (int(kind), None if value == "<DELETE>" else json.loads(value)["data"])
+        for kind, value in re.findall(pattern, dump.stdout)
+    ]
+    epochs = [value["epoch"] for kind, value in facts if kind == 3]
+    assert epochs == sorted(set(epochs))
+    assert [value["subscribedTopicNames"] for kind, value in facts if kind == 5 and value] == [[group]]
+    assert max(value["assignmentEpoch"] for kind, value in facts if kind == 6) == epochs[-2]
+    for kind, field in ((7, "topicPartitions"), (8, "assignedPartitions")):
+        *_, (share,) = (value[field] for each, value in facts if each == kind and value)
+        assert share["partitions"] == [*range(PARTITIONS)]
+    assert [kind for kind, value in facts if value is None] == [8, 7, 5]
