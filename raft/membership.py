@@ -1,0 +1,65 @@
+"""Changes of the quorum: one member at a time, each an entry of the log.
+
+Two majorities, of the configuration before a change and of the one after it, share a node only if the change is by one
+voter; and only if the one before it is committed can no third configuration be in force anywhere.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from raft.configuration import Configuration, Member
+from raft.entry import Kind
+from raft.errors import ChangePending, NotCaughtUp, TransferPending, UnknownMember
+
+if TYPE_CHECKING:
+    from raft.leader import Leader
+    from raft.node import Node
+
+
+def add_learner(node: Node, node_id: int, *, detail: bytes) -> int:
+    leader = node.leader()
+    if node.configuration.member(node_id) is not None:
+        raise UnknownMember(f"node {node_id} is a member already")
+    member = Member(node_id=node_id, is_voter=False, detail=detail)
+    return _propose(node, leader, node.configuration.with_member(member))
+
+
+def add_voter(node: Node, node_id: int) -> int:
+    """A learner that has caught up becomes a voter."""
+    leader = node.leader()
+    if node_id not in node.configuration.learners:
+        raise UnknownMember(f"node {node_id} is not a learner")
+    lag = node.log.last_index - leader.peers[node_id].match_index
+    if lag > node.settings.catch_up_entries_max:
+        raise NotCaughtUp(f"node {node_id} lacks {lag} entries")
+    return _propose(node, leader, node.configuration.with_voter(node_id))
+
+
+def update_member(node: Node, node_id: int, *, detail: bytes) -> int:
+    leader = node.leader()
+    member = node.configuration.member(node_id)
+    if member is None:
+        raise UnknownMember(f"node {node_id} is not a member")
+    return _propose(node, leader, node.configuration.with_member(replace(member, detail=detail)))
+
+
+def remove_member(node: Node, node_id: int) -> int:
+    """Also the leader itself: it leads until its removal is committed, without counting itself."""
+    leader = node.leader()
+    configuration = node.configuration.without(node_id)
+    if not configuration.voters:
+        raise UnknownMember("the last voter cannot be removed")
+    return _propose(node, leader, configuration)
+
+
+def _propose(node: Node, leader: Leader, configuration: Configuration) -> int:
+    if leader.transfer_to is not None:
+        raise TransferPending(f"leadership is being handed to node {leader.transfer_to}")
+    if node.configuration_index > node.commit_index:
+        raise ChangePending("the change before this one is not committed")
+    # An older leader's change may be in some log; only an entry of this term rules it out (raft-dev, July 2015).
+    if node.commit_index < leader.no_op_index:
+        raise ChangePending("this leader has not committed an entry of its term")
+    return leader.append(configuration.encode(), kind=Kind.CONFIGURATION)

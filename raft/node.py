@@ -1,0 +1,397 @@
+"""One member of the quorum as a state machine: messages and time in, effects out. No clock, no socket, no file.
+
+    node.step(message, now)      effects = node.take()       # then: save, node.saved(effects), send, apply
+    node.tick(now)               node.take_urgent()          # a leader's messages, which need not wait for the disk
+    node.propose(payload)
+
+The parts of the roles are in follower.py, candidate.py and leader.py; what each role knows goes when the role ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from random import Random
+
+from raft import membership
+from raft.candidate import Candidate
+from raft.configuration import Configuration, ConfigurationHistory
+from raft.effects import Addressed, Effects
+from raft.entry import Entry, HardState, Kind, Saved, Snapshot
+from raft.errors import NotLeader, StaleEpoch, UnknownMember
+from raft.follower import Follower
+from raft.leader import Leader
+from raft.log import Log
+from raft.messages import (
+    AppendAccepted,
+    AppendEntries,
+    AppendRejected,
+    InstallSnapshot,
+    Message,
+    PreVoteResponse,
+    RequestPreVote,
+    RequestVote,
+    SnapshotResponse,
+    TimeoutNow,
+    VoteResponse,
+)
+from raft.settings import Settings
+
+DEFAULTS = Settings()
+NOTHING = Saved()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leadership:
+    """Who leads, and since which epoch (the term): what is decided under an older epoch is void."""
+
+    leader_id: int
+    epoch: int
+
+
+class Node:
+    """`voters` are those of a new cluster; a node that joins one begins with none. What was saved says otherwise."""
+
+    def __init__(
+        self,
+        node_id: int,
+        voters: Iterable[int] | Configuration,
+        *,
+        random: Random,
+        now: float = 0.0,
+        settings: Settings = DEFAULTS,
+        saved: Saved = NOTHING,
+    ) -> None:
+        self.id = node_id
+        self.random = random
+        self.settings = settings
+        self.now = now
+        self.term = saved.hard_state.term
+        self.vote = saved.hard_state.vote
+        self.leader_id: int | None = None
+        self.snapshot = saved.snapshot
+        first = voters if isinstance(voters, Configuration) else Configuration.of(voters)
+        base_index = base_term = 0
+        if saved.snapshot is not None:
+            first, base_index, base_term = saved.snapshot.configuration, saved.snapshot.index, saved.snapshot.term
+        self._configurations = ConfigurationHistory(first, index=base_index)
+        self.log = Log(saved.entries, base_index=base_index, base_term=base_term)
+        self._note_configurations(saved.entries)
+        self.commit_index = self.applied_index = base_index
+        self._restore = saved.snapshot
+        self._unsaved_snapshot: Snapshot | None = None
+        self._hard_state = saved.hard_state  # as last handed out to be saved
+        self._later: list[Addressed] = []
+        self._urgent: list[Addressed] = []
+        self._last_token = 0
+        # Under leases a restarted node must keep the promise it may have made just before: not to vote so soon.
+        self._heard_leader_at = now if settings.lease_reads else float("-inf")
+        self.role: Follower | Candidate | Leader = Follower(self)
+
+    # What others may know
+
+    @property
+    def is_leader(self) -> bool:
+        return isinstance(self.role, Leader)
+
+    @property
+    def is_voter(self) -> bool:
+        return self.id in self.configuration.voters
+
+    @property
+    def configuration(self) -> Configuration:
+        """The newest in the log: it is in force from the moment it is appended (Raft §4.1)."""
+        return self._configurations.current
+
+    @property
+    def configuration_index(self) -> int:
+        return self._configurations.index
+
+    @property
+    def deadline(self) -> float:
+        """When `tick` has something to do, if nothing else happens before."""
+        return self.role.deadline
+
+    def get_leader(self) -> Leadership | None:
+        return None if self.leader_id is None else Leadership(leader_id=self.leader_id, epoch=self.term)
+
+    # Input
+
+    def step(self, message: Message, now: float) -> None:
+        self._advance_clock(now)
+        if message.sender == self.id:
+            return
+        if isinstance(message, RequestPreVote):
+            self.request_pre_vote(message)
+        elif isinstance(message, RequestVote):
+            self.request_vote(message)
+        elif message.term >= self.term:
+            if message.term > self.term:
+                self.become_follower(message.term, leader_id=None)
+            self._step_current(message)
+        elif isinstance(message, AppendEntries | InstallSnapshot):
+            self._refuse_old_leader(message)
+
+    def _step_current(self, message: Message) -> None:
+        """A message of this term."""
+        role = self.role
+        if isinstance(message, AppendEntries):
+            self.append_entries(message)
+        elif isinstance(message, InstallSnapshot):
+            self.install_snapshot(message)
+        elif isinstance(message, TimeoutNow):
+            self._timeout_now(message)
+        elif isinstance(role, Leader):
+            self._step_leader(role, message)
+        elif isinstance(role, Candidate):
+            self._step_candidate(role, message)
+
+    def _step_leader(self, leader: Leader, message: Message) -> None:
+        if isinstance(message, AppendAccepted):
+            leader.append_accepted(message)
+        elif isinstance(message, AppendRejected):
+            leader.append_rejected(message)
+        elif isinstance(message, SnapshotResponse):
+            leader.snapshot_response(message)
+
+    def _step_candidate(self, candidate: Candidate, message: Message) -> None:
+        if isinstance(message, PreVoteResponse):
+            if candidate.is_pre_vote and message.asked_term == self.term:
+                candidate.count(message.sender, granted=message.granted)
+        elif isinstance(message, VoteResponse) and not candidate.is_pre_vote:
+            candidate.count(message.sender, granted=message.granted)
+
+    def tick(self, now: float) -> None:
+        self._advance_clock(now)
+        self.role.tick(self.now)
+
+    def propose(self, payload: bytes, *, epoch: int | None = None) -> int:
+        """Append an entry; it is decided when an entry of this index and term is committed."""
+        leader = self.leader()
+        if epoch is not None and epoch != self.term:
+            raise StaleEpoch(f"decided in epoch {epoch}, but this is epoch {self.term}")
+        return leader.propose(payload)
+
+    def read(self, now: float) -> int:
+        """Ask for an index to read at; its `ReadReady` carries the token returned here, or never comes."""
+        self._advance_clock(now)
+        leader = self.leader()
+        self._last_token += 1
+        leader.read(self._last_token)
+        return self._last_token
+
+    def transfer_leadership(self, target: int, now: float) -> None:
+        self._advance_clock(now)
+        leader = self.leader()
+        if target not in self.configuration.voters:
+            raise UnknownMember(f"node {target} is not a voter")
+        if target != self.id:
+            leader.transfer(target)
+
+    def add_learner(self, node_id: int, *, detail: bytes = b"") -> int:
+        return membership.add_learner(self, node_id, detail=detail)
+
+    def add_voter(self, node_id: int) -> int:
+        return membership.add_voter(self, node_id)
+
+    def update_member(self, node_id: int, *, detail: bytes) -> int:
+        return membership.update_member(self, node_id, detail=detail)
+
+    def remove_member(self, node_id: int) -> int:
+        return membership.remove_member(self, node_id)
+
+    def leader(self) -> Leader:
+        if not isinstance(self.role, Leader):
+            raise NotLeader(self.leader_id)
+        return self.role
+
+    def lose_leader(self, leader_id: int, now: float) -> None:
+        """The connection to the leader broke: look for another soon. It takes a majority that lost it to elect one."""
+        self._advance_clock(now)
+        if self.leader_id != leader_id or not isinstance(self.role, Follower) or self.settings.lease_reads:
+            return
+        self.leader_id = None
+        self._heard_leader_at = float("-inf")
+        self.role.wait_until(self.now + self.settings.heartbeat_interval * self.random.random() / 2)
+
+    def _advance_clock(self, now: float) -> None:
+        self.now = max(self.now, now)  # a clock that is set back must not make a lease longer
+
+    # Output
+
+    def take_urgent(self) -> list[Addressed]:
+        """Messages that depend on nothing that is not saved yet."""
+        self.role.flush()
+        urgent, self._urgent = self._urgent, []
+        return urgent
+
+    def take(self) -> Effects:
+        """What has to be done now. Save it, call `saved` with it, and only then take again."""
+        self.role.flush()
+        hard_state = HardState(term=self.term, vote=self.vote)
+        changed = hard_state != self._hard_state
+        self._hard_state = hard_state
+        messages, self._later = tuple(self._later), []
+        snapshot, self._unsaved_snapshot = self._unsaved_snapshot, None
+        restore, self._restore = self._restore, None
+        reads = self.role.reads.take_ready() if isinstance(self.role, Leader) else ()
+        return Effects(
+            hard_state=hard_state if changed else None,
+            snapshot=snapshot,
+            entries=self.log.take_unsaved(),
+            messages=messages,
+            restore=restore,
+            committed=self._take_committed(),
+            reads=reads,
+        )
+
+    def _take_committed(self) -> tuple[Entry, ...]:
+        if self.applied_index >= self.commit_index:
+            return ()
+        entries = self.log.between(
+            first=self.applied_index + 1,
+            last=self.commit_index,
+            bytes_max=self.settings.apply_bytes_max,
+            entries_max=self.settings.append_entries_max,
+        )
+        self.applied_index = entries[-1].index
+        return entries
+
+    def saved(self, effects: Effects) -> None:
+        """The disk holds what `take` gave out."""
+        if effects.snapshot is not None:
+            self.log.saved_up_to(index=effects.snapshot.index, term=effects.snapshot.term)
+        if effects.entries:
+            last = effects.entries[-1]
+            self.log.saved_up_to(index=last.index, term=last.term)
+        self.role.saved(effects)
+
+    def send_now(self, to: int, message: Message) -> None:
+        self._urgent.append((to, message))
+
+    def send_later(self, to: int, message: Message) -> None:
+        """Once everything that this message may speak of is saved."""
+        self._later.append((to, message))
+
+    # Roles
+
+    def become_follower(self, term: int, *, leader_id: int | None) -> None:
+        if term > self.term:
+            self.term, self.vote = term, None
+        self.leader_id = leader_id
+        self.role = Follower(self)
+
+    def become_pre_candidate(self) -> None:
+        if not self.is_voter:
+            self.become_follower(self.term, leader_id=None)
+            return
+        self.leader_id = None
+        self.role = candidate = Candidate(self, is_pre_vote=True)
+        candidate.ask()
+        candidate.count(self.id, granted=True)
+
+    def become_candidate(self, *, forced: bool = False) -> None:
+        self.term, self.vote, self.leader_id = self.term + 1, self.id, None
+        self.role = candidate = Candidate(self, is_pre_vote=False)
+        candidate.ask(forced=forced)  # its own vote counts once it is saved
+
+    def become_leader(self) -> None:
+        self.leader_id = self.id
+        self.role = Leader(self)
+
+    # Votes
+
+    def _hears_a_leader(self) -> bool:
+        return self.is_leader or self.now < self._heard_leader_at + self.settings.election_timeout
+
+    def request_pre_vote(self, message: RequestPreVote) -> None:
+        granted = (
+            message.term >= self.term
+            and not self._hears_a_leader()
+            and self.log.is_up_to_date(last_index=message.last_index, last_term=message.last_term)
+        )
+        response = PreVoteResponse(sender=self.id, term=self.term, granted=granted, asked_term=message.term)
+        self.send_later(message.sender, response)
+
+    def request_vote(self, message: RequestVote) -> None:
+        if self._hears_a_leader() and not message.forced:
+            return  # not even the term is taken over: a removed or cut-off node cannot disturb (Raft §4.2.3)
+        if message.term > self.term:
+            self.become_follower(message.term, leader_id=None)
+        granted = (
+            message.term == self.term
+            and self.vote in (None, message.sender)
+            and self.log.is_up_to_date(last_index=message.last_index, last_term=message.last_term)
+        )
+        if granted:
+            self.vote = message.sender
+            if isinstance(self.role, Follower):
+                self.role.wait_anew()
+        self.send_later(message.sender, VoteResponse(sender=self.id, term=self.term, granted=granted))
+
+    def _timeout_now(self, message: TimeoutNow) -> None:
+        if self.is_voter and not self.is_leader and self.leader_id in (None, message.sender):
+            self.become_candidate(forced=True)
+
+    # The log
+
+    def append_entries(self, message: AppendEntries) -> None:
+        if (follower := self._follow(message.sender)) is not None:
+            follower.append_entries(message)
+
+    def install_snapshot(self, message: InstallSnapshot) -> None:
+        if (follower := self._follow(message.sender)) is not None:
+            follower.install_snapshot(message)
+
+    def _follow(self, leader_id: int) -> Follower | None:
+        """A message of this term's leader arrived; None if it cannot be that."""
+        if self.is_leader:
+            return None
+        if not isinstance(self.role, Follower):
+            self.role = Follower(self)
+        self.leader_id = leader_id
+        self._heard_leader_at = self.now
+        self.role.wait_anew()
+        return self.role
+
+    def _refuse_old_leader(self, message: AppendEntries | InstallSnapshot) -> None:
+        """Its term is over; the newer term in the answer tells it so."""
+        response = AppendRejected(
+            sender=self.id, term=self.term, prev_index=0, conflict_index=0, conflict_term=0, round=message.round
+        )
+        self.send_later(message.sender, response)
+
+    def append(self, entries: Sequence[Entry]) -> None:
+        self.log.append(entries)
+        self._note_configurations(entries)
+
+    def truncate_from(self, index: int) -> None:
+        assert index > self.commit_index, "a committed entry is never replaced"
+        self.log.truncate_from(index)
+        self._configurations.truncate_from(index)
+
+    def _note_configurations(self, entries: Sequence[Entry]) -> None:
+        for entry in entries:
+            if entry.kind is Kind.CONFIGURATION:
+                self._configurations.add(Configuration.decode(entry.payload), index=entry.index)
+
+    def commit_to(self, index: int) -> None:
+        assert index <= self.log.last_index, "only what is in the log can be committed"
+        self.commit_index = max(self.commit_index, index)
+
+    def compact(self, *, index: int, data: bytes) -> None:
+        """`data` is the state machine after the entry `index`, which was handed out as committed."""
+        term = self.log.term_at(index)
+        if term is None or index > self.applied_index or (self.snapshot is not None and index <= self.snapshot.index):
+            raise ValueError(f"no snapshot can be made at {index}: applied up to {self.applied_index}")
+        snapshot = Snapshot(index=index, term=term, configuration=self._configurations.at(index), data=data)
+        self.snapshot = self._unsaved_snapshot = snapshot
+        self.log.compact(up_to=index, kept=self.settings.entries_kept)
+        self._configurations.compact_to(self.log.base_index)
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """A snapshot from the leader takes the place of the log."""
+        self.log.restart_after(index=snapshot.index, term=snapshot.term)
+        self._configurations = ConfigurationHistory(snapshot.configuration, index=snapshot.index)
+        self.commit_index = self.applied_index = snapshot.index
+        self.snapshot = self._unsaved_snapshot = self._restore = snapshot

@@ -1,0 +1,33 @@
+"""Times and limits of one node. Times are in seconds of the node's own clock."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    heartbeat_interval: float = 0.2
+    election_timeout: float = 1.0  # a follower waits between this and twice this; nobody votes a living leader out
+
+    append_bytes_max: int = 1 << 20  # of payload in one AppendEntries; a larger entry travels alone
+    append_entries_max: int = 1024
+    inflight_max: int = 32  # AppendEntries sent to one peer and not answered
+    entry_bytes_max: int = 32 << 20
+    uncommitted_bytes_max: int = 64 << 20  # proposals beyond this are refused
+    apply_bytes_max: int = 4 << 20  # of committed payload handed out at once
+    reads_max: int = 10_000
+    snapshot_chunk_bytes: int = 1 << 20
+    snapshot_bytes_max: int = 1 << 30
+    entries_kept: int = 1024  # behind a snapshot, so that a slightly lagging peer needs no snapshot
+    catch_up_entries_max: int = 64  # how far a learner may lag and still become a voter
+
+    # Reads under a lease skip the round trip, and are only as good as the clocks: `clock_drift_max` bounds how much
+    # faster or slower than real time any node's clock may run.
+    lease_reads: bool = False
+    clock_drift_max: float = 0.05
+
+    @property
+    def lease(self) -> float:
+        """How long after a round began its leader may trust it: less than any follower's patience, at any drift."""
+        return self.election_timeout * (1 - self.clock_drift_max) / (1 + self.clock_drift_max)
