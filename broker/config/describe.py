@@ -5,11 +5,12 @@ Plain values only; the handler turns them into messages.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 
 from broker.config.broker import KEYS, BrokerConfig
+from broker.config.group import GROUP_KEYS
 from broker.config.key import Key, Type, Value
 from broker.config.topic import TOPIC_KEYS, inherited
 
@@ -22,6 +23,7 @@ class Source(IntEnum):
     DYNAMIC_DEFAULT_BROKER_CONFIG = 3
     STATIC_BROKER_CONFIG = 4
     DEFAULT_CONFIG = 5
+    GROUP_CONFIG = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,15 +73,23 @@ def describe_topic(
     """Every setting of a topic, or those in `names`. `broker` is what the broker started with."""
     layers = _layers(broker, dynamic_cluster=dynamic_cluster, dynamic_broker=dynamic_broker)
     current = broker.with_values({**dynamic_cluster, **dynamic_broker})
-    entries = []
-    for key in _wanted(TOPIC_KEYS, names=names, explicit=topic_overrides):
-        overridden = key.name in topic_overrides
-        value = key.parse(topic_overrides[key.name]) if overridden else inherited(key, current)
-        chain = _chain(key.synonyms[0].name, layers) if key.synonyms else []
-        if overridden:
-            chain.insert(0, _synonym(key, key.format(value), source=Source.DYNAMIC_TOPIC_CONFIG))
-        entries.append(_entry(key, value, chain))
-    return entries
+    keys = _wanted(TOPIC_KEYS, names=names, explicit=topic_overrides)
+    return _overlaid(keys, topic_overrides, current, layers, source=Source.DYNAMIC_TOPIC_CONFIG)
+
+
+def describe_group(
+    broker: BrokerConfig,
+    *,
+    dynamic_cluster: Mapping[str, str],
+    dynamic_broker: Mapping[str, str],
+    group_overrides: Mapping[str, str],
+    names: Collection[str] | None = None,
+) -> list[ConfigEntry]:
+    """Every setting of a group, or those in `names`. `broker` is what the broker started with."""
+    layers = _layers(broker, dynamic_cluster=dynamic_cluster, dynamic_broker=dynamic_broker)
+    current = broker.with_values({**dynamic_cluster, **dynamic_broker})
+    keys = _wanted(GROUP_KEYS, names=names, explicit=group_overrides)
+    return _overlaid(keys, group_overrides, current, layers, source=Source.GROUP_CONFIG)
 
 
 def describe_broker(
@@ -128,6 +138,21 @@ def _wanted(keys: Mapping[str, Key], *, names: Collection[str] | None, explicit:
             continue
         if names is None or name in names:
             yield key
+
+
+def _overlaid(
+    keys: Iterable[Key], overrides: Mapping[str, str], broker: BrokerConfig, layers: list[_Layer], *, source: Source
+) -> list[ConfigEntry]:
+    """Settings that take their value from the broker's where they are not overridden."""
+    entries = []
+    for key in keys:
+        overridden = key.name in overrides
+        value = key.parse(overrides[key.name]) if overridden else inherited(key, broker)
+        chain = _chain(key.synonyms[0].name, layers) if key.synonyms else []
+        if overridden:
+            chain.insert(0, _synonym(key, key.format(value), source=source))
+        entries.append(_entry(key, value, chain))
+    return entries
 
 
 def _chain(name: str, layers: list[_Layer]) -> list[ConfigSynonym]:

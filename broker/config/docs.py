@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from broker.config.broker import KEYS
+from broker.config.group import GROUP_KEYS
 from broker.config.key import Key
 from broker.config.topic import TOPIC_KEYS
 
@@ -36,9 +37,18 @@ A topic can set these when it is created or later (`tidemark topics create|alter
 tool). What a topic does not set comes from the broker setting in the last column; of several, the first that is set.
 """
 
+GROUPS = """\
+
+## Group settings
+
+A consumer group can set these for itself (`kafka-configs --entity-type groups`). What it does not set comes from the
+broker setting in the last column.
+"""
+
 
 def page() -> str:
-    return "\n".join([INTRO, *_broker_table(KEYS), TOPICS, *_topic_table(TOPIC_KEYS), ""])
+    tables = [*_broker_table(KEYS), TOPICS, *_topic_table(TOPIC_KEYS), GROUPS, *_topic_table(GROUP_KEYS)]
+    return "\n".join([INTRO, *tables, ""])
 
 
 def _broker_table(keys: Mapping[str, Key]) -> Iterator[str]:

@@ -41,6 +41,7 @@ class Scope(Enum):
     PER_BROKER = "per-broker"
     CLUSTER_WIDE = "cluster-wide"
     TOPIC = "topic"
+    GROUP = "group"
 
 
 WHOLE_NUMBERS = {Type.SHORT: 15, Type.INT: 31, Type.LONG: 63}

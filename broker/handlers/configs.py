@@ -6,10 +6,10 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any, Final
 
 from broker.cluster import Cluster
-from broker.config import ConfigEntry, describe_broker, describe_cluster_default, describe_topic
+from broker.config import ConfigEntry, describe_broker, describe_cluster_default, describe_group, describe_topic
 from broker.errors import Refused
 from broker.metadata.configs import Operation, alter_config, replace_config, resource_label
-from broker.metadata.image import BROKER_RESOURCE, CLUSTER_DEFAULT, TOPIC_RESOURCE, Image
+from broker.metadata.image import BROKER_RESOURCE, CLUSTER_DEFAULT, GROUP_RESOURCE, TOPIC_RESOURCE, Image
 from broker.metadata.records import Record
 from broker.metadata.store import MetadataStore
 from broker.metadata.topics import check_topic_name
@@ -33,7 +33,7 @@ from protocol.messages.list_config_resources import (
 )
 
 CLIENT_METRICS_RESOURCE: Final = 16
-LISTED_RESOURCES: Final = (TOPIC_RESOURCE, BROKER_RESOURCE)
+LISTED_RESOURCES: Final = (TOPIC_RESOURCE, BROKER_RESOURCE, GROUP_RESOURCE)
 
 
 @handles(DescribeConfigsRequest, DescribeConfigsResponse)
@@ -72,6 +72,16 @@ def _entries(
             dynamic_cluster=settings.dynamic_cluster,
             dynamic_broker=settings.dynamic_broker,
             topic_overrides=image.config_of(TOPIC_RESOURCE, name),
+            names=names,
+        )
+    if resource.resource_type == GROUP_RESOURCE:
+        if not name:
+            raise Refused(ErrorCode.INVALID_REQUEST, "A group has no empty name.")
+        return describe_group(
+            settings.static,
+            dynamic_cluster=settings.dynamic_cluster,
+            dynamic_broker=settings.dynamic_broker,
+            group_overrides=image.config_of(GROUP_RESOURCE, name),
             names=names,
         )
     if resource.resource_type != BROKER_RESOURCE:
@@ -176,13 +186,15 @@ def list_config_resources(
         return ListConfigResourcesResponse()
     image = cluster.image
     wanted = set(request.resource_types) or set(LISTED_RESOURCES)
-    if wanted - {*LISTED_RESOURCES, 8, CLIENT_METRICS_RESOURCE, 32}:
+    if wanted - {*LISTED_RESOURCES, 8, CLIENT_METRICS_RESOURCE}:
         return ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     names: list[tuple[int, str]] = []
     if TOPIC_RESOURCE in wanted:
         names += [(TOPIC_RESOURCE, name) for name in image.topics]
     if BROKER_RESOURCE in wanted:
         names += [(BROKER_RESOURCE, str(broker_id)) for broker_id in image.brokers]
+    if GROUP_RESOURCE in wanted:
+        names += [(kind, name) for kind, name in image.configs if kind == GROUP_RESOURCE]
     return ListConfigResourcesResponse(
         config_resources=[ConfigResource(resource_type=kind, resource_name=name) for kind, name in names]
     )

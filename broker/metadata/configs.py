@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from enum import IntEnum
 
 from broker.config import (
+    GROUP_KEYS,
     KEYS,
     TOPIC_KEYS,
     BrokerConfig,
@@ -13,10 +14,11 @@ from broker.config import (
     Key,
     Type,
     validate_broker_config,
+    validate_group_configs,
     validate_topic_configs,
 )
 from broker.errors import Refused
-from broker.metadata.image import BROKER_RESOURCE, CLUSTER_DEFAULT, TOPIC_RESOURCE, Image
+from broker.metadata.image import BROKER_RESOURCE, CLUSTER_DEFAULT, GROUP_RESOURCE, TOPIC_RESOURCE, Image
 from broker.metadata.records import ConfigRecord, Record
 from protocol.errors import ErrorCode
 
@@ -34,7 +36,8 @@ Change = tuple[str, Operation, str | None]
 
 
 def resource_label(resource_type: int, name: str) -> str:
-    kind = {TOPIC_RESOURCE: "Topic", BROKER_RESOURCE: "Broker"}.get(resource_type, f"Resource type {resource_type}")
+    kinds = {TOPIC_RESOURCE: "Topic", BROKER_RESOURCE: "Broker", GROUP_RESOURCE: "Group"}
+    kind = kinds.get(resource_type, f"Resource type {resource_type}")
     return f"{kind} '{name}'"
 
 
@@ -73,6 +76,10 @@ def _check_resource(image: Image, resource_type: int, name: str) -> None:
         if name not in image.topics:
             raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic '{name}'.")
         return
+    if resource_type == GROUP_RESOURCE:  # it may be set before there is such a group
+        if not name:
+            raise Refused(ErrorCode.INVALID_REQUEST, "A group has no empty name.")
+        return
     if resource_type != BROKER_RESOURCE:
         raise Refused(ErrorCode.INVALID_REQUEST, f"Resources of type {resource_type} have no settings here.")
     if name != CLUSTER_DEFAULT and not (name.isdigit() and int(name) in image.brokers):
@@ -101,7 +108,7 @@ def _apply(resource_type: int, current: str | None, key: str, operation: Operati
 
 
 def _check_key(resource_type: int, key: str) -> Key:
-    keys = TOPIC_KEYS if resource_type == TOPIC_RESOURCE else KEYS
+    keys = {TOPIC_RESOURCE: TOPIC_KEYS, GROUP_RESOURCE: GROUP_KEYS}.get(resource_type, KEYS)
     if key not in keys:
         raise Refused(ErrorCode.INVALID_CONFIG, f"There is no setting {key}.")
     return keys[key]
@@ -120,9 +127,12 @@ def _validate(resource_type: int, name: str, wanted: Mapping[str, str], broker: 
         if resource_type == TOPIC_RESOURCE:
             validate_topic_configs(wanted, broker=broker)
             return
+        if resource_type == GROUP_RESOURCE:
+            validate_group_configs(wanted, broker=broker)
+            return
         for key, value in wanted.items():
             validate_broker_config(key, value, for_one_broker=name != CLUSTER_DEFAULT)
         broker.with_values(wanted)
     except ConfigError as error:
-        code = ErrorCode.INVALID_CONFIG if resource_type == TOPIC_RESOURCE else ErrorCode.INVALID_REQUEST
+        code = ErrorCode.INVALID_REQUEST if resource_type == BROKER_RESOURCE else ErrorCode.INVALID_CONFIG
         raise Refused(code, str(error)) from error

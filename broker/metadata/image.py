@@ -20,6 +20,7 @@ from broker.metadata.records import (
 
 TOPIC_RESOURCE: Final = 2  # Kafka's ConfigResource.Type
 BROKER_RESOURCE: Final = 4
+GROUP_RESOURCE: Final = 32
 CLUSTER_DEFAULT: Final = ""  # the BROKER resource without a name: every broker's dynamic default
 
 NO_CONFIG: Final[Mapping[str, str]] = MappingProxyType({})

@@ -19,6 +19,7 @@ from broker.groups.group import Caller, Group
 from broker.groups.outcome import Outcome
 from broker.groups.records import Fact, OffsetCommitValue
 from broker.groups.shard import REPLAY, Shard
+from broker.metadata.image import GROUP_RESOURCE
 from protocol.errors import ErrorCode
 from protocol.messages.heartbeat import HeartbeatRequest
 from protocol.messages.join_group import JoinGroupRequest
@@ -27,7 +28,6 @@ from protocol.messages.sync_group import SyncGroupRequest
 
 log = logging.getLogger(__name__)
 
-GROUP_RESOURCE: Final = 32  # Kafka's ConfigResource.Type
 RETRY_MS: Final = 1_000  # after what an alarm decided could not be written
 EPOCHS_IN_COMMITS_FROM: Final = 9  # OffsetCommit, OffsetFetch
 

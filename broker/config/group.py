@@ -1,0 +1,84 @@
+"""The settings that one consumer group can have for itself (KIP-848); the broker's hold for all others."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from broker.config.errors import ConfigError, did_you_mean
+from broker.config.key import Between, Key, Scope, Synonym, integer, keys_of
+from broker.config.topic import inherited
+
+if TYPE_CHECKING:
+    from broker.config.broker import BrokerConfig
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupConfig:
+    consumer_session_timeout_ms: int = integer(
+        45_000,
+        "How long a member may be silent before it is taken out of the group.",
+        check=Between(1),
+        scope=Scope.GROUP,
+        synonyms=(Synonym(name="group.consumer.session.timeout.ms"),),
+    )
+    consumer_heartbeat_interval_ms: int = integer(
+        5_000,
+        "How often a member sends a heartbeat.",
+        check=Between(1),
+        scope=Scope.GROUP,
+        synonyms=(Synonym(name="group.consumer.heartbeat.interval.ms"),),
+    )
+
+    @classmethod
+    def resolve(cls, broker: BrokerConfig, overrides: Mapping[str, str]) -> GroupConfig:
+        """`overrides` are valid."""
+        values = {
+            key.attribute: key.parse(overrides[name]) if name in overrides else inherited(key, broker)
+            for name, key in GROUP_KEYS.items()
+        }
+        return cls(**values)  # type: ignore[arg-type]
+
+
+GROUP_KEYS: Mapping[str, Key] = keys_of(GroupConfig)
+
+
+def group_key(name: str) -> Key:
+    """The group setting of that name, or a ConfigError."""
+    try:
+        return GROUP_KEYS[name]
+    except KeyError:
+        hint = did_you_mean(name, GROUP_KEYS)
+        raise ConfigError(f"{name}: there is no such group setting{hint}.", key=name) from None
+
+
+def validate_group_configs(overrides: Mapping[str, str], *, broker: BrokerConfig) -> None:
+    """Raise a ConfigError unless a group may have all these settings at once."""
+    for name, value in overrides.items():
+        group_key(name).parse(value)
+    resolved = GroupConfig.resolve(broker, overrides)
+    for kind in ("session.timeout.ms", "heartbeat.interval.ms"):
+        name = f"consumer.{kind}"
+        if name in overrides:
+            _check_range(name, kind, getattr(resolved, name.replace(".", "_")), broker)
+    if resolved.consumer_session_timeout_ms <= resolved.consumer_heartbeat_interval_ms:
+        raise ConfigError(
+            f"consumer.session.timeout.ms: '{resolved.consumer_session_timeout_ms}' is not allowed; it must be greater "
+            f"than consumer.heartbeat.interval.ms, which is {resolved.consumer_heartbeat_interval_ms}.",
+            key="consumer.session.timeout.ms",
+            value=str(resolved.consumer_session_timeout_ms),
+        )
+
+
+def _check_range(name: str, kind: str, value: int, broker: BrokerConfig) -> None:
+    for bound, is_beyond in (("min", int.__lt__), ("max", int.__gt__)):
+        limit_name = f"group.consumer.{bound}.{kind}"
+        limit = getattr(broker, limit_name.replace(".", "_"))
+        if is_beyond(value, limit):
+            word = "at least" if bound == "min" else "at most"
+            raise ConfigError(
+                f"{name}: '{value}' is not allowed; it must be {word} {limit_name}, which is {limit}.",
+                key=name,
+                value=str(value),
+            )
