@@ -20,6 +20,7 @@ def describe(*, directory: Path, jars: Path) -> dict[str, str]:
         "memory": f"{psutil.virtual_memory().total / (1 << 30):.0f} GiB",
         "file system": _file_system(directory),
         "system": f"{platform.system()} {platform.release()}",
+        "tcp": _congestion_control(),
         "python": platform.python_version(),
         "java": _output("java", "-version").splitlines()[0] if _has_kafka(jars) else "none",
         "kafka": _kafka_version(jars),
@@ -51,6 +52,12 @@ def _cpu_model() -> str:
 def _file_system(directory: Path) -> str:
     mounts = [part for part in psutil.disk_partitions(all=True) if directory.is_relative_to(part.mountpoint)]
     return max(mounts, key=lambda part: len(part.mountpoint)).fstype if mounts else "unknown"
+
+
+def _congestion_control() -> str:
+    """It paces loopback traffic too: under bbr, bulk fetches behave quite unlike those under cubic."""
+    path = Path("/proc/sys/net/ipv4/tcp_congestion_control")
+    return path.read_text().strip() if path.exists() else "unknown"
 
 
 def _has_kafka(jars: Path) -> bool:
