@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import pytest
+
+from broker.config import BrokerConfig
+from broker.groups.consumer.heartbeat import consumer_heartbeat
+from broker.groups.group import Caller
+from broker.groups.outcome import Outcome
+from broker.groups.records import Fact, decode, encode_key, encode_value
+from broker.groups.shard import Shard
+from broker.metadata.image import Image, PartitionImage, TopicImage
+from protocol.errors import ErrorCode
+from protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions
+
+ONE = PartitionImage(replicas=(0,), isr=(0,), leader=0, leader_epoch=0, partition_epoch=0)
+
+
+class Coordinator:
+    """One shard with a log in memory, a clock that stands still, and topics t (4 partitions) and u (2)."""
+
+    def __init__(self, **settings: Any) -> None:
+        self.now_ms = 1_000_000
+        self.log: list[Fact] = []
+        self.disk_is_full = False
+        self.configs: dict[tuple[int, str], dict[str, str]] = {}
+        self.shard = Shard(config=BrokerConfig(**settings), random=Random(0))
+        self.set_topics(t=4, u=2)
+
+    def set_topics(self, **sizes: int) -> None:
+        topics = {
+            name: TopicImage(name=name, topic_id=self.id_of(name), partitions=(ONE,) * count)
+            for name, count in sizes.items()
+        }
+        names = {topic.topic_id: name for name, topic in topics.items()}
+        self.shard.image = Image(topics=topics, topic_names=names, configs=self.configs)
+
+    @staticmethod
+    def id_of(name: str) -> bytes:
+        return name.encode().ljust(16, b"\0")
+
+    @property
+    def group(self) -> Any:
+        return self.shard.groups.get("g")
+
+    def finish(self, result: Any) -> Any:
+        if not isinstance(result, Outcome):
+            return result
+        if self.disk_is_full:
+            return result.refuse(ErrorCode.NOT_COORDINATOR)
+        written = [(encode_key(fact.key), encode_value(fact.value, fact.version)) for fact in result.records]
+        self.log += [decode(key, value) for key, value in written]
+        return self.shard.apply(result)
+
+    def pass_time(self, ms: int) -> None:
+        self.now_ms += ms
+        for outcome in self.shard.wake(self.now_ms):
+            self.finish(outcome)
+
+    def beat(self, member_id: str, epoch: int, *, version: int = 1, client: str = "c", **fields: Any) -> Any:
+        owned = fields.pop("owned", None)
+        if owned is not None:
+            fields["topic_partitions"] = [
+                TopicPartitions(topic_id=self.id_of(name), partitions=list(numbers)) for name, numbers in owned.items()
+            ]
+        request = ConsumerGroupHeartbeatRequest(group_id="g", member_id=member_id, member_epoch=epoch, **fields)
+        return self.finish(consumer_heartbeat(self.shard, request, Caller(client, "/h", version), self.now_ms))
+
+    def join(self, member_id: str, *topics: str, **fields: Any) -> Any:
+        given = {"rebalance_timeout_ms": 60_000, "subscribed_topic_names": list(topics or ("t",)), "owned": {}}
+        return self.beat(member_id, 0, **{**given, **fields})
+
+    def share(self, answer: Any) -> dict[str, list[int]] | None:
+        if answer.assignment is None:
+            return None
+        names = {self.id_of(name): name for name in ("t", "u", "v")}
+        return {names[each.topic_id]: each.partitions for each in answer.assignment.topic_partitions}
+
+    def replayed(self) -> Shard:
+        shard = Shard(config=self.shard.config, image=self.shard.image, random=Random(0))
+        for fact in self.log:
+            shard.replay(fact)
+        return shard
+
+
+@pytest.fixture
+def coordinator() -> Coordinator:
+    return Coordinator()
+
+
+@pytest.fixture
+def new_coordinator() -> type[Coordinator]:
+    return Coordinator
