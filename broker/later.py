@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
+U = TypeVar("U")
 
 
 class Later(Generic[T]):
@@ -31,3 +33,21 @@ class Later(Generic[T]):
             listener(self._value)  # type: ignore[arg-type]
         else:
             self._listener = listener
+
+
+def mapped(value: T | Later[T], change: Callable[[T], U]) -> U | Later[U]:
+    """What a value becomes, now or when it is there."""
+    if not isinstance(value, Later):
+        return change(value)
+    changed: Later[U] = Later()
+    value.then(lambda late: changed.resolve(change(late)))
+    return changed
+
+
+async def awaited(value: T | Later[T]) -> T:
+    """For a coroutine, which may as well wait."""
+    if not isinstance(value, Later):
+        return value
+    future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+    value.then(lambda late: None if future.done() else future.set_result(late))
+    return await future

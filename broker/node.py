@@ -30,6 +30,8 @@ from broker.replication.replicas import Replicas
 from broker.server import Server
 from broker.settings import Settings
 from broker.topic_creation import TopicCreation
+from broker.transactions.markers import LocalMarkers
+from broker.transactions.service import Transactions
 from storage import LogDirectory
 
 log = logging.getLogger(__name__)
@@ -77,6 +79,13 @@ class Node:
         self._groups = Groups(
             node_id=config.node_id, settings=self.settings, replicas=self._replicas, creation=self._creation
         )
+        self._transactions = Transactions(
+            node_id=config.node_id,
+            settings=self.settings,
+            replicas=self._replicas,
+            creation=self._creation,
+            markers=LocalMarkers(replicas=self._replicas, groups=self._groups),
+        )
         dispatcher = Dispatcher(load_handlers(), self._services(cluster_id))
         self._server = Server(config, dispatcher)
         opened.push_async_callback(self._server.close)
@@ -87,6 +96,7 @@ class Node:
         self._load_state()
         opened.callback(self._replicas.end_waits)
         opened.callback(self._groups.close)
+        opened.callback(self._transactions.close)
         opened.callback(self._server.stop_accepting)
         for wait_ms, work in self._jobs():
             task = asyncio.create_task(_repeat(wait_ms, work))
@@ -108,6 +118,7 @@ class Node:
             "replicas": self._replicas,
             "settings": self.settings,
             "store": self._store,
+            "transactions": self._transactions,
         }
 
     def _open_directories(self, opened: AsyncExitStack) -> list[LogDirectory]:
@@ -151,11 +162,14 @@ class Node:
         self._store.watch(self.settings.follow)
         self._store.watch(self._replicas.follow)
         self._store.watch(self._groups.follow)
+        self._store.watch(self._transactions.follow)
         self.settings.watch(self._groups.reconfigure)
+        self.settings.watch(self._transactions.reconfigure)
         empty = Image()
         self.settings.follow(empty, self._store.image)
         self._replicas.follow(empty, self._store.image)
         self._groups.follow(empty, self._store.image)
+        self._transactions.follow(empty, self._store.image)
         if self._store.is_new:
             adopt_topics(self._store, self._directories, node_id=self.config.node_id)
         self._store.commit_now([self._registration()])
@@ -181,6 +195,8 @@ class Node:
         yield (lambda: self.settings.current.log_retention_check_interval_ms), self._retain
         yield (lambda: self.settings.current.producer_id_expiration_check_interval_ms), self._expire
         yield self._checkpoint_interval_ms, self._checkpoint
+        yield self._time_out_interval_ms, self._transactions.abort_timed_out
+        yield self._forget_interval_ms, self._transactions.forget_expired
 
     async def _tick(self) -> None:
         self._replicas.flush_due()
@@ -195,6 +211,12 @@ class Node:
     def _checkpoint_interval_ms(self) -> int:
         config = self.settings.current
         return min(config.log_flush_offset_checkpoint_interval_ms, config.log_flush_start_offset_checkpoint_interval_ms)
+
+    def _time_out_interval_ms(self) -> int:
+        return self.settings.current.transaction_abort_timed_out_transaction_cleanup_interval_ms
+
+    def _forget_interval_ms(self) -> int:
+        return self.settings.current.transaction_remove_expired_transaction_cleanup_interval_ms
 
     async def _checkpoint(self) -> None:
         self._replicas.checkpoint()

@@ -6,7 +6,7 @@ import os
 
 from broker.errors import Refused
 from broker.metadata.image import Image
-from broker.metadata.internal import OFFSETS_TOPIC, offsets_topic
+from broker.metadata.internal import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, offsets_topic, transactions_topic
 from broker.metadata.records import Record
 from broker.metadata.store import MetadataStore
 from broker.metadata.topics import TopicWish, create_topic
@@ -30,6 +30,8 @@ class TopicCreation:
     def _wish(self, image: Image, name: str) -> TopicWish:
         if name == OFFSETS_TOPIC:
             return offsets_topic(image, self._settings.current, topic_id=new_topic_id())
+        if name == TRANSACTIONS_TOPIC:
+            return transactions_topic(image, self._settings.current, topic_id=new_topic_id())
         return TopicWish(name=name, topic_id=new_topic_id(), partitions=-1, replication_factor=-1)
 
     async def create(self, wishes: list[TopicWish]) -> tuple[dict[str, Refused], Image]:

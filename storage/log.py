@@ -270,6 +270,22 @@ class Log(Maintenance):
                 break
         return found
 
+    def aborted_in(self, offset: int, slices: list[FileSlice]) -> list[AbortedTransaction]:
+        """Aborted transactions with records in what a read from `offset` returned."""
+        if not any(segment.has_aborts for segment in self._segments.from_offset(offset)):
+            return []
+        return self.aborted_transactions(from_offset=offset, up_to=self._end_of(offset, slices[-1]))
+
+    def _end_of(self, offset: int, read: FileSlice) -> int:
+        """The offset after the last batch of a slice."""
+        for segment, next_base in self._segments.starting_with(offset):
+            if segment.file is read.file:
+                end = read.position + read.length
+                if end < segment.size:
+                    return segment.base_offset_at(end)
+                return self.end_offset if next_base is None else next_base
+        return self.end_offset
+
     def last_stable_offset(self, high_watermark: int) -> int:
         """The end of what a read_committed reader may see."""
         return self._producers.last_stable_offset(high_watermark)
@@ -295,6 +311,9 @@ class Log(Maintenance):
 
     def producers(self) -> list[ProducerState]:
         return self._producers.states()
+
+    def producer(self, producer_id: int) -> ProducerState | None:
+        return self._producers.get(producer_id)
 
     def expire_producers(self, now_ms: int) -> None:
         self._producers.expire(now_ms=now_ms, idle_ms=self._config.producer_id_expiration_ms)

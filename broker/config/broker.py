@@ -207,12 +207,6 @@ class BrokerConfig:
     producer_id_expiration_check_interval_ms: int = integer(
         600_000, "How often producers are checked for that.", check=Between(1), internal=True
     )
-    transactional_id_expiration_ms: int = integer(
-        604_800_000,
-        "Forget a transactional id when nothing was heard of it for this long.",
-        check=Between(1),
-        idle="transactions are not served yet",
-    )
 
     # Groups, and the topic that holds what they committed.
     offsets_topic_num_partitions: int = integer(
@@ -275,6 +269,41 @@ class BrokerConfig:
     )
     group_consumer_regex_refresh_interval_ms: int = integer(
         600_000, "How often the topics that a regular expression names are looked for anew.", check=Between(10_000)
+    )
+
+    # Transactions.
+    transaction_state_log_num_partitions: int = integer(
+        50, "How many partitions __transaction_state is created with.", check=Between(1)
+    )
+    transaction_state_log_replication_factor: int = short(
+        3, "How many replicas it is created with; fewer where there are not so many brokers.", check=Between(1)
+    )
+    transaction_state_log_min_isr: int = integer(
+        2, "The min.insync.replicas it is created with; fewer where there are not so many brokers.", check=Between(1)
+    )
+    transaction_state_log_segment_bytes: int = integer(
+        104_857_600, "The segment.bytes it is created with.", check=Between(1)
+    )
+    transaction_state_log_load_buffer_size: int = integer(
+        5_242_880, "How many bytes of it are read at once when transactions are loaded.", check=Between(1)
+    )
+    transaction_max_timeout_ms: int = integer(
+        900_000, "The longest time-out that a producer may give its transactions.", check=Between(1)
+    )
+    transactional_id_expiration_ms: int = integer(
+        604_800_000, "Forget a transactional id that has begun or ended nothing for so long.", check=Between(1)
+    )
+    transaction_remove_expired_transaction_cleanup_interval_ms: int = integer(
+        3_600_000, "How often that is looked for.", check=Between(1)
+    )
+    transaction_abort_timed_out_transaction_cleanup_interval_ms: int = integer(
+        10_000, "How often transactions are looked for that have timed out; they are aborted.", check=Between(1)
+    )
+    transaction_partition_verification_enable: bool = boolean(
+        True,
+        "Ask the coordinator whether a partition is in the transaction before a producer that says so may write to it."
+        " Producers that use transactions version 2 are always checked.",
+        scope=Scope.CLUSTER_WIDE,
     )
 
     # Shutdown.

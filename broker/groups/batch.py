@@ -13,24 +13,32 @@ from protocol.schema import codec
 
 _new = tuple.__new__
 _pack = HEADER.pack
+NOBODY = (-1, -1)
+TRANSACTIONAL = 0x10  # a batch header's attribute
 _SHORT = 64  # a length below this is one byte as a varint
 
 _key_writers: dict[type[Any], tuple[bytes, Callable[[Any, bytearray], None]]] = {}
 _value_writers: dict[tuple[type[Any], int], tuple[bytes, Callable[[Any, bytearray], None]]] = {}
 
 
-def build(facts: Sequence[Fact], *, now_ms: int) -> tuple[bytearray, BatchHeader]:
-    """One uncompressed batch, ready to be appended."""
+def build(
+    facts: Sequence[Fact], *, now_ms: int, producer: tuple[int, int] | None = None
+) -> tuple[bytearray, BatchHeader]:
+    """One uncompressed batch, ready to be appended; with a producer's id and epoch, part of its transaction."""
     records = bytearray()
     for delta, fact in enumerate(facts):
         _put(records, delta, fact)
     count = len(facts)
     length = HEADER_SIZE - 12 + len(records)
-    batch = bytearray(_pack(0, length, -1, MAGIC, 0, 0, count - 1, now_ms, now_ms, -1, -1, -1, count))
+    attributes, (producer_id, epoch) = (0, NOBODY) if producer is None else (TRANSACTIONAL, producer)
+    batch = bytearray(
+        _pack(0, length, -1, MAGIC, 0, attributes, count - 1, now_ms, now_ms, producer_id, epoch, -1, count)
+    )
     batch += records
     crc = crc32c(memoryview(batch)[21:])
     batch[17:21] = crc.to_bytes(4, "big")
-    return batch, _new(BatchHeader, (0, length, -1, MAGIC, crc, 0, count - 1, now_ms, now_ms, -1, -1, -1, count))
+    fields = (0, length, -1, MAGIC, crc, attributes, count - 1, now_ms, now_ms, producer_id, epoch, -1, count)
+    return batch, _new(BatchHeader, fields)
 
 
 def _put(out: bytearray, delta: int, fact: Fact) -> None:

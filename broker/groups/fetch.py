@@ -17,6 +17,7 @@ class Position(NamedTuple):
     offset: int
     leader_epoch: int
     metadata: str
+    error_code: ErrorCode = ErrorCode.NONE
 
 
 class Positions(NamedTuple):
@@ -28,9 +29,16 @@ NO_OFFSET: Final = -1
 
 
 def fetch(
-    shard: Shard, group_id: str, wanted: Wanted | None, *, member_id: str | None = None, epoch: int = -1
+    shard: Shard,
+    group_id: str,
+    wanted: Wanted | None,
+    *,
+    member_id: str | None = None,
+    epoch: int = -1,
+    stable: bool = False,
 ) -> Positions:
-    """`wanted` is None for everything. What was never committed has offset -1, whether there is a group or not."""
+    """`wanted` is None for everything. What was never committed has offset -1, whether there is a group or not. If it
+    must be `stable`, so has what a transaction is about to change (KIP-447)."""
     group = shard.groups.get(group_id)
     code = ErrorCode.NONE if group is None else group.check_fetch(member_id=member_id, epoch=epoch)
     if code:
@@ -46,6 +54,14 @@ def fetch(
             topic: [_position(index, committed.get(topic, {}).get(index)) for index in indexes]
             for topic, indexes in wanted.items()
         }
+    if stable and shard.offsets.has_pending(group_id):
+        for topic, positions in found.items():
+            positions[:] = [
+                Position(each.partition, NO_OFFSET, -1, "", ErrorCode.UNSTABLE_OFFSET_COMMIT)
+                if shard.offsets.is_pending(group_id, topic, each.partition)
+                else each
+                for each in positions
+            ]
     return Positions(ErrorCode.NONE, found)
 
 

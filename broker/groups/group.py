@@ -63,9 +63,17 @@ class Group(ABC):
 
     @abstractmethod
     def check_commit(
-        self, *, member_id: str, instance_id: str | None, generation: int, version: int, now_ms: int
+        self,
+        *,
+        member_id: str,
+        instance_id: str | None,
+        generation: int,
+        version: int,
+        now_ms: int,
+        transactional: bool = False,
     ) -> ErrorCode:
-        """Whether this member may commit; if so, it is also a sign of life."""
+        """Whether this member may commit; if so, it is also a sign of life. In a transaction members need not say who
+        they are."""
 
     @abstractmethod
     def check_fetch(self, *, member_id: str | None, epoch: int) -> ErrorCode: ...

@@ -105,7 +105,7 @@ class HostedShard:
 
     def _append(self, outcome: Outcome) -> None:
         now_ms = self.now_ms()
-        batch, header = build(outcome.records, now_ms=now_ms)
+        batch, header = build(outcome.records, now_ms=now_ms, producer=outcome.producer)
         self._written = self.partition.append_internal(batch, header, now_ms).last_offset
 
     def _code_of(self, error: Exception) -> ErrorCode:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from broker.groups.records import UnknownRecord, decode
 from broker.groups.shard import Shard
-from protocol.records import iter_batches, iter_records
+from protocol.records import InvalidBatch, Record, iter_batches, iter_records, read_end_transaction
 from protocol.schema import DecodeError
 from storage import Log
 
@@ -28,17 +28,33 @@ def replay_log(shard: Shard, partition_log: Log, *, piece_bytes: int) -> Iterato
             for header, batch in iter_batches(data):
                 offset = header.next_offset
                 if header.is_control:
+                    _replay_marker(shard, batch)
                     continue
+                producer_id = header.producer_id if header.is_transactional else None
                 for record in iter_records(batch):
                     count += 1
-                    _replay(shard, record.key, record.value, record.offset)
+                    _replay(shard, producer_id, record)
         yield count
 
 
-def _replay(shard: Shard, key: bytes | None, value: bytes | None, offset: int) -> None:
+def _replay(shard: Shard, producer_id: int | None, record: Record) -> None:
     try:
-        shard.replay(decode(key or b"", value))
+        fact = decode(record.key or b"", record.value)
     except UnknownRecord as error:
-        log.warning("the record at offset %d is skipped: %s", offset, error)
+        log.warning("the record at offset %d is skipped: %s", record.offset, error)
     except DecodeError as error:
-        log.error("the record at offset %d cannot be read and is skipped: %s", offset, error)
+        log.error("the record at offset %d cannot be read and is skipped: %s", record.offset, error)
+    else:
+        if producer_id is None:
+            shard.replay(fact)
+        else:
+            shard.replay_pending(producer_id, fact)
+
+
+def _replay_marker(shard: Shard, batch: memoryview) -> None:
+    try:
+        marker = read_end_transaction(batch)
+    except InvalidBatch:  # compaction has left nothing but the batch's header
+        return
+    if marker is not None:
+        shard.end_transaction(marker.producer_id, commit=marker.commit)

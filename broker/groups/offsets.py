@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Set
 
 from broker.groups.group import Group
+from broker.groups.pending import PendingOffsets
 from broker.groups.records import Fact, OffsetCommitKey, OffsetCommitValue
 
 ByPartition = dict[int, OffsetCommitValue]
@@ -12,13 +13,19 @@ ByTopic = dict[str, ByPartition]
 
 
 class Offsets:
-    """Transactional offsets will be held apart, by producer, until their transaction ends: `replay` is the only way
-    in, and `of_group` what readers see."""
+    """`replay` is the only way in, and `of_group` what readers see. What is committed in a transaction is held apart,
+    by producer, until its end."""
 
     def __init__(self) -> None:
         self._groups: dict[str, ByTopic] = {}
+        self._pending = PendingOffsets()
 
     def replay(self, key: OffsetCommitKey, value: OffsetCommitValue | None) -> None:
+        if self._pending:
+            self._pending.supersede(key, forget=value is None)
+        self._store(key, value)
+
+    def _store(self, key: OffsetCommitKey, value: OffsetCommitValue | None) -> None:
         if value is not None:
             topics = self._groups.get(key.group)
             if topics is None:
@@ -48,6 +55,25 @@ class Offsets:
     def group_ids(self) -> Collection[str]:
         return self._groups.keys()
 
+    # -- in transactions ---------------------------------------------------
+
+    def replay_pending(self, producer_id: int, key: OffsetCommitKey, value: OffsetCommitValue | None) -> None:
+        self._pending.add(producer_id, key, value)
+
+    def end_transaction(self, producer_id: int, *, commit: bool) -> None:
+        for key, value in self._pending.end(producer_id, commit=commit):
+            self._store(key, value)
+
+    def has_pending(self, group_id: str) -> bool:
+        return bool(self._pending) and self._pending.has_group(group_id)
+
+    def is_pending(self, group_id: str, topic: str, partition: int) -> bool:
+        return bool(self._pending) and self._pending.has(group_id, topic, partition)
+
+    def pending_deletion(self, group_id: str) -> list[Fact]:
+        """The records that make a group forget what it has not committed yet, either."""
+        return [tombstone(*key) for key in self._pending.of_group(group_id)] if self._pending else []
+
     # -- tombstones --------------------------------------------------------
 
     def deletion(self, group_id: str) -> list[Fact]:
@@ -73,6 +99,7 @@ class Offsets:
             if not group.subscribes_to(topic)
             for partition, value in partitions.items()
             if _is_expired(group, value, now_ms=now_ms, retention_ms=retention_ms)
+            and not self.is_pending(group.group_id, topic, partition)
         ]
 
 

@@ -16,7 +16,7 @@ from protocol.errors import ErrorCode
 
 
 class Outcome:
-    __slots__ = ("answer", "records", "refuse", "then")
+    __slots__ = ("answer", "producer", "records", "refuse", "then")
 
     def __init__(
         self,
@@ -25,8 +25,10 @@ class Outcome:
         answer: Any = None,
         then: Callable[[], None] | None = None,
         refuse: Callable[[ErrorCode], Any],
+        producer: tuple[int, int] | None = None,
     ) -> None:
         self.records = records
         self.answer = answer  # leaves when the records are committed
         self.then = then  # after the replay
         self.refuse = refuse  # the answer if the records cannot be written
+        self.producer = producer  # id and epoch, of records that count when their transaction commits

@@ -16,6 +16,7 @@ from broker.replication.replicas import Replicas
 from broker.settings import Settings
 from broker.topic_creation import TopicCreation
 from protocol.errors import ErrorCode
+from protocol.records import EndTransaction
 
 MEMO_MAX: Final = 100_000  # group ids whose shard is remembered, so that it need not be computed
 
@@ -66,6 +67,23 @@ class Groups:
             await self._creation.create_automatically(OFFSETS_TOPIC)
         partitions = self.image.topics[OFFSETS_TOPIC].partitions
         return partitions[partition_for(group_id, partitions=len(partitions))].leader
+
+    # -- transactions ------------------------------------------------------
+
+    def partition_of(self, group_id: str) -> int | None:
+        """Which partition of the offsets topic a group's commits go to."""
+        topic = self.image.topics.get(OFFSETS_TOPIC)
+        return None if topic is None else partition_for(group_id, partitions=len(topic.partitions))
+
+    def state_of(self, index: int) -> ErrorCode:
+        hosted = self._shards.get(index)
+        if hosted is None:
+            return ErrorCode.NOT_COORDINATOR
+        return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if hosted.is_loading else ErrorCode.NONE
+
+    def end_transaction(self, index: int, marker: EndTransaction) -> None:
+        """The marker is in the log of that partition."""
+        self._shards[index].shard.end_transaction(marker.producer_id, commit=marker.commit)
 
     # -- following the metadata --------------------------------------------
 

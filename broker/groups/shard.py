@@ -113,7 +113,7 @@ class Shard:
             return ErrorCode.GROUP_ID_NOT_FOUND
         if not group.is_empty:
             return ErrorCode.NON_EMPTY_GROUP
-        records = [*self.offsets.deletion(group_id), *group.tombstones()]
+        records = [*self.offsets.deletion(group_id), *self.offsets.pending_deletion(group_id), *group.tombstones()]
         return Outcome(records, answer=ErrorCode.NONE, refuse=lambda code: code)
 
     # -- time, and other news ----------------------------------------------
@@ -129,7 +129,11 @@ class Shard:
         retention_ms = self.config.offsets_retention_minutes * 60_000
         for group in list(self.groups.values()):
             records = self.offsets.expired(group, now_ms=now_ms, retention_ms=retention_ms)
-            if group.is_empty and len(records) == sum(map(len, self.offsets.of_group(group.group_id).values())):
+            if (
+                group.is_empty
+                and not self.offsets.has_pending(group.group_id)
+                and len(records) == sum(map(len, self.offsets.of_group(group.group_id).values()))
+            ):
                 records += group.tombstones()
             if records:
                 log.info("group %s: %d offsets expired or went with it", group.group_id, len(records))
@@ -153,14 +157,29 @@ class Shard:
 
     def apply(self, outcome: Outcome) -> Any:
         """The records are in the log: make them true. Returns the answer."""
-        for fact in outcome.records:
-            self.replay(fact)
+        if outcome.producer is None:
+            for fact in outcome.records:
+                self.replay(fact)
+        else:
+            for fact in outcome.records:
+                self.replay_pending(outcome.producer[0], fact)
         if outcome.then is not None:
             outcome.then()
         return outcome.answer
 
     def replay(self, fact: Fact) -> None:
         REPLAY[type(fact.key)](self, fact.key, fact.value)
+
+    def replay_pending(self, producer_id: int, fact: Fact) -> None:
+        """A record of a transaction that is not decided yet. Only offsets are ever written in one."""
+        if type(fact.key) is OffsetCommitKey:
+            self.offsets.replay_pending(producer_id, fact.key, fact.value)
+            if fact.value is not None:
+                _found_simple_group(self, fact.key.group)
+
+    def end_transaction(self, producer_id: int, *, commit: bool) -> None:
+        """A marker is in the log."""
+        self.offsets.end_transaction(producer_id, commit=commit)
 
     def loaded(self, now_ms: int) -> Iterator[Outcome]:
         """The whole log is replayed, and this node is in charge."""
@@ -177,8 +196,13 @@ class Shard:
 
 def _replay_offset(shard: Shard, key: OffsetCommitKey, value: OffsetCommitValue | None) -> None:
     shard.offsets.replay(key, value)
-    if value is not None and key.group not in shard.groups:
-        shard.groups[key.group] = ClassicGroup(key.group)  # a simple group: it commits and has no members
+    if value is not None:
+        _found_simple_group(shard, key.group)
+
+
+def _found_simple_group(shard: Shard, group_id: str) -> None:
+    if group_id not in shard.groups:
+        shard.groups[group_id] = ClassicGroup(group_id)  # it commits and has no members
 
 
 def _replay_group(shard: Shard, key: GroupMetadataKey, value: GroupMetadataValue | None) -> None:

@@ -5,8 +5,15 @@ from __future__ import annotations
 import re
 
 from broker.registry import ROUTES, Call, handles
+from broker.transactions.features import TRANSACTION_VERSION, TRANSACTION_VERSION_MAX
 from protocol.errors import ErrorCode
-from protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from protocol.messages.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
 
 SOFTWARE_FROM = 3
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
@@ -23,4 +30,11 @@ def api_versions(request: ApiVersionsRequest, call: Call) -> ApiVersionsResponse
         ApiVersion(api_key=key, min_version=route.advertised.first, max_version=route.advertised.last)
         for key, route in sorted(ROUTES.items())
     ]
-    return ApiVersionsResponse(api_keys=keys)
+    # KIP-584. From transaction.version clients know that they may use transactions version 2 (KIP-890).
+    supported = SupportedFeatureKey(name=TRANSACTION_VERSION, max_version=TRANSACTION_VERSION_MAX)
+    finalized = FinalizedFeatureKey(
+        name=TRANSACTION_VERSION, min_version_level=TRANSACTION_VERSION_MAX, max_version_level=TRANSACTION_VERSION_MAX
+    )
+    return ApiVersionsResponse(
+        api_keys=keys, supported_features=[supported], finalized_features_epoch=1, finalized_features=[finalized]
+    )

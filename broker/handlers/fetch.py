@@ -20,12 +20,14 @@ from broker.replication.replicas import Replicas
 from broker.settings import Settings
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import (
+    AbortedTransaction,
     EpochEndOffset,
     FetchableTopicResponse,
     FetchRequest,
     FetchResponse,
     PartitionData,
 )
+from storage import FileSlice, Log
 
 SESSIONS_FROM: Final = 7
 READ_COMMITTED: Final = 1
@@ -54,6 +56,7 @@ class _Reading:
 
     __slots__ = (
         "by_id",
+        "committed",
         "incremental",
         "limit_bytes",
         "partitions",
@@ -76,6 +79,7 @@ class _Reading:
         limit_bytes: int,
     ) -> None:
         self.request = request
+        self.committed = request.isolation_level == READ_COMMITTED
         self.session = session
         self.wanted = wanted
         self.incremental = incremental
@@ -106,9 +110,9 @@ class _Reading:
         data = PartitionData(
             partition_index=wanted.index,
             high_watermark=partition.high_watermark,
-            last_stable_offset=partition.high_watermark,
+            last_stable_offset=log.last_stable_offset(partition.high_watermark),
             log_start_offset=log.start_offset,
-            aborted_transactions=[] if self.request.isolation_level == READ_COMMITTED else None,
+            aborted_transactions=None,
             records=_EMPTY,
         )
         try:
@@ -118,8 +122,9 @@ class _Reading:
                 self.troubled = True
                 return data
             left = self.limit_bytes - self.size
+            slices: list[FileSlice] = []
             if left > 0 or not self.size:
-                slices = partition.read(
+                slices = (partition.read_committed if self.committed else partition.read)(
                     offset=wanted.fetch_offset,
                     limit_bytes=max(0, min(wanted.limit_bytes, left)),
                     at_least_one=not self.size,
@@ -127,6 +132,8 @@ class _Reading:
                 if slices:
                     data.records = slices
                     self.size += sum(map(len, slices))
+            if self.committed:
+                data.aborted_transactions = _aborted(log, wanted.fetch_offset, slices)
             self.partitions.append(partition)
         except EXPECTED as error:
             fault = fault_of(error, where=f"{partition.topic}-{partition.index}")
@@ -212,6 +219,15 @@ class _Waiting:
         for partition in self._partitions:
             partition.watchers.discard(self)
         self.later.resolve(self._reading.response())
+
+
+def _aborted(log: Log, offset: int, slices: list[FileSlice]) -> list[AbortedTransaction]:
+    if not slices:
+        return []
+    return [
+        AbortedTransaction(producer_id=each.producer_id, first_offset=each.first_offset)
+        for each in log.aborted_in(offset, slices)
+    ]
 
 
 def _topic_response(topic: str | bytes) -> FetchableTopicResponse:

@@ -1,7 +1,7 @@
-"""FindCoordinator: which broker looks after a group. The offsets topic is created when somebody first asks.
+"""FindCoordinator: which broker looks after a group, or a transactional id. The topic behind it is created when
+somebody first asks.
 
-Up to version 3 one key is asked for, from 4 many. Of the coordinators that Kafka has we have the one for groups: who
-asks for that of a transaction is told that there is none at the moment.
+Up to version 3 one key is asked for, from 4 many.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from broker.cluster import BrokerAddress, Cluster
 from broker.errors import Refused
 from broker.groups.service import Groups
 from broker.registry import Call, handles
+from broker.transactions.service import Transactions
 from protocol.errors import ErrorCode
 from protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 
@@ -22,14 +23,14 @@ MANY_FROM: Final = 4
 
 @handles(FindCoordinatorRequest, FindCoordinatorResponse)
 async def find_coordinator(
-    request: FindCoordinatorRequest, call: Call, *, groups: Groups, cluster: Cluster
+    request: FindCoordinatorRequest, call: Call, *, groups: Groups, transactions: Transactions, cluster: Cluster
 ) -> FindCoordinatorResponse:
+    services: dict[int, Groups | Transactions] = {GROUP: groups, TRANSACTION: transactions}
+    service = services.get(request.key_type)
     if call.version >= MANY_FROM:
         keys = request.coordinator_keys
-        return FindCoordinatorResponse(
-            coordinators=[await _find(key, request.key_type, call, groups, cluster) for key in keys]
-        )
-    found = await _find(request.key, request.key_type, call, groups, cluster)
+        return FindCoordinatorResponse(coordinators=[await _find(key, service, call, cluster) for key in keys])
+    found = await _find(request.key, service, call, cluster)
     return FindCoordinatorResponse(
         error_code=found.error_code,
         error_message=found.error_message,
@@ -39,13 +40,11 @@ async def find_coordinator(
     )
 
 
-async def _find(key: str, key_type: int, call: Call, groups: Groups, cluster: Cluster) -> Coordinator:
-    if key_type == TRANSACTION:
-        return _refused(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, "Transactions are not served yet.")
-    if key_type != GROUP:
-        return _refused(key, ErrorCode.INVALID_REQUEST, f"There are no coordinators of type {key_type} here.")
+async def _find(key: str, service: Groups | Transactions | None, call: Call, cluster: Cluster) -> Coordinator:
+    if service is None:
+        return _refused(key, ErrorCode.INVALID_REQUEST, "There are no coordinators of this type here.")
     try:
-        leader = await groups.leader_of(key)
+        leader = await service.leader_of(key)
     except Refused as refusal:
         return _refused(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, refusal.message)
     address = _address(cluster, call, leader)

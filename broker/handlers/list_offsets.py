@@ -23,6 +23,7 @@ from protocol.messages.list_offsets import (
     ListOffsetsTopicResponse,
 )
 
+READ_COMMITTED: Final = 1
 LATEST: Final = -1
 EARLIEST: Final = -2
 MAX_TIMESTAMP: Final = -3
@@ -36,11 +37,14 @@ SPECIAL_FROM_VERSION: Final = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERE
 def list_offsets(request: ListOffsetsRequest, call: Call, *, replicas: Replicas) -> ListOffsetsResponse:
     asked = Counter((topic.name, each.partition_index) for topic in request.topics for each in topic.partitions)
     repeated = {key for key, count in asked.items() if count > 1}
+    committed = request.isolation_level == READ_COMMITTED
     return ListOffsetsResponse(
         topics=[
             ListOffsetsTopicResponse(
                 name=topic.name,
-                partitions=[_one(replicas, topic.name, each, call.version, repeated) for each in topic.partitions],
+                partitions=[
+                    _one(replicas, topic.name, each, call.version, repeated, committed) for each in topic.partitions
+                ],
             )
             for topic in request.topics
         ]
@@ -48,7 +52,12 @@ def list_offsets(request: ListOffsetsRequest, call: Call, *, replicas: Replicas)
 
 
 def _one(
-    replicas: Replicas, topic: str, asked: ListOffsetsPartition, version: int, repeated: set[tuple[str, int]]
+    replicas: Replicas,
+    topic: str,
+    asked: ListOffsetsPartition,
+    version: int,
+    repeated: set[tuple[str, int]],
+    committed: bool,
 ) -> ListOffsetsPartitionResponse:
     answer = ListOffsetsPartitionResponse(partition_index=asked.partition_index)
     try:
@@ -56,23 +65,25 @@ def _one(
             raise Refused(ErrorCode.INVALID_REQUEST, "the partition is in the request twice")
         partition = replicas.leader_of(topic, asked.partition_index)
         check_leader_epoch(asked.current_leader_epoch, partition.leader_epoch)
-        _find(partition, asked.timestamp, answer, version)
+        end = partition.last_stable_offset if committed else partition.high_watermark
+        _find(partition, asked.timestamp, answer, version, end)
     except EXPECTED as error:
         answer.error_code = fault_of(error, where=f"{topic}-{asked.partition_index}").code
     return answer
 
 
-def _find(partition: Partition, timestamp: int, answer: ListOffsetsPartitionResponse, version: int) -> None:
+def _find(partition: Partition, timestamp: int, answer: ListOffsetsPartitionResponse, version: int, end: int) -> None:
+    """`end` is where what this client may see ends."""
     log = partition.log
     if timestamp < 0 and version < SPECIAL_FROM_VERSION.get(timestamp, 0):
         raise Refused(ErrorCode.UNSUPPORTED_VERSION, f"timestamp {timestamp} has no meaning in version {version}")
     if timestamp == LATEST:
-        answer.offset, answer.leader_epoch = partition.high_watermark, partition.leader_epoch
+        answer.offset, answer.leader_epoch = end, partition.leader_epoch
     elif timestamp in (EARLIEST, EARLIEST_LOCAL):
         answer.offset, answer.leader_epoch = log.start_offset, log.epoch_at(log.start_offset)
     elif timestamp >= 0 or timestamp == MAX_TIMESTAMP:
         found = log.offset_of_max_timestamp() if timestamp == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp)
-        if found is not None and found.offset < partition.high_watermark:
+        if found is not None and found.offset < end:
             answer.offset, answer.timestamp, answer.leader_epoch = found.offset, found.timestamp, found.leader_epoch
     elif timestamp not in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         raise Refused(ErrorCode.UNSUPPORTED_VERSION, f"timestamp {timestamp} has no meaning")

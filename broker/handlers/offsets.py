@@ -45,9 +45,11 @@ def offset_commit(request: OffsetCommitRequest, call: Call, *, groups: Groups) -
 @handles(OffsetFetchRequest, OffsetFetchResponse)
 def offset_fetch(request: OffsetFetchRequest, call: Call, *, groups: Groups) -> Any:
     if call.version >= MANY_FROM:
-        return OffsetFetchResponse(groups=[_group(asked, call, groups) for asked in request.groups])
+        return OffsetFetchResponse(
+            groups=[_group(asked, call, groups, stable=request.require_stable) for asked in request.groups]
+        )
     wanted = None if request.topics is None else {each.name: each.partition_indexes for each in request.topics}
-    found = _positions(groups, request.group_id, wanted)
+    found = _positions(groups, request.group_id, wanted, stable=request.require_stable)
     if found.error_code and call.version < GROUP_ERROR_FROM:
         everything = {name: [Position(index, -1, -1, "") for index in each] for name, each in (wanted or {}).items()}
         found = found._replace(topics=everything)
@@ -62,7 +64,7 @@ def offset_fetch(request: OffsetFetchRequest, call: Call, *, groups: Groups) -> 
                         committed_offset=each.offset,
                         committed_leader_epoch=each.leader_epoch,
                         metadata=each.metadata,
-                        error_code=found.error_code,
+                        error_code=found.error_code or each.error_code,
                     )
                     for each in partitions
                 ],
@@ -79,7 +81,7 @@ def _positions(groups: Groups, group_id: str, wanted: Any, **member: Any) -> Pos
     return fetch(hosted.shard, group_id, wanted, **member)
 
 
-def _group(asked: OffsetFetchRequestGroup, call: Call, groups: Groups) -> OffsetFetchResponseGroup:
+def _group(asked: OffsetFetchRequestGroup, call: Call, groups: Groups, *, stable: bool) -> OffsetFetchResponseGroup:
     image = groups.image
     by_id = call.version >= TOPIC_IDS_FROM
     answer = OffsetFetchResponseGroup(group_id=asked.group_id)
@@ -94,7 +96,9 @@ def _group(asked: OffsetFetchRequestGroup, call: Call, groups: Groups) -> Offset
                 answer.topics.append(OffsetFetchResponseTopics(topic_id=topic.topic_id, partitions=partitions))
             else:
                 wanted[name] = topic.partition_indexes
-    found = _positions(groups, asked.group_id, wanted, member_id=asked.member_id, epoch=asked.member_epoch)
+    found = _positions(
+        groups, asked.group_id, wanted, member_id=asked.member_id, epoch=asked.member_epoch, stable=stable
+    )
     answer.error_code = found.error_code
     if found.error_code:
         answer.topics = []
@@ -102,7 +106,7 @@ def _group(asked: OffsetFetchRequestGroup, call: Call, groups: Groups) -> Offset
         known = image.topics.get(name)
         if by_id and known is None:
             continue  # deleted a moment ago: it has no id to name it by
-        partitions = [_told(each, ErrorCode.NONE) for each in positions]
+        partitions = [_told(each, each.error_code) for each in positions]
         topic_id = bytes(16) if known is None else known.topic_id
         answer.topics.append(OffsetFetchResponseTopics(name=name, topic_id=topic_id, partitions=partitions))
     return answer

@@ -15,6 +15,8 @@ from broker.later import Later
 from broker.registry import NO_ANSWER, Call, handles
 from broker.replication.partition import Partition
 from broker.replication.replicas import HostedTopic, Replicas
+from broker.transactions.appends import TransactionalAppends
+from broker.transactions.service import Transactions
 from protocol.errors import ErrorCode
 from protocol.messages.produce import (
     BatchIndexAndErrorMessage,
@@ -33,7 +35,16 @@ ZSTD = 4
 
 
 @handles(ProduceRequest, ProduceResponse, advertised_from=0)
-def produce(request: ProduceRequest, call: Call, *, replicas: Replicas) -> Any:
+def produce(
+    request: ProduceRequest,
+    call: Call,
+    transactional: TransactionalAppends | None = None,
+    *,
+    replicas: Replicas,
+    transactions: Transactions,
+) -> Any:
+    if request.transactional_id is not None and transactional is None:
+        return _produce_transactional(request, call, replicas, transactions)
     now_ms = replicas.now_ms()
     acks = request.acks
     by_id = call.version >= TOPIC_IDS_FROM
@@ -57,7 +68,10 @@ def produce(request: ProduceRequest, call: Call, *, replicas: Replicas) -> Any:
                 if partition is None:
                     continue
             try:
-                appended = partition.append(data.records, now_ms)  # type: ignore[arg-type]
+                if transactional is None:
+                    appended = partition.append(data.records, now_ms)  # type: ignore[arg-type]
+                else:
+                    appended = transactional.append(partition, data.records, now_ms)  # type: ignore[arg-type]
             except EXPECTED as error:
                 _refuse(result, fault_of(error, where=f"{partition.topic}-{partition.index}"))
                 continue
@@ -72,6 +86,29 @@ def produce(request: ProduceRequest, call: Call, *, replicas: Replicas) -> Any:
     if acks == 0:
         return _no_answer(response)
     return _Acknowledging(response, due, request.timeout_ms).later if due else response
+
+
+def _produce_transactional(request: ProduceRequest, call: Call, replicas: Replicas, transactions: Transactions) -> Any:
+    """First the coordinator must know, for good, of every partition that the transaction is going to touch."""
+    appends = TransactionalAppends(request, version=call.version, replicas=replicas, transactions=transactions)
+    admitted = appends.admit()
+    if not isinstance(admitted, Later):
+        return produce(request, call, appends, replicas=replicas, transactions=transactions)
+    later: Later[Any] = Later()
+
+    def go_on(_admitted: object) -> None:
+        try:
+            answer = produce(request, call, appends, replicas=replicas, transactions=transactions)
+        except CloseConnection as error:
+            call.connection.fail(str(error))
+            return
+        if isinstance(answer, Later):
+            answer.then(later.resolve)
+        else:
+            later.resolve(answer)
+
+    admitted.then(go_on)
+    return later
 
 
 def _guard(

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any, Final
+
 from broker.faults import EXPECTED, fault_of
+from broker.later import awaited
 from broker.producer_ids import ProducerIds
 from broker.registry import Call, handles
 from broker.replication.replicas import Replicas
+from broker.transactions.hosted import HostedTransactions
+from broker.transactions.service import Transactions
+from broker.transactions.transitions import NeedsProducerId, Producer
 from protocol.errors import ErrorCode
 from protocol.messages.describe_producers import (
     DescribeProducersRequest,
@@ -16,15 +22,47 @@ from protocol.messages.describe_producers import (
 )
 from protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
+PRODUCER_FENCED_FROM: Final = 4  # KIP-588
+
 
 @handles(InitProducerIdRequest, InitProducerIdResponse)
 async def init_producer_id(
-    request: InitProducerIdRequest, _call: Call, *, producer_ids: ProducerIds
+    request: InitProducerIdRequest, call: Call, *, producer_ids: ProducerIds, transactions: Transactions
 ) -> InitProducerIdResponse:
-    if request.transactional_id is not None:
-        # No transaction coordinator here yet, and FindCoordinator is not served: no client gets this far by itself.
-        return InitProducerIdResponse(error_code=ErrorCode.INVALID_REQUEST)
-    return InitProducerIdResponse(producer_id=await producer_ids.next(), producer_epoch=0)
+    if (request.producer_id < 0) != (request.producer_epoch < 0):
+        return _refused(ErrorCode.INVALID_REQUEST)
+    if request.transactional_id is None:
+        return InitProducerIdResponse(producer_id=await producer_ids.next(), producer_epoch=0)
+    try:
+        answer = _init(request, transactions, None)
+    except NeedsProducerId:
+        answer = _init(request, transactions, await producer_ids.next())
+    response: InitProducerIdResponse = await awaited(answer)
+    if response.error_code == ErrorCode.PRODUCER_FENCED and call.version < PRODUCER_FENCED_FROM:
+        response.error_code = ErrorCode.INVALID_PRODUCER_EPOCH
+    return response
+
+
+def _init(request: InitProducerIdRequest, transactions: Transactions, new_id: int | None) -> Any:
+    if not request.transactional_id:
+        return _refused(ErrorCode.INVALID_REQUEST)
+    hosted = transactions.find(request.transactional_id)
+    if not isinstance(hosted, HostedTransactions):
+        return _refused(hosted)
+    expected = None if request.producer_id < 0 else Producer(request.producer_id, request.producer_epoch)
+    return hosted.finish(
+        hosted.shard.init(
+            request.transactional_id,
+            timeout_ms=request.transaction_timeout_ms,
+            expected=expected,
+            new_id=new_id,
+            now_ms=transactions.now_ms(),
+        )
+    )
+
+
+def _refused(code: ErrorCode) -> InitProducerIdResponse:
+    return InitProducerIdResponse(error_code=code, producer_epoch=-1)
 
 
 @handles(DescribeProducersRequest, DescribeProducersResponse)

@@ -13,6 +13,24 @@ TRANSACTIONS_TOPIC: Final = "__transaction_state"
 INTERNAL_TOPICS: Final = frozenset((OFFSETS_TOPIC, TRANSACTIONS_TOPIC))
 
 
+def transactions_topic(image: Image, broker: BrokerConfig, *, topic_id: bytes) -> TopicWish:
+    """Likewise; and a decision is never left to a replica that may not have seen it."""
+    brokers = len(image.brokers)
+    return TopicWish(
+        name=TRANSACTIONS_TOPIC,
+        topic_id=topic_id,
+        partitions=broker.transaction_state_log_num_partitions,
+        replication_factor=min(broker.transaction_state_log_replication_factor, brokers),
+        configs={
+            "cleanup.policy": "compact",
+            "compression.type": "uncompressed",
+            "min.insync.replicas": str(min(broker.transaction_state_log_min_isr, brokers)),
+            "segment.bytes": str(broker.transaction_state_log_segment_bytes),
+            "unclean.leader.election.enable": "false",
+        },
+    )
+
+
 def offsets_topic(image: Image, broker: BrokerConfig, *, topic_id: bytes) -> TopicWish:
     """Kept for ever and compacted; as many replicas as are wanted, or as there are brokers."""
     return TopicWish(

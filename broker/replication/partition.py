@@ -11,12 +11,23 @@ from typing import Any, Final, Protocol
 from broker.config import TopicConfig
 from broker.errors import Refused
 from broker.replication.flushing import GroupCommit
-from broker.replication.validation import BatchRules
+from broker.replication.validation import CONTROL, BatchRules
 from protocol.errors import ErrorCode
-from protocol.records import BatchHeader, check_batch
-from storage import Appended, BatchTooLarge, FileSlice, Log, LogOffline, OffsetOutOfRange, StorageError
+from protocol.records import BatchHeader, EndTransaction, build_end_transaction, check_batch, read_header
+from storage import (
+    Appended,
+    BatchTooLarge,
+    FileSlice,
+    Log,
+    LogOffline,
+    OffsetOutOfRange,
+    StaleProducerEpoch,
+    StorageError,
+)
 
 log = logging.getLogger(__name__)
+
+EPOCH_PER_TRANSACTION: Final = 2  # the transaction.version from which on it is so
 
 Reached = Callable[[StorageError | None], None]
 
@@ -91,10 +102,36 @@ class Partition:
             self._advance(self.log.end_offset)
         return appended
 
+    def append_transactional(self, records: memoryview, header: BatchHeader, now_ms: int) -> Appended:
+        """As `append`, for a batch (checked already) that the coordinator says belongs to an open transaction."""
+        records, header = self.rules.admit(records, header, now_ms, CONTROL)
+        return self._append_checked(records, header, now_ms)
+
+    def append_marker(self, marker: EndTransaction, *, version: int, now_ms: int) -> Appended:
+        """End a producer's transaction here."""
+        state = self.log.producer(marker.producer_id)
+        if (
+            version >= EPOCH_PER_TRANSACTION
+            and state is not None
+            and marker.producer_epoch == state.epoch
+            and state.current_txn_first_offset >= 0
+        ):
+            # KIP-890: the marker of a transaction has a later epoch than its records. This one is of the last.
+            raise StaleProducerEpoch(f"producer {marker.producer_id} has begun a transaction since this marker's")
+        batch = build_end_transaction(marker, timestamp=now_ms)
+        return self._append_checked(batch, read_header(batch), now_ms)
+
+    def has_open_transaction(self, producer_id: int, epoch: int) -> bool:
+        state = self.log.producer(producer_id)
+        return state is not None and state.epoch == epoch and state.current_txn_first_offset >= 0
+
     def append_internal(self, batch: bytearray, header: BatchHeader, now_ms: int) -> Appended:
         """Append a batch that the broker made itself, for one of its own topics: there is nothing to check but size."""
         if len(batch) > self.config.max_message_bytes:
             raise BatchTooLarge(f"{len(batch)} bytes are more than max.message.bytes of {self.topic} allows")
+        return self._append_checked(batch, header, now_ms)
+
+    def _append_checked(self, batch: bytearray | memoryview, header: BatchHeader, now_ms: int) -> Appended:
         appended = self.log.append(batch, header, leader_epoch=self.leader_epoch, now_ms=now_ms)
         if self.log.end_offset - self.log.recovery_point >= self.unflushed_limit:
             self._commit.request()
@@ -142,6 +179,20 @@ class Partition:
                 watcher.readable(self)
 
     # -- reading -----------------------------------------------------------
+
+    @property
+    def last_stable_offset(self) -> int:
+        """The end of what a read_committed consumer may see."""
+        return self.log.last_stable_offset(self.high_watermark)
+
+    def read_committed(self, *, offset: int, limit_bytes: int, at_least_one: bool) -> list[FileSlice]:
+        """As `read`, for who wants nothing of undecided transactions."""
+        stable = self.last_stable_offset
+        if stable == self.high_watermark:
+            return self.read(offset=offset, limit_bytes=limit_bytes, at_least_one=at_least_one)
+        if stable <= offset <= self.log.end_offset:
+            return _NOTHING
+        return self.log.read(offset=offset, limit_bytes=limit_bytes, up_to=stable, at_least_one=at_least_one)
 
     def read(self, *, offset: int, limit_bytes: int, at_least_one: bool) -> list[FileSlice]:
         """What a consumer may see from `offset` on: nothing at or above the high watermark."""

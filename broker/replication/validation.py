@@ -6,11 +6,13 @@ from typing import Final
 
 from broker.config import TopicConfig
 from broker.errors import Refused
-from protocol.compression import CODEC_NAMES
+from protocol.compression import CODEC_NAMES, ZSTD
 from protocol.errors import ErrorCode
 from protocol.records import BatchHeader, check_batch, iter_records, keyless_records, recompress, stamp_append_time
 
 NO_TIMESTAMP: Final = -1
+TRANSACTIONAL: Final = 0x10  # a batch header's attributes
+CONTROL: Final = 0x20
 _CODECS: Final[dict[str, int | None]] = {
     **{name: codec for codec, name in enumerate(CODEC_NAMES)},
     "uncompressed": 0,
@@ -32,27 +34,32 @@ class BatchRules:
         self._compact = "compact" in config.cleanup_policy
         self._plain = not (self._append_time or self._codec is not None or self._compact)
 
-    def admit(self, batch: memoryview, header: BatchHeader, now_ms: int) -> tuple[memoryview, BatchHeader]:
-        """The batch to append, which is the one given unless the topic wants it changed."""
+    def admit(
+        self, batch: memoryview, header: BatchHeader, now_ms: int, refused: int = CONTROL | TRANSACTIONAL
+    ) -> tuple[memoryview, BatchHeader]:
+        """The batch to append, which is the one given unless the topic wants it changed. `refused` names attributes
+        that it must not have."""
         if header.size != len(batch):
             raise Refused(ErrorCode.INVALID_RECORD, "A produce request must hold exactly one batch per partition.")
         if header.size > self._bytes_max:
             raise _too_large(header.size, self._bytes_max)
         if header.base_offset:
             raise Refused(ErrorCode.INVALID_RECORD, "The offsets of a produced batch must start at 0.")
-        if header.attributes & 0x30:  # transactional or control
+        if header.attributes & refused:
             raise _not_plain(header)
         if not self._append_time and header.max_timestamp - now_ms > self._after_max_ms:
             raise self._bad_timestamp(batch, now_ms)
         if self._plain:
-            if header.attributes & 0x08:
-                raise Refused(ErrorCode.INVALID_TIMESTAMP, "A producer may not set the log-append-time bit.")
+            if header.attributes & 0x0F > ZSTD:
+                raise _bad_attributes(header)
             if header.base_timestamp != NO_TIMESTAMP and now_ms - header.base_timestamp > self._before_max_ms:
                 raise self._bad_timestamp(batch, now_ms)
             return batch, header
         return self._change(batch, header, now_ms)
 
     def _change(self, batch: memoryview, header: BatchHeader, now_ms: int) -> tuple[memoryview, BatchHeader]:
+        if header.compression > ZSTD:
+            raise _bad_attributes(header)
         if self._compact and (keyless := keyless_records(batch)):
             message = "A compacted topic takes no record without a key."
             raise Refused(ErrorCode.INVALID_RECORD, message, record_indexes=keyless)
@@ -82,7 +89,14 @@ def _too_large(size: int, limit: int) -> Refused:
     return Refused(ErrorCode.MESSAGE_TOO_LARGE, f"The batch is {size} bytes; max.message.bytes allows {limit}.")
 
 
+def _bad_attributes(header: BatchHeader) -> Refused:
+    if header.compression > ZSTD:
+        return Refused(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"There is no compression codec {header.compression}.")
+    return Refused(ErrorCode.INVALID_TIMESTAMP, "A producer may not set the log-append-time bit.")
+
+
 def _not_plain(header: BatchHeader) -> Refused:
     if header.is_control:
         return Refused(ErrorCode.INVALID_RECORD, "A client may not write control batches.")
-    return Refused(ErrorCode.INVALID_TXN_STATE, "This producer has no transaction open here.")
+    message = "A transactional batch must come with its transactional id."
+    return Refused(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, message)

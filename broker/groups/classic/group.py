@@ -63,18 +63,25 @@ class ClassicGroup(Roster, Group):
     # -- offsets -----------------------------------------------------------
 
     def check_commit(
-        self, *, member_id: str, instance_id: str | None, generation: int, version: int, now_ms: int
+        self,
+        *,
+        member_id: str,
+        instance_id: str | None,
+        generation: int,
+        version: int,
+        now_ms: int,
+        transactional: bool = False,
     ) -> ErrorCode:
         if generation < 0 and self.state is State.EMPTY:
             return ErrorCode.NONE  # an administrator, or a consumer that assigns its partitions itself
         if generation < 0 and not member_id and instance_id is None:
-            return ErrorCode.UNKNOWN_MEMBER_ID
+            return ErrorCode.NONE if transactional else ErrorCode.UNKNOWN_MEMBER_ID
         refusal = self.check_member(member_id, instance_id)
         if refusal:
             return refusal
         if generation != self.generation:
             return ErrorCode.ILLEGAL_GENERATION
-        if self.state is State.COMPLETING_REBALANCE:
+        if self.state is State.COMPLETING_REBALANCE and not transactional:
             return ErrorCode.REBALANCE_IN_PROGRESS
         member = self.members[member_id]
         member.deadline_ms = now_ms + member.session_timeout_ms

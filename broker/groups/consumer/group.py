@@ -149,14 +149,21 @@ class ConsumerGroup(Group):
     # -- offsets -----------------------------------------------------------
 
     def check_commit(
-        self, *, member_id: str, instance_id: str | None, generation: int, version: int, now_ms: int
+        self,
+        *,
+        member_id: str,
+        instance_id: str | None,
+        generation: int,
+        version: int,
+        now_ms: int,
+        transactional: bool = False,
     ) -> ErrorCode:
-        if generation < 0 and self.is_empty:
+        if generation < 0 and (self.is_empty or (transactional and not member_id)):
             return ErrorCode.NONE
         member = self.state.members.get(member_id)
         if member is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
-        if member.classic is None and version < EPOCHS_IN_COMMITS_FROM:
+        if member.classic is None and not transactional and version < EPOCHS_IN_COMMITS_FROM:
             return ErrorCode.UNSUPPORTED_VERSION
         return _check_epoch(member, generation)
 

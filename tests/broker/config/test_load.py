@@ -92,7 +92,7 @@ def test_kafkas_own_properties_file_works_with_a_warning(tmp_path: Path) -> None
     assert [str(listener) for listener in config.parsed_advertised_listeners] == ["PLAINTEXT://localhost:9092"]
     [warning] = config.warnings
     assert "num.io.threads" in warning
-    assert "transaction.state.log.min.isr" in warning
+    assert "transaction.state.log.min.isr" not in warning
     assert "log.dirs" not in warning
 
 

@@ -1,0 +1,44 @@
+"""AddOffsetsToTxn: the partition that holds a group's offsets becomes part of a transaction."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from broker.groups.service import Groups
+from broker.later import mapped
+from broker.metadata.internal import OFFSETS_TOPIC
+from broker.registry import Call, handles
+from broker.transactions.hosted import HostedTransactions
+from broker.transactions.service import Transactions
+from broker.transactions.transitions import Producer
+from protocol.errors import ErrorCode
+from protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+
+PRODUCER_FENCED_FROM: Final = 2  # KIP-588
+
+
+@handles(AddOffsetsToTxnRequest, AddOffsetsToTxnResponse)
+def add_offsets_to_txn(
+    request: AddOffsetsToTxnRequest, call: Call, *, transactions: Transactions, groups: Groups
+) -> Any:
+    return mapped(_add(request, transactions, groups), lambda code: _told(code, call))
+
+
+def _add(request: AddOffsetsToTxnRequest, transactions: Transactions, groups: Groups) -> Any:
+    if not request.transactional_id:
+        return ErrorCode.INVALID_REQUEST
+    hosted = transactions.find(request.transactional_id)
+    if not isinstance(hosted, HostedTransactions):
+        return hosted
+    index = groups.partition_of(request.group_id)
+    if index is None:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    producer = Producer(request.producer_id, request.producer_epoch)
+    partition = frozenset(((OFFSETS_TOPIC, index),))
+    return hosted.finish(hosted.shard.add(request.transactional_id, producer, partition, now_ms=transactions.now_ms()))
+
+
+def _told(code: ErrorCode, call: Call) -> AddOffsetsToTxnResponse:
+    if code == ErrorCode.PRODUCER_FENCED and call.version < PRODUCER_FENCED_FROM:
+        code = ErrorCode.INVALID_PRODUCER_EPOCH
+    return AddOffsetsToTxnResponse(error_code=code)

@@ -1,0 +1,59 @@
+"""EndTxn: commit or abort. The answer leaves when the decision is written down; the markers follow."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from broker.later import awaited, mapped
+from broker.producer_ids import ProducerIds
+from broker.registry import Call, handles
+from broker.transactions.hosted import HostedTransactions
+from broker.transactions.service import Transactions
+from broker.transactions.transaction import CLASSIC, EPOCH_PER_TRANSACTION
+from broker.transactions.transitions import NeedsProducerId, Producer
+from protocol.errors import ErrorCode
+from protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
+
+PRODUCER_FENCED_FROM: Final = 2  # KIP-588
+EPOCH_PER_TRANSACTION_FROM: Final = 5
+
+
+@handles(EndTxnRequest, EndTxnResponse)
+def end_txn(request: EndTxnRequest, call: Call, *, transactions: Transactions, producer_ids: ProducerIds) -> Any:
+    try:
+        answer = _end(request, call, transactions, None)
+    except NeedsProducerId:
+        return _end_with_new_id(request, call, transactions, producer_ids)
+    return mapped(answer, lambda response: _told(response, call))
+
+
+async def _end_with_new_id(
+    request: EndTxnRequest, call: Call, transactions: Transactions, producer_ids: ProducerIds
+) -> EndTxnResponse:
+    answer: EndTxnResponse = await awaited(_end(request, call, transactions, await producer_ids.next()))
+    return _told(answer, call)
+
+
+def _end(request: EndTxnRequest, call: Call, transactions: Transactions, new_id: int | None) -> Any:
+    if not request.transactional_id:
+        return EndTxnResponse(error_code=ErrorCode.INVALID_REQUEST)
+    hosted = transactions.find(request.transactional_id)
+    if not isinstance(hosted, HostedTransactions):
+        return EndTxnResponse(error_code=hosted)
+    return hosted.finish(
+        hosted.shard.end(
+            request.transactional_id,
+            Producer(request.producer_id, request.producer_epoch),
+            commit=request.committed,
+            version=EPOCH_PER_TRANSACTION if call.version >= EPOCH_PER_TRANSACTION_FROM else CLASSIC,
+            new_id=new_id,
+            now_ms=transactions.now_ms(),
+        )
+    )
+
+
+def _told(answer: EndTxnResponse, call: Call) -> EndTxnResponse:
+    """Older clients know only one word for a fenced producer."""
+    if answer.error_code == ErrorCode.PRODUCER_FENCED and call.version < PRODUCER_FENCED_FROM:
+        answer.error_code = ErrorCode.INVALID_PRODUCER_EPOCH
+    return answer

@@ -1,0 +1,98 @@
+"""TxnOffsetCommit: first the transaction coordinator must count the group in, then the group takes the offsets."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from broker.groups.hosted import HostedShard
+from broker.groups.service import Groups
+from broker.groups.txn_commit import commit_in_transaction, refuse_all
+from broker.later import Later
+from broker.metadata.internal import OFFSETS_TOPIC
+from broker.registry import Call, handles
+from broker.replication.partition import Partition
+from broker.transactions.hosted import HostedTransactions
+from broker.transactions.service import Transactions
+from broker.transactions.transaction import EPOCH_PER_TRANSACTION
+from broker.transactions.transitions import Producer
+from protocol.errors import ErrorCode
+from protocol.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
+
+ADDS_OFFSETS_FROM: Final = 5  # KIP-890
+ABORTABLE_FROM: Final = 4
+LOADING_FROM: Final = 2  # older producers do not expect to hear that a coordinator is loading
+
+_TOLD: Final = {
+    ErrorCode.PRODUCER_FENCED: ErrorCode.INVALID_PRODUCER_EPOCH,
+    ErrorCode.CONCURRENT_TRANSACTIONS: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.NOT_COORDINATOR: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+}
+
+
+@handles(TxnOffsetCommitRequest, TxnOffsetCommitResponse)
+def txn_offset_commit(
+    request: TxnOffsetCommitRequest, call: Call, *, groups: Groups, transactions: Transactions
+) -> Any:
+    if not request.group_id:
+        return refuse_all(request, ErrorCode.INVALID_GROUP_ID)
+    hosted = groups.find(request.group_id)
+    if not isinstance(hosted, HostedShard):
+        return _refuse(request, call, hosted)
+    admitted = _admit(request, call, hosted.partition, transactions)
+    if not isinstance(admitted, Later):
+        return _commit(request, call, groups, admitted)
+    later: Later[Any] = Later()
+
+    def go_on(code: ErrorCode) -> None:
+        answer = _commit(request, call, groups, code)
+        if isinstance(answer, Later):
+            answer.then(later.resolve)
+        else:
+            later.resolve(answer)
+
+    admitted.then(go_on)
+    return later
+
+
+def _commit(request: TxnOffsetCommitRequest, call: Call, groups: Groups, admitted: ErrorCode) -> Any:
+    if admitted:
+        return _refuse(request, call, admitted)
+    hosted = groups.find(request.group_id)
+    if not isinstance(hosted, HostedShard):
+        return _refuse(request, call, hosted)
+    result = commit_in_transaction(hosted.shard, request, version=call.version, now_ms=groups.now_ms())
+    return hosted.finish(result)
+
+
+def _admit(request: TxnOffsetCommitRequest, call: Call, partition: Partition, transactions: Transactions) -> Any:
+    """An ErrorCode, or a Later of one: whether the partition that holds the offsets is in the transaction."""
+    producer = Producer(request.producer_id, request.producer_epoch)
+    if partition.has_open_transaction(*producer):
+        return ErrorCode.NONE
+    adds = call.version >= ADDS_OFFSETS_FROM
+    if not adds and not transactions.settings.current.transaction_partition_verification_enable:
+        return ErrorCode.NONE
+    hosted = transactions.find(request.transactional_id)
+    if not isinstance(hosted, HostedTransactions):
+        return hosted
+    where = (OFFSETS_TOPIC, partition.index)
+    if not adds:
+        return hosted.shard.verify(request.transactional_id, producer, frozenset((where,)))[where]
+    added = hosted.shard.add(
+        request.transactional_id,
+        producer,
+        frozenset((where,)),
+        client_version=EPOCH_PER_TRANSACTION,
+        now_ms=transactions.now_ms(),
+    )
+    return hosted.finish(added)
+
+
+def _refuse(request: TxnOffsetCommitRequest, call: Call, code: ErrorCode) -> TxnOffsetCommitResponse:
+    code = _TOLD.get(code, code)
+    if code == ErrorCode.TRANSACTION_ABORTABLE and call.version < ABORTABLE_FROM:
+        code = ErrorCode.INVALID_TXN_STATE
+    if code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and call.version < LOADING_FROM:
+        code = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    return refuse_all(request, code)

@@ -1,0 +1,126 @@
+"""A producer's transactional writes: no batch enters a log before the coordinator counts its partition in.
+
+Without that a batch that arrives late, when its transaction is over, would open one that nobody ever ends (KIP-890).
+From Produce version 12 writing to a partition is what adds it to the transaction; before, it must have been added.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from broker.errors import Refused
+from broker.later import Later, mapped
+from broker.replication.partition import Partition
+from broker.replication.replicas import Replicas
+from broker.transactions.hosted import HostedTransactions
+from broker.transactions.service import Transactions
+from broker.transactions.transaction import EPOCH_PER_TRANSACTION, TopicPartition
+from broker.transactions.transitions import Producer
+from protocol.errors import ErrorCode
+from protocol.messages.produce import ProduceRequest
+from protocol.records import HEADER_SIZE, BatchHeader, check_batch, read_header
+from storage import Appended, OutOfOrderSequence
+
+TOPIC_IDS_FROM: Final = 13
+ADDS_PARTITIONS_FROM: Final = 12
+ABORTABLE_FROM: Final = 11
+
+# What the coordinator says, in words that producers expect of a partition's leader.
+_TOLD: Final = {
+    ErrorCode.PRODUCER_FENCED: ErrorCode.INVALID_PRODUCER_EPOCH,
+    ErrorCode.CONCURRENT_TRANSACTIONS: ErrorCode.NOT_ENOUGH_REPLICAS,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: ErrorCode.NOT_ENOUGH_REPLICAS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: ErrorCode.NOT_ENOUGH_REPLICAS,
+    ErrorCode.NOT_COORDINATOR: ErrorCode.NOT_ENOUGH_REPLICAS,
+}
+
+Codes = Mapping[TopicPartition, ErrorCode]
+
+
+class TransactionalAppends:
+    """One request's worth."""
+
+    def __init__(
+        self, request: ProduceRequest, *, version: int, replicas: Replicas, transactions: Transactions
+    ) -> None:
+        self._request = request
+        self._version = version
+        self._replicas = replicas
+        self._transactions = transactions
+        self._codes: Codes = {}
+
+    def admit(self) -> Later[None] | None:
+        """Tell the coordinator, in one go, of all partitions that have no open transaction of this producer yet."""
+        producer, partitions = self._unopened()
+        if producer is None:
+            return None
+        return mapped(self._ask(producer, partitions), self._told)
+
+    def append(self, partition: Partition, records: memoryview, now_ms: int) -> Appended:
+        header = check_batch(records)
+        if not header.is_transactional or header.is_control:
+            return partition.append(records, now_ms)
+        code = self._codes.get((partition.topic, partition.index), ErrorCode.NONE)
+        if code:
+            raise Refused(code, "The transaction coordinator does not count this partition in.")
+        if self._version >= ADDS_PARTITIONS_FROM:
+            _check_first_sequence(partition, header)
+        return partition.append_transactional(records, header, now_ms)
+
+    def _unopened(self) -> tuple[Producer | None, frozenset[TopicPartition]]:
+        by_id = self._version >= TOPIC_IDS_FROM
+        producers = set()
+        unopened = set()
+        for topic in self._request.topic_data:
+            hosted = self._replicas.topics_by_id.get(topic.topic_id) if by_id else self._replicas.topics.get(topic.name)
+            for data in topic.partition_data:
+                partition = None if hosted is None else hosted.partitions.get(data.index)
+                if partition is None or data.records is None or len(data.records) < HEADER_SIZE:
+                    continue
+                header = read_header(data.records)
+                if not header.is_transactional:
+                    continue
+                producers.add(Producer(header.producer_id, header.producer_epoch))
+                if not partition.has_open_transaction(header.producer_id, header.producer_epoch):
+                    unopened.add((partition.topic, data.index))
+        if len(producers) > 1:
+            mixed = ErrorCode.INVALID_PRODUCER_ID_MAPPING  # one transactional id is one producer
+            self._codes = dict.fromkeys(unopened, mixed)
+            return None, frozenset()
+        return (next(iter(producers)) if unopened else None), frozenset(unopened)
+
+    def _ask(self, producer: Producer, partitions: frozenset[TopicPartition]) -> Any:
+        """A code for each partition, or a Later of that."""
+        transactional_id = self._request.transactional_id or ""
+        adds = self._version >= ADDS_PARTITIONS_FROM
+        if not adds and not self._transactions.settings.current.transaction_partition_verification_enable:
+            return {}
+        hosted = self._transactions.find(transactional_id)
+        if not isinstance(hosted, HostedTransactions):
+            return dict.fromkeys(partitions, hosted)
+        if not adds:
+            return hosted.shard.verify(transactional_id, producer, partitions)
+        added = hosted.shard.add(
+            transactional_id,
+            producer,
+            partitions,
+            client_version=EPOCH_PER_TRANSACTION,
+            now_ms=self._transactions.now_ms(),
+        )
+        return mapped(hosted.finish(added), lambda code: dict.fromkeys(partitions, code))
+
+    def _told(self, codes: Codes) -> None:
+        told = _TOLD if self._version >= ABORTABLE_FROM else _TOLD_BEFORE_ABORTABLE
+        self._codes = {each: told.get(code, code) for each, code in codes.items()}
+
+
+_TOLD_BEFORE_ABORTABLE: Final = {**_TOLD, ErrorCode.TRANSACTION_ABORTABLE: ErrorCode.INVALID_TXN_STATE}
+
+
+def _check_first_sequence(partition: Partition, header: BatchHeader) -> None:
+    """Every transaction is a new epoch, so who is not known here begins at 0: else something was lost on the way."""
+    if header.base_sequence > 0 and partition.log.producer(header.producer_id) is None:
+        raise OutOfOrderSequence(
+            f"producer {header.producer_id} began at sequence {header.base_sequence}; a transaction begins at 0"
+        )

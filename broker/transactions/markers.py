@@ -1,0 +1,69 @@
+"""Ending transactions in partitions: markers are appended to their logs by whoever leads them, which here is us."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Protocol
+
+from broker.errors import Refused
+from broker.faults import EXPECTED, fault_of
+from broker.groups.service import Groups
+from broker.later import Later
+from broker.metadata.internal import OFFSETS_TOPIC
+from broker.replication.replicas import Replicas
+from protocol.errors import ErrorCode
+from protocol.records import EndTransaction
+from storage import StorageError
+
+log = logging.getLogger(__name__)
+
+# The marker is there already, the partition is not any more, or a newer coordinator does our work.
+SETTLED = (
+    ErrorCode.NONE,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.INVALID_PRODUCER_EPOCH,
+    ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+)
+
+
+class Markers(Protocol):
+    """A cluster's implementation asks other leaders by WriteTxnMarkers."""
+
+    def write(
+        self, marker: EndTransaction, *, version: int, topic: str, index: int
+    ) -> ErrorCode | Later[ErrorCode]: ...
+
+
+class LocalMarkers:
+    def __init__(self, *, replicas: Replicas, groups: Groups) -> None:
+        self._replicas = replicas
+        self._groups = groups
+
+    def write(self, marker: EndTransaction, *, version: int, topic: str, index: int) -> ErrorCode | Later[ErrorCode]:
+        """NONE once the marker is there for good."""
+        try:
+            partition = self._replicas.leader_of(topic, index)
+            if topic == OFFSETS_TOPIC:
+                self._check_loaded(index)
+            appended = partition.append_marker(marker, version=version, now_ms=self._replicas.now_ms())
+        except EXPECTED as error:
+            return fault_of(error, where=f"{topic}-{index}").code
+        if topic == OFFSETS_TOPIC:
+            self._groups.end_transaction(index, marker)
+        if not partition.must_wait(appended.last_offset):
+            return ErrorCode.NONE
+        later: Later[ErrorCode] = Later()
+        partition.await_mark(appended.last_offset, _resolver(later, f"{topic}-{index}"))
+        return later
+
+    def _check_loaded(self, index: int) -> None:
+        if (code := self._groups.state_of(index)) is not ErrorCode.NONE:
+            raise Refused(code, "The group coordinator is not ready.")
+
+
+def _resolver(later: Later[ErrorCode], where: str) -> Callable[[StorageError | None], None]:
+    def reached(error: StorageError | None) -> None:
+        later.resolve(ErrorCode.NONE if error is None else fault_of(error, where=where).code)
+
+    return reached

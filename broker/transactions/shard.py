@@ -1,0 +1,235 @@
+"""The transactions of one partition of `__transaction_state`: a state machine without clock, socket or file.
+
+Events get the time as an argument and return their answer, or an Outcome whose record must be written first. What a
+decision entails is left in `to_send`: markers that may go out once everything written so far is committed, not before.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+from typing import Any, NamedTuple
+
+from broker.config import BrokerConfig
+from broker.errors import Refused
+from broker.groups.outcome import Outcome
+from broker.groups.records import Fact
+from broker.later import Later
+from broker.transactions.records import TransactionLogKey, TransactionLogValue, fact_of, tombstone, transaction_of
+from broker.transactions.transaction import (
+    AT_REST,
+    CLASSIC,
+    PREPARED,
+    State,
+    TopicPartition,
+    Transaction,
+)
+from broker.transactions.transitions import (
+    NeedsProducerId,
+    Producer,
+    check_producer,
+    completed,
+    ended,
+    fenced,
+    initialised,
+    with_partitions,
+)
+from protocol.errors import ErrorCode
+from protocol.messages.end_txn import EndTxnResponse
+from protocol.messages.init_producer_id import InitProducerIdResponse
+from protocol.records import EndTransaction
+
+log = logging.getLogger(__name__)
+
+
+class Order(NamedTuple):
+    """Markers to be written to partitions: what a coordinator asks of their leaders."""
+
+    transactional_id: str
+    marker: EndTransaction
+    version: int  # the rules by which the transaction was made
+    partitions: frozenset[TopicPartition]
+
+
+class TransactionShard:
+    def __init__(self, *, config: BrokerConfig, coordinator_epoch: int) -> None:
+        self.config = config  # the driver replaces it when settings change
+        self.coordinator_epoch = coordinator_epoch
+        self.transactions: dict[str, Transaction] = {}
+        self.to_send: list[Order] = []
+        self.replies: list[tuple[Later[Any], Any]] = []  # nobody waits for another's event here
+        self._unmarked: dict[str, set[TopicPartition]] = {}  # of decided transactions: who has no marker yet
+
+    # -- requests ----------------------------------------------------------
+
+    def init(
+        self, transactional_id: str, *, timeout_ms: int, expected: Producer | None, new_id: int | None, now_ms: int
+    ) -> InitProducerIdResponse | Outcome:
+        """Raises NeedsProducerId if it cannot be decided without a new one."""
+        if not 0 < timeout_ms <= self.config.transaction_max_timeout_ms:
+            return _init_refusal(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
+        old = self.transactions.get(transactional_id)
+        try:
+            if old is None:
+                old = _unknown(transactional_id, timeout_ms=timeout_ms, new_id=new_id)
+            elif old.state is State.ONGOING and expected in (None, (old.producer_id, old.producer_epoch)):
+                # The client asks again, and finds the transaction aborted and the epoch bumped once more.
+                busy = InitProducerIdResponse(error_code=ErrorCode.CONCURRENT_TRANSACTIONS, producer_epoch=-1)
+                return self._become(fenced(old, now_ms=now_ms), answer=busy, refuse=_init_refusal)
+            new = initialised(old, timeout_ms=timeout_ms, expected=expected, new_id=new_id, now_ms=now_ms)
+        except Refused as refusal:
+            return _init_refusal(refusal.code)
+        granted = InitProducerIdResponse(producer_id=new.producer_id, producer_epoch=new.producer_epoch)
+        return self._become(new, answer=granted, refuse=_init_refusal)
+
+    def add(
+        self,
+        transactional_id: str,
+        producer: Producer,
+        partitions: frozenset[TopicPartition],
+        *,
+        client_version: int = CLASSIC,
+        now_ms: int,
+    ) -> ErrorCode | Outcome:
+        try:
+            old = self._find(transactional_id)
+            check_producer(old, producer)
+        except Refused as refusal:
+            return refusal.code
+        new = with_partitions(old, partitions, client_version=client_version, now_ms=now_ms)
+        return ErrorCode.NONE if new is old else self._become(new, answer=ErrorCode.NONE, refuse=lambda code: code)
+
+    def verify(
+        self, transactional_id: str, producer: Producer, partitions: frozenset[TopicPartition]
+    ) -> dict[TopicPartition, ErrorCode]:
+        """KIP-890: whether these partitions are in the transaction that is under way."""
+        try:
+            old = self._find(transactional_id)
+            check_producer(old, producer)
+        except Refused as refusal:
+            return dict.fromkeys(partitions, refusal.code)
+        return {
+            each: ErrorCode.NONE if each in old.partitions else ErrorCode.TRANSACTION_ABORTABLE for each in partitions
+        }
+
+    def end(
+        self, transactional_id: str, producer: Producer, *, commit: bool, version: int, new_id: int | None, now_ms: int
+    ) -> EndTxnResponse | Outcome:
+        """Raises NeedsProducerId if it cannot be decided without a new one."""
+        try:
+            old = self._find(transactional_id)
+            new = ended(old, producer, commit=commit, version=version, new_id=new_id, now_ms=now_ms)
+        except Refused as refusal:
+            return _end_refusal(refusal.code)
+        if new is old:
+            return EndTxnResponse(producer_id=new.producer_id, producer_epoch=new.producer_epoch)
+        after = completed(new, now_ms=now_ms)  # what the producer continues with
+        granted = EndTxnResponse(producer_id=after.producer_id, producer_epoch=after.producer_epoch)
+        return self._become(new, answer=granted, refuse=_end_refusal)
+
+    def _find(self, transactional_id: str) -> Transaction:
+        found = self.transactions.get(transactional_id)
+        if found is None:
+            raise Refused(ErrorCode.INVALID_PRODUCER_ID_MAPPING, "The transactional id is not known.")
+        return found
+
+    # -- markers -----------------------------------------------------------
+
+    def marked(self, order: Order, partition: TopicPartition | None, now_ms: int) -> Outcome | None:
+        """A partition (None: of an order that has none) has its marker, for good. The last one completes the
+        transaction."""
+        transaction = self.transactions.get(order.transactional_id)
+        unmarked = self._unmarked.get(order.transactional_id)
+        if transaction is None or unmarked is None or order.marker != self._marker(transaction):
+            return None  # news of a transaction that is over
+        if partition is not None:
+            unmarked.discard(partition)
+        return None if unmarked else self._complete(transaction, now_ms)
+
+    def unmarked(self) -> Iterator[Order]:
+        """What is decided and not done everywhere yet."""
+        for transactional_id, partitions in self._unmarked.items():
+            transaction = self.transactions[transactional_id]
+            yield self._order(transaction)._replace(partitions=frozenset(partitions))
+
+    def _complete(self, transaction: Transaction, now_ms: int) -> Outcome:
+        return self._become(completed(transaction, now_ms=now_ms), answer=None, refuse=lambda _: None)
+
+    def _order(self, transaction: Transaction) -> Order:
+        return Order(
+            transaction.transactional_id, self._marker(transaction), transaction.client_version, transaction.partitions
+        )
+
+    def _marker(self, transaction: Transaction) -> EndTransaction:
+        commit = transaction.state is State.PREPARE_COMMIT
+        return EndTransaction(transaction.producer_id, transaction.producer_epoch, commit, self.coordinator_epoch)
+
+    # -- time --------------------------------------------------------------
+
+    def time_out(self, now_ms: int) -> Iterator[Outcome]:
+        """Abort and fence what has been open for longer than its producer wished."""
+        for old in list(self.transactions.values()):
+            if old.state is State.ONGOING and now_ms > old.start_ms + old.timeout_ms:
+                log.info("the transaction of %s has timed out and is aborted", old.transactional_id)
+                yield self._become(fenced(old, now_ms=now_ms), answer=None, refuse=lambda _: None)
+
+    def expire(self, now_ms: int) -> Iterator[Outcome]:
+        """transactional.id.expiration.ms: forget who has not been heard of."""
+        limit_ms = self.config.transactional_id_expiration_ms
+        for old in list(self.transactions.values()):
+            if old.state in AT_REST and now_ms - old.update_ms >= limit_ms:
+                yield Outcome([tombstone(old.transactional_id)], refuse=lambda _: None)
+
+    # -- the log -----------------------------------------------------------
+
+    def _become(self, new: Transaction, *, answer: Any, refuse: Callable[[ErrorCode], Any]) -> Outcome:
+        return Outcome([fact_of(new)], answer=answer, then=partial(self._follow_up, new), refuse=refuse)
+
+    def apply(self, outcome: Outcome) -> Any:
+        """The records are in the log: make them true. Returns the answer."""
+        for fact in outcome.records:
+            self.replay(fact)
+        if outcome.then is not None:
+            outcome.then()
+        return outcome.answer
+
+    def replay(self, fact: Fact) -> None:
+        key: TransactionLogKey = fact.key
+        value: TransactionLogValue | None = fact.value
+        if value is None:
+            self.transactions.pop(key.transactional_id, None)
+        else:
+            self.transactions[key.transactional_id] = transaction_of(key, value)
+
+    def _follow_up(self, new: Transaction) -> None:
+        known = self.transactions[new.transactional_id]
+        self.transactions[new.transactional_id] = replace(known, last_producer_epoch=new.last_producer_epoch)
+        if new.state in PREPARED:
+            self._unmarked[new.transactional_id] = set(new.partitions)
+            self.to_send.append(self._order(new))
+        else:
+            self._unmarked.pop(new.transactional_id, None)
+
+    def loaded(self, now_ms: int) -> Iterator[Outcome]:
+        """The whole log is replayed, and this node is in charge: what was decided is carried out."""
+        for transaction in list(self.transactions.values()):
+            if transaction.state in PREPARED:
+                self._unmarked[transaction.transactional_id] = set(transaction.partitions)
+                self.to_send.append(self._order(transaction))
+        return iter(())
+
+
+def _unknown(transactional_id: str, *, timeout_ms: int, new_id: int | None) -> Transaction:
+    if new_id is None:
+        raise NeedsProducerId
+    return Transaction(transactional_id=transactional_id, producer_id=new_id, timeout_ms=timeout_ms)
+
+
+def _init_refusal(code: ErrorCode) -> InitProducerIdResponse:
+    return InitProducerIdResponse(error_code=code, producer_epoch=-1)
+
+
+def _end_refusal(code: ErrorCode) -> EndTxnResponse:
+    return EndTxnResponse(error_code=code)

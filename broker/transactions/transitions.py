@@ -1,0 +1,209 @@
+"""What may become of a transaction: pure functions from one value to the next, or a refusal.
+
+Two sets of rules live side by side. By the classic ones an epoch lasts until the producer is initialised anew; by those
+of KIP-890 every end of a transaction begins a new epoch, so that a late write of one can never slip into the next.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import NamedTuple
+
+from broker.errors import Refused
+from broker.transactions.transaction import (
+    AT_REST,
+    COMPLETED,
+    EPOCH_MAX,
+    EPOCH_PER_TRANSACTION,
+    NEVER,
+    NO_EPOCH,
+    NO_PRODUCER_ID,
+    PREPARED,
+    State,
+    TopicPartition,
+    Transaction,
+)
+from protocol.errors import ErrorCode
+
+
+class Producer(NamedTuple):
+    """Who a request says it is from."""
+
+    producer_id: int
+    epoch: int
+
+
+class NeedsProducerId(Exception):
+    """The epochs of this producer id are used up: the decision needs a new one."""
+
+
+# -- InitProducerId --------------------------------------------------------
+
+
+def initialised(
+    old: Transaction, *, timeout_ms: int, expected: Producer | None, new_id: int | None, now_ms: int
+) -> Transaction:
+    """A transaction at rest gets a new epoch; one that is under way must be fenced first (`fenced`)."""
+    if expected is not None and not _may_continue(old, expected):
+        raise Refused(ErrorCode.PRODUCER_FENCED, "Another producer with this transactional id has taken over.")
+    if old.state in PREPARED:
+        raise Refused(ErrorCode.CONCURRENT_TRANSACTIONS, "The last transaction is still being completed.")
+    if old.state not in AT_REST:  # under way, and not this producer's
+        raise Refused(ErrorCode.PRODUCER_FENCED, f"The producer's epoch is {old.producer_epoch}.")
+    fresh = replace(
+        old,
+        previous_producer_id=old.producer_id,
+        state=State.EMPTY,
+        timeout_ms=timeout_ms,
+        partitions=frozenset(),
+        start_ms=NEVER,
+        update_ms=now_ms,
+    )
+    if old.is_exhausted and (expected is None or expected.epoch == old.producer_epoch):
+        if new_id is None:
+            raise NeedsProducerId
+        last = NO_EPOCH if expected is None else old.producer_epoch
+        return replace(fresh, producer_id=new_id, producer_epoch=0, last_producer_epoch=last)
+    if expected is None:
+        return replace(fresh, producer_epoch=old.producer_epoch + 1, last_producer_epoch=NO_EPOCH)
+    if old.producer_epoch in (NO_EPOCH, expected.epoch):
+        return replace(fresh, producer_epoch=old.producer_epoch + 1, last_producer_epoch=old.producer_epoch)
+    if expected.epoch == old.last_producer_epoch:
+        return fresh  # KIP-360: the answer to the same question was lost on its way
+    raise Refused(ErrorCode.PRODUCER_FENCED, f"Epoch {expected.epoch} was followed by {old.producer_epoch}.")
+
+
+def _may_continue(old: Transaction, expected: Producer) -> bool:
+    """Whether this is still the producer that we know, or one that missed our last answer."""
+    return (
+        old.producer_epoch == NO_EPOCH
+        or expected.producer_id == old.producer_id
+        or (expected.producer_id == old.previous_producer_id and expected.epoch >= EPOCH_MAX - 1)
+    )
+
+
+# -- AddPartitionsToTxn ----------------------------------------------------
+
+
+def check_producer(old: Transaction, producer: Producer) -> None:
+    if producer.producer_id != old.producer_id:
+        raise Refused(ErrorCode.INVALID_PRODUCER_ID_MAPPING, f"The producer id is {old.producer_id}.")
+    if producer.epoch != old.producer_epoch:
+        raise Refused(ErrorCode.PRODUCER_FENCED, f"The producer's epoch is {old.producer_epoch}.")
+    if old.state in PREPARED:
+        raise Refused(ErrorCode.CONCURRENT_TRANSACTIONS, "The last transaction is still being completed.")
+
+
+def with_partitions(
+    old: Transaction, partitions: frozenset[TopicPartition], *, client_version: int, now_ms: int
+) -> Transaction:
+    """Itself if there is nothing to add."""
+    if old.state is State.ONGOING and partitions <= old.partitions:
+        return old
+    return replace(
+        old,
+        previous_producer_id=old.producer_id,
+        state=State.ONGOING,
+        partitions=old.partitions | partitions,
+        start_ms=old.start_ms if old.state is State.ONGOING else now_ms,
+        update_ms=now_ms,
+        client_version=client_version,
+    )
+
+
+# -- EndTxn ----------------------------------------------------------------
+
+
+def ended(
+    old: Transaction, producer: Producer, *, commit: bool, version: int, new_id: int | None, now_ms: int
+) -> Transaction:
+    """The decision, to be written down before anything is done; the transaction itself if this is a repetition."""
+    if version >= EPOCH_PER_TRANSACTION:
+        return _ended_with_bump(old, producer, commit=commit, version=version, new_id=new_id, now_ms=now_ms)
+    if producer.producer_id != old.producer_id:
+        raise Refused(ErrorCode.INVALID_PRODUCER_ID_MAPPING, f"The producer id is {old.producer_id}.")
+    if producer.epoch != old.producer_epoch:
+        raise Refused(ErrorCode.PRODUCER_FENCED, f"The producer's epoch is {old.producer_epoch}.")
+    if old.state is State.ONGOING:
+        return _prepared(old, commit=commit, version=version, now_ms=now_ms)
+    if old.state is (State.COMPLETE_COMMIT if commit else State.COMPLETE_ABORT):
+        return old
+    raise _not_now(old, commit=commit)
+
+
+def _ended_with_bump(
+    old: Transaction, producer: Producer, *, commit: bool, version: int, new_id: int | None, now_ms: int
+) -> Transaction:
+    repeats_bump = old.producer_id == producer.producer_id and old.producer_epoch == producer.epoch + 1
+    repeats_rotation = (
+        old.previous_producer_id == producer.producer_id and producer.epoch == EPOCH_MAX - 1 and old.producer_epoch == 0
+    )
+    if producer.producer_id != old.producer_id and not repeats_rotation:
+        raise Refused(ErrorCode.INVALID_PRODUCER_ID_MAPPING, f"The producer id is {old.producer_id}.")
+    is_current = producer == (old.producer_id, old.producer_epoch)
+    is_repeated = (repeats_bump and old.state in PREPARED | COMPLETED) or (repeats_rotation and old.state in COMPLETED)
+    if not (is_repeated or (is_current and old.state not in PREPARED)):
+        raise Refused(ErrorCode.PRODUCER_FENCED, f"The producer's epoch is {old.producer_epoch}.")
+    if is_repeated:
+        if old.state is (State.COMPLETE_COMMIT if commit else State.COMPLETE_ABORT):
+            return old
+        raise _not_now(old, commit=commit)
+    if old.state is not State.ONGOING and commit:
+        raise _not_now(old, commit=commit)  # nothing was written that could be committed
+    if old.is_exhausted and new_id is None:
+        raise NeedsProducerId
+    # An abort is granted even if we know of nothing: a write that we never heard of may be on its way.
+    bumped = _prepared(old, commit=commit, version=version, now_ms=now_ms)
+    return replace(
+        bumped,
+        producer_epoch=min(old.producer_epoch + 1, EPOCH_MAX),
+        last_producer_epoch=old.producer_epoch,
+        next_producer_id=new_id if old.is_exhausted and new_id is not None else NO_PRODUCER_ID,
+    )
+
+
+def _prepared(old: Transaction, *, commit: bool, version: int, now_ms: int) -> Transaction:
+    return replace(
+        old,
+        previous_producer_id=old.producer_id,
+        next_producer_id=NO_PRODUCER_ID,
+        state=State.PREPARE_COMMIT if commit else State.PREPARE_ABORT,
+        start_ms=old.start_ms if old.state is State.ONGOING else now_ms,
+        update_ms=now_ms,
+        client_version=version,
+    )
+
+
+def _not_now(old: Transaction, *, commit: bool) -> Refused:
+    if old.state is (State.PREPARE_COMMIT if commit else State.PREPARE_ABORT):
+        return Refused(ErrorCode.CONCURRENT_TRANSACTIONS, "It is being done already.")
+    wish = "commit" if commit else "abort"
+    return Refused(ErrorCode.INVALID_TXN_STATE, f"There is nothing to {wish}: the state is {old.state.label}.")
+
+
+# -- by the coordinator itself ---------------------------------------------
+
+
+def fenced(old: Transaction, *, now_ms: int) -> Transaction:
+    """Abort what is under way, with a new epoch: whoever wrote it cannot write any more (PrepareEpochFence)."""
+    assert old.state is State.ONGOING
+    aborting = _prepared(old, commit=False, version=EPOCH_PER_TRANSACTION, now_ms=now_ms)
+    return replace(
+        aborting, producer_epoch=min(old.producer_epoch + 1, EPOCH_MAX), last_producer_epoch=old.producer_epoch
+    )
+
+
+def completed(old: Transaction, *, now_ms: int) -> Transaction:
+    """Every partition has its marker."""
+    assert old.state in PREPARED
+    done = replace(
+        old,
+        previous_producer_id=old.producer_id,
+        next_producer_id=NO_PRODUCER_ID,
+        state=State.COMPLETE_COMMIT if old.state is State.PREPARE_COMMIT else State.COMPLETE_ABORT,
+        partitions=frozenset(),
+        update_ms=now_ms,
+    )
+    if old.next_producer_id == NO_PRODUCER_ID:
+        return done
+    return replace(done, producer_id=old.next_producer_id, producer_epoch=0)
