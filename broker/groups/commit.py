@@ -32,6 +32,7 @@ def commit(shard: Shard, request: OffsetCommitRequest, *, version: int, now_ms: 
     group_id = request.group_id
     facts: list[Fact] = []
     response = OffsetCommitResponse()
+    refused = _check(shard, request, version=version, now_ms=now_ms)
     for topic in request.topics:
         found, missing = _topic(shard, topic, version)
         told = OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id)
@@ -46,6 +47,9 @@ def commit(shard: Shard, request: OffsetCommitRequest, *, version: int, now_ms: 
             if len(metadata) > metadata_max:
                 answer.error_code = ErrorCode.OFFSET_METADATA_TOO_LARGE
                 continue
+            if refused and not _holds_since(shard, request, refused, found.topic_id, asked.partition_index):
+                answer.error_code = refused
+                continue
             value = OffsetCommitValue(
                 offset=asked.committed_offset,
                 leader_epoch=asked.committed_leader_epoch,
@@ -56,8 +60,6 @@ def commit(shard: Shard, request: OffsetCommitRequest, *, version: int, now_ms: 
             )
             key = OffsetCommitKey(group=group_id, topic=found.name, partition=asked.partition_index)
             facts.append(Fact(key, value, record_version))
-    if code := _check(shard, request, version=version, now_ms=now_ms):
-        return _refuse(response, code)
     if not facts:
         return response
     return Outcome(facts, answer=response, refuse=partial(_refuse, response))
@@ -85,6 +87,18 @@ def _check(shard: Shard, request: OffsetCommitRequest, *, version: int, now_ms: 
         generation=generation,
         version=version,
         now_ms=now_ms,
+    )
+
+
+def _holds_since(
+    shard: Shard, request: OffsetCommitRequest, refused: ErrorCode, topic_id: bytes, partition: int
+) -> bool:
+    """KIP-1251: a member that has moved on meanwhile may still commit what it has held on to all the time."""
+    return refused is ErrorCode.STALE_MEMBER_EPOCH and shard.groups[request.group_id].holds_since(
+        member_id=request.member_id,
+        epoch=request.generation_id_or_member_epoch,
+        topic_id=topic_id,
+        partition=partition,
     )
 
 

@@ -75,6 +75,10 @@ class Group(ABC):
         """Whether this member may commit; if so, it is also a sign of life. In a transaction members need not say who
         they are."""
 
+    def holds_since(self, *, member_id: str, epoch: int, topic_id: bytes, partition: int) -> bool:
+        """Whether a partition is this member's since that epoch of its own or longer."""
+        return False
+
     @abstractmethod
     def check_fetch(self, *, member_id: str | None, epoch: int) -> ErrorCode: ...
 

@@ -167,6 +167,17 @@ class ConsumerGroup(Group):
             return ErrorCode.UNSUPPORTED_VERSION
         return _check_epoch(member, generation)
 
+    def holds_since(self, *, member_id: str, epoch: int, topic_id: bytes, partition: int) -> bool:
+        """What another may have had in between is not counted: the epoch of the assignment is a later one then."""
+        member = self.state.members.get(member_id)
+        if member is None or not 0 <= epoch <= member.member_epoch:
+            return False
+        for holdings in (member.assigned, member.pending_revocation):
+            since = holdings.get(topic_id, {}).get(partition)
+            if since is not None:
+                return since <= epoch
+        return False
+
     def check_fetch(self, *, member_id: str | None, epoch: int) -> ErrorCode:
         if member_id is None and epoch < 0:
             return ErrorCode.NONE

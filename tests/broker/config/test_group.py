@@ -29,7 +29,7 @@ def test_what_a_group_may_not_have(overrides, complaint):
 
 def test_a_session_must_be_longer_than_a_heartbeat():
     broker = BrokerConfig(group_consumer_min_session_timeout_ms=1, group_consumer_max_heartbeat_interval_ms=90_000)
-    with pytest.raises(ConfigError, match="greater than consumer.heartbeat.interval.ms"):
+    with pytest.raises(ConfigError, match="greater than consumer"):
         validate_group_configs({"consumer.session.timeout.ms": "5000"}, broker=broker)
 
 

@@ -2,8 +2,14 @@ from __future__ import annotations
 
 import pytest
 
+from broker.groups.commit import commit as commit_offsets
 from broker.groups.consumer.member import MemberState
 from protocol.errors import ErrorCode
+from protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
 
 
 def test_a_lone_member_gets_everything(coordinator):
@@ -135,6 +141,32 @@ def test_commits_are_taken_in_the_members_own_epoch_only(coordinator):
     assert check("a", 2, version=8) == ErrorCode.UNSUPPORTED_VERSION
     coordinator.beat("a", -1)
     assert check("", -1) == ErrorCode.NONE
+
+
+def test_a_commit_of_an_older_epoch_is_taken_for_what_the_member_has_held_since(coordinator):
+    """KIP-1251."""
+    coordinator.join("a")
+    coordinator.join("b")
+    coordinator.beat("a", 2)
+    coordinator.beat("a", 2, owned={"t": [0, 1]})
+    coordinator.beat("b", 3)
+    topic_id = coordinator.id_of("t")
+
+    def commit(member_id: str, epoch: int) -> list[int]:
+        topic = OffsetCommitRequestTopic(
+            topic_id=topic_id, partitions=[OffsetCommitRequestPartition(partition_index=each) for each in range(4)]
+        )
+        request = OffsetCommitRequest(
+            group_id="g", member_id=member_id, generation_id_or_member_epoch=epoch, topics=[topic]
+        )
+        answer = coordinator.finish(commit_offsets(coordinator.shard, request, version=10, now_ms=coordinator.now_ms))
+        return [each.error_code for each in answer.topics[0].partitions]
+
+    stale = ErrorCode.STALE_MEMBER_EPOCH
+    assert commit("a", 2) == [0, 0, stale, stale]
+    assert commit("a", 3) == [0, 0, 0, 0], "in its own epoch a member is trusted, as Kafka does"
+    assert commit("b", 2) == [stale] * 4
+    assert commit("b", 4) == [stale] * 4
 
 
 def test_offsets_are_told_to_members_in_their_epoch_and_to_administrators(coordinator):
