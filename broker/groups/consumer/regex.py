@@ -6,19 +6,10 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, Final
 
-import re2  # type: ignore[import-untyped]
-
 from broker.errors import Refused
 from protocol.errors import ErrorCode
 
 REGEX_BYTES_MAX: Final = 64 << 10  # well over any pattern a person writes; a limit on what we compile for a stranger
-
-
-def _options() -> Any:
-    options = re2.Options()
-    options.log_errors = False  # a client's mistake is answered, not written to our standard error
-    options.never_capture = True
-    return options
 
 
 @lru_cache(maxsize=256)
@@ -26,8 +17,13 @@ def compiled(regex: str) -> Any:
     """RE2 takes time in proportion to the text, whatever the pattern: a client cannot keep the broker busy with it."""
     if len(regex) > REGEX_BYTES_MAX:
         raise Refused(ErrorCode.INVALID_REGULAR_EXPRESSION, f"The regular expression has {len(regex)} characters.")
+    import re2  # type: ignore[import-untyped]  # most brokers never see an expression, and start without it
+
+    options = re2.Options()
+    options.log_errors = False  # a client's mistake is answered, not written to our standard error
+    options.never_capture = True
     try:
-        return re2.compile(regex, _options())
+        return re2.compile(regex, options)
     except re2.error as error:
         reason = error.args[0] if error.args else "it cannot be compiled"
         text = reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)
