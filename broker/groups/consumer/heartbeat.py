@@ -78,9 +78,9 @@ def _nothing_new(
         or request.topic_partitions is not None
         or request.subscribed_topic_regex is not None
         or request.rebalance_timeout_ms != -1
-        or request.server_assignor is not None
-        or request.rack_id is not None
-        or request.instance_id != member.instance_id
+        or request.server_assignor not in (None, member.server_assignor)
+        or request.rack_id not in (None, member.rack_id)
+        or request.instance_id not in (None, member.instance_id)  # librdkafka says it only when it joins
         or member.classic is not None
         or member.state is not MemberState.STABLE
         or member.member_epoch != state.assignment_epoch

@@ -196,6 +196,15 @@ def test_a_static_member_that_is_back_in_time_has_what_it_had(coordinator):
     assert coordinator.beat("a", 3, instance_id="i").error_code == ErrorCode.FENCED_INSTANCE_ID
 
 
+def test_a_static_member_need_not_say_its_instance_id_in_every_heartbeat(coordinator):
+    coordinator.join("a", instance_id="i")
+    written = len(coordinator.log)
+    assert coordinator.beat("a", 2).member_epoch == 2
+    assert coordinator.beat("a", 2, instance_id="i", rack_id=None).member_epoch == 2
+    assert len(coordinator.log) == written
+    assert coordinator.group.state.members["a"].instance_id == "i"
+
+
 def test_a_static_member_that_stays_away_loses_its_share_with_its_session(coordinator):
     coordinator.join("a", instance_id="i")
     coordinator.beat("a", -2, instance_id="i")
