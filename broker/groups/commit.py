@@ -104,6 +104,8 @@ def _holds_since(
 
 def _refuse(response: OffsetCommitResponse, code: ErrorCode) -> OffsetCommitResponse:
     """Nothing was committed. Partitions that are wrong in themselves keep their own error."""
+    if code is ErrorCode.UNKNOWN_SERVER_ERROR:
+        code = ErrorCode.INVALID_COMMIT_OFFSET_SIZE  # it does not fit into one batch
     for topic in response.topics:
         for partition in topic.partitions:
             partition.error_code = partition.error_code or code

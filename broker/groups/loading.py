@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterator
+from typing import Final
 
 from broker.groups.records import UnknownRecord, decode
 from broker.groups.shard import Shard
@@ -15,14 +16,16 @@ from storage import Log
 log = logging.getLogger(__name__)
 
 
+TURN: Final = 1_000  # records, some ten milliseconds, before others get their turn
+
+
 def replay_log(shard: Shard, partition_log: Log, *, piece_bytes: int) -> Iterator[int]:
-    """Yields the number of records after every piece, so that others get their turn in between."""
-    offset = partition_log.start_offset
+    """Yields the number of records every now and then, so that the caller can do something else in between."""
+    offset, count = partition_log.start_offset, 0
     while offset < partition_log.end_offset:
         slices = partition_log.read(offset=offset, limit_bytes=piece_bytes)
         if not slices:
             break
-        count = 0
         for each in slices:
             data = os.pread(each.file.fileno(), each.length, each.position)
             for header, batch in iter_batches(data):

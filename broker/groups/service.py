@@ -96,8 +96,8 @@ class Groups:
         self._host(new)
         gone = {name for topic_id, name in old.topic_names.items() if topic_id not in new.topic_names}
         for hosted in self:
-            if gone and not hosted.is_loading and (outcome := hosted.shard.forget_topics(gone)) is not None:
-                hosted.finish(outcome)
+            if gone and not hosted.is_loading:
+                hosted.run_all(hosted.shard.forget_topics(gone))
 
     def _host(self, image: Image) -> None:
         topic = image.topics.get(OFFSETS_TOPIC)
@@ -118,9 +118,7 @@ class Groups:
 
     def _loaded(self, hosted: HostedShard) -> None:
         """Topics may have been deleted before their offsets were."""
-        gone = hosted.shard.unknown_topics(self.image.topics)
-        if gone and (outcome := hosted.shard.forget_topics(gone)) is not None:
-            hosted.finish(outcome)
+        hosted.run_all(hosted.shard.forget_topics(hosted.shard.unknown_topics(self.image.topics)))
 
     def reconfigure(self, config: BrokerConfig, _image: Image) -> None:
         for hosted in self:

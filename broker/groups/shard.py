@@ -39,6 +39,7 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+PIECE: Final = 500  # records that are deleted in one batch
 PREFIX_MAX: Final = 8_000  # characters of a client's id in its member id, which must fit into 32,767 bytes
 
 Replay = Callable[["Shard", Any, Any], None]
@@ -129,20 +130,15 @@ class Shard:
         retention_ms = self.config.offsets_retention_minutes * 60_000
         for group in list(self.groups.values()):
             records = self.offsets.expired(group, now_ms=now_ms, retention_ms=retention_ms)
-            if (
-                group.is_empty
-                and not self.offsets.has_pending(group.group_id)
-                and len(records) == sum(map(len, self.offsets.of_group(group.group_id).values()))
-            ):
+            if group.is_empty and len(records) == sum(map(len, self.offsets.of_group(group.group_id).values())):
                 records += group.tombstones()
             if records:
                 log.info("group %s: %d offsets expired or went with it", group.group_id, len(records))
-                yield Outcome(records, refuse=lambda _: None)
+                yield from _pieces(records)
 
-    def forget_topics(self, names: Set[str]) -> Outcome | None:
+    def forget_topics(self, names: Set[str]) -> Iterator[Outcome]:
         """Topics were deleted: what was committed for them means nothing any more."""
-        records = list(self.offsets.deletion_of_topics(names))
-        return Outcome(records, refuse=lambda _: None) if records else None
+        yield from _pieces(list(self.offsets.deletion_of_topics(names)))
 
     def unknown_topics(self, known: Collection[str]) -> set[str]:
         """Topics that somebody committed offsets for and that are not there."""
@@ -192,6 +188,12 @@ class Shard:
         """Another node is in charge from now on, or nobody: whoever waits is told."""
         for group in self.groups.values():
             group.dropped(self)
+
+
+def _pieces(records: list[Fact]) -> Iterator[Outcome]:
+    """Records that need not be written together, in batches that are not too large."""
+    for first in range(0, len(records), PIECE):
+        yield Outcome(records[first : first + PIECE], refuse=lambda _: None)
 
 
 def _replay_offset(shard: Shard, key: OffsetCommitKey, value: OffsetCommitValue | None) -> None:

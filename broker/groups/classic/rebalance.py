@@ -28,7 +28,7 @@ RETRY_MS: Final = 1_000  # when what an alarm decided could not be written
 def prepare(shard: Shard, group: Roster, *, reason: str, now_ms: int) -> None:
     """Ask everybody to join again. The group must be able to: it is not preparing already."""
     if group.state is State.COMPLETING_REBALANCE:
-        reset_sync(shard, group, ErrorCode.REBALANCE_IN_PROGRESS)
+        _reset_sync(shard, group, ErrorCode.REBALANCE_IN_PROGRESS, now_ms=now_ms)
     group.cancel_phase()
     initial = group.state is State.EMPTY
     group.enter(State.PREPARING_REBALANCE, now_ms=now_ms)
@@ -166,11 +166,13 @@ def answer_sync(shard: Shard, member: Member, response: SyncGroupResponse) -> No
         member.sync = None
 
 
-def reset_sync(shard: Shard, group: Roster, code: ErrorCode) -> None:
+def _reset_sync(shard: Shard, group: Roster, code: ErrorCode, *, now_ms: int) -> None:
     """This generation will not get its assignment: whoever waits for it joins again."""
     for member in group.members.values():
         member.assignment = b""
-        answer_sync(shard, member, SyncGroupResponse(error_code=code))
+        if member.sync is not None:
+            answer_sync(shard, member, SyncGroupResponse(error_code=code))
+            start_session(shard, group, member, now_ms=now_ms)
 
 
 # -- departures ------------------------------------------------------------

@@ -93,3 +93,14 @@ def test_an_administrator_removes_a_member_by_its_instance(driver: Any, answer: 
     assert [each.error_code for each in answers] == [0, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.UNKNOWN_MEMBER_ID]
     assert two not in driver.group.members
     assert driver.group.state_name == "PreparingRebalance"
+
+
+def test_static_members_that_die_while_a_generation_forms_do_not_stay_for_ever(driver: Any, answer: Any) -> None:
+    leader = driver.join(instance_id="a", version=9)
+    other = driver.join(instance_id="b", version=9)
+    driver.join(leader.member_id, instance_id="a", version=9)
+    waiting = driver.sync(answer(other).member_id, 2, instance_id="b")
+    driver.advance(10_000)  # the leader's session ends, and the look after the other finds it waiting
+    assert answer(waiting).error_code == ErrorCode.REBALANCE_IN_PROGRESS
+    driver.advance(60_000)
+    assert driver.group.state_name == "Empty"
