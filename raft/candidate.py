@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from raft.effects import Effects
+from raft.effects import Effects, ReadReady
 from raft.entry import HardState
 from raft.messages import RequestPreVote, RequestVote
 
@@ -52,6 +52,11 @@ class Candidate:
     def tick(self, now: float) -> None:
         if now >= self.deadline:
             self._node.become_pre_candidate()
+
+    has_reads = False  # only a leader answers them
+
+    def take_reads(self) -> tuple[ReadReady, ...]:
+        return ()
 
     def flush(self) -> None:
         """Nothing is put off."""

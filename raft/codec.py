@@ -1,7 +1,7 @@
 """Messages and hard state as bytes: a kind, the sender, its term, and then the fields of that kind, all big-endian.
 
-Entries carry no index: they follow `prev_index` one by one. Decoding checks everything that a node relies on, and raises
-`MessageCorrupt` for whatever is not a message; it never reads past the bytes it was given.
+Entries carry no index: they follow `prev_index` one by one. Decoding checks everything that a node relies on, and
+raises `MessageCorrupt` for whatever is not a message; it never reads past the bytes it was given.
 """
 
 from __future__ import annotations

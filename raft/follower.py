@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from raft.effects import Effects
+from raft.effects import Effects, ReadReady
 from raft.entry import Entry, Snapshot
 from raft.messages import AppendAccepted, AppendEntries, AppendRejected, InstallSnapshot, SnapshotResponse
 
@@ -22,7 +22,8 @@ class Follower:
     def wait_anew(self) -> None:
         node = self._node
         if node.configuration.voters == (node.id,):
-            self.deadline = node.now  # there is nobody to wait for
+            # There is nobody to wait for, unless a leader on its way out has just made this node the only voter.
+            self.deadline = max(node.now, node.promised_until)
         else:
             self.deadline = node.now + node.settings.election_timeout * (1 + node.random.random())
 
@@ -32,11 +33,16 @@ class Follower:
     def tick(self, now: float) -> None:
         if now < self.deadline:
             return
-        if self._node.is_voter:
+        if self._node.may_campaign:
             self._node.become_pre_candidate()
         else:
             self._node.leader_id = None
             self.wait_anew()
+
+    has_reads = False  # only a leader answers them
+
+    def take_reads(self) -> tuple[ReadReady, ...]:
+        return ()
 
     def flush(self) -> None:
         """Nothing is put off."""

@@ -280,6 +280,13 @@ class Leader:
             return False
         return node.now < self.reads.lease_start + node.settings.lease
 
+    @property
+    def has_reads(self) -> bool:
+        return bool(self.reads.ready)
+
+    def take_reads(self) -> tuple[ReadReady, ...]:
+        return self.reads.take_ready()
+
     def _confirm_rounds(self) -> None:
         node, own, peers = self._node, self.reads.round, self.peers
         acked = [own if voter == node.id else peers[voter].round_acked for voter in node.configuration.voters]

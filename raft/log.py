@@ -87,6 +87,10 @@ class Log:
         self.persisted_index = 0
         self._unsaved_from = index + 1
 
+    @property
+    def has_unsaved(self) -> bool:
+        return self._unsaved_from <= self.last_index
+
     def take_unsaved(self) -> tuple[Entry, ...]:
         if self._unsaved_from > self.last_index:
             return ()

@@ -39,6 +39,7 @@ from raft.settings import Settings
 
 DEFAULTS = Settings()
 NOTHING = Saved()
+NO_EFFECTS = Effects()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,6 +100,17 @@ class Node:
         return self.id in self.configuration.voters
 
     @property
+    def may_campaign(self) -> bool:
+        """A voter may; also one whose removal may not be committed: only its log may hold enough to win (Raft §4.2.2).
+
+        It then leads without counting itself, and leaves as soon as it has committed something.
+        """
+        if self.is_voter:
+            return True
+        is_decided = self.configuration_index <= self.commit_index
+        return not is_decided and self.id in self._configurations.at(self.commit_index).voters
+
+    @property
     def configuration(self) -> Configuration:
         """The newest in the log: it is in force from the moment it is appended (Raft §4.1)."""
         return self._configurations.current
@@ -106,6 +118,9 @@ class Node:
     @property
     def configuration_index(self) -> int:
         return self._configurations.index
+
+    def configuration_before(self, index: int) -> Configuration:
+        return self._configurations.at(index - 1)
 
     @property
     def deadline(self) -> float:
@@ -125,15 +140,15 @@ class Node:
             self.request_pre_vote(message)
         elif isinstance(message, RequestVote):
             self.request_vote(message)
-        elif message.term >= self.term:
-            if message.term > self.term:
-                self.become_follower(message.term, leader_id=None)
+        elif message.term > self.term:
+            self.become_follower(message.term, leader_id=None)
             self._step_current(message)
+        elif message.term == self.term or isinstance(message, PreVoteResponse):
+            self._step_current(message)  # a pre-vote comes from a node whose term may lag: asking did not change it
         elif isinstance(message, AppendEntries | InstallSnapshot):
             self._refuse_old_leader(message)
 
     def _step_current(self, message: Message) -> None:
-        """A message of this term."""
         role = self.role
         if isinstance(message, AppendEntries):
             self.append_entries(message)
@@ -228,22 +243,37 @@ class Node:
     def take(self) -> Effects:
         """What has to be done now. Save it, call `saved` with it, and only then take again."""
         self.role.flush()
-        hard_state = HardState(term=self.term, vote=self.vote)
-        changed = hard_state != self._hard_state
-        self._hard_state = hard_state
+        if not self._has_effects():
+            return NO_EFFECTS
+        hard_state = None
+        if self._hard_state_changed():
+            hard_state = self._hard_state = HardState(term=self.term, vote=self.vote)
         messages, self._later = tuple(self._later), []
         snapshot, self._unsaved_snapshot = self._unsaved_snapshot, None
         restore, self._restore = self._restore, None
-        reads = self.role.reads.take_ready() if isinstance(self.role, Leader) else ()
         return Effects(
-            hard_state=hard_state if changed else None,
+            hard_state=hard_state,
             snapshot=snapshot,
             entries=self.log.take_unsaved(),
             messages=messages,
             restore=restore,
             committed=self._take_committed(),
-            reads=reads,
+            reads=self.role.take_reads(),
         )
+
+    def _has_effects(self) -> bool:
+        return (
+            bool(self._later)
+            or self.applied_index < self.commit_index
+            or self.log.has_unsaved
+            or self._hard_state_changed()
+            or self._unsaved_snapshot is not None
+            or self._restore is not None
+            or self.role.has_reads
+        )
+
+    def _hard_state_changed(self) -> bool:
+        return self._hard_state.term != self.term or self._hard_state.vote != self.vote
 
     def _take_committed(self) -> tuple[Entry, ...]:
         if self.applied_index >= self.commit_index:
@@ -282,7 +312,7 @@ class Node:
         self.role = Follower(self)
 
     def become_pre_candidate(self) -> None:
-        if not self.is_voter:
+        if not self.may_campaign:
             self.become_follower(self.term, leader_id=None)
             return
         self.leader_id = None
@@ -301,8 +331,13 @@ class Node:
 
     # Votes
 
+    @property
+    def promised_until(self) -> float:
+        """Until then the last leader heard from may count on this node: it helps nobody else to be elected."""
+        return self._heard_leader_at + self.settings.election_timeout
+
     def _hears_a_leader(self) -> bool:
-        return self.is_leader or self.now < self._heard_leader_at + self.settings.election_timeout
+        return self.is_leader or self.now < self.promised_until
 
     def request_pre_vote(self, message: RequestPreVote) -> None:
         granted = (
@@ -330,7 +365,7 @@ class Node:
         self.send_later(message.sender, VoteResponse(sender=self.id, term=self.term, granted=granted))
 
     def _timeout_now(self, message: TimeoutNow) -> None:
-        if self.is_voter and not self.is_leader and self.leader_id in (None, message.sender):
+        if self.may_campaign and not self.is_leader and self.leader_id in (None, message.sender):
             self.become_candidate(forced=True)
 
     # The log

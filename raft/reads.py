@@ -24,7 +24,7 @@ class Reads:
         self._waiting_max = waiting_max
         self._waiting: deque[tuple[int, ReadReady]] = deque()  # (the round that must be confirmed, the answer then)
         self._begun: deque[tuple[int, float]] = deque()  # rounds not confirmed, and when they began
-        self._ready: list[ReadReady] = []
+        self.ready: list[ReadReady] = []
 
     def begin_round(self, now: float) -> None:
         self.round += 1
@@ -38,7 +38,7 @@ class Reads:
         self.is_wanted = True
 
     def answer(self, read: ReadReady) -> None:
-        self._ready.append(read)
+        self.ready.append(read)
 
     def confirm(self, round_: int) -> None:
         """A majority has answered this round, or a later one."""
@@ -48,8 +48,8 @@ class Reads:
         while self._begun and self._begun[0][0] <= round_:
             self.lease_start = self._begun.popleft()[1]
         while self._waiting and self._waiting[0][0] <= round_:
-            self._ready.append(self._waiting.popleft()[1])
+            self.ready.append(self._waiting.popleft()[1])
 
     def take_ready(self) -> tuple[ReadReady, ...]:
-        ready, self._ready = tuple(self._ready), []
+        ready, self.ready = tuple(self.ready), []
         return ready
