@@ -37,7 +37,10 @@ def replay_log(shard: Shard, partition_log: Log, *, piece_bytes: int) -> Iterato
                 for record in iter_records(batch):
                     count += 1
                     _replay(shard, producer_id, record)
-        yield count
+                if count >= TURN:
+                    yield count
+                    count = 0
+    yield count
 
 
 def _replay(shard: Shard, producer_id: int | None, record: Record) -> None:
