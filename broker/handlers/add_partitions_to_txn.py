@@ -28,7 +28,6 @@ from protocol.messages.add_partitions_to_txn import (
 
 PRODUCER_FENCED_FROM: Final = 2  # KIP-588
 BROKERS_FROM: Final = 4
-NO_ABORTABLE_UP_TO: Final = 4  # KIP-890: TRANSACTION_ABORTABLE came with version 5
 
 Codes = Mapping[TopicPartition, ErrorCode]
 
@@ -139,6 +138,4 @@ def _results(
 def _told(code: ErrorCode, version: int) -> ErrorCode:
     if code == ErrorCode.PRODUCER_FENCED and version < PRODUCER_FENCED_FROM:
         return ErrorCode.INVALID_PRODUCER_EPOCH
-    if code == ErrorCode.TRANSACTION_ABORTABLE and version <= NO_ABORTABLE_UP_TO:
-        return ErrorCode.INVALID_TXN_STATE
     return code

@@ -21,6 +21,7 @@ from storage import (
     Log,
     LogOffline,
     OffsetOutOfRange,
+    ProducerState,
     StaleProducerEpoch,
     StorageError,
 )
@@ -109,15 +110,7 @@ class Partition:
 
     def append_marker(self, marker: EndTransaction, *, version: int, now_ms: int) -> Appended:
         """End a producer's transaction here."""
-        state = self.log.producer(marker.producer_id)
-        if (
-            version >= EPOCH_PER_TRANSACTION
-            and state is not None
-            and marker.producer_epoch == state.epoch
-            and state.current_txn_first_offset >= 0
-        ):
-            # KIP-890: the marker of a transaction has a later epoch than its records. This one is of the last.
-            raise StaleProducerEpoch(f"producer {marker.producer_id} has begun a transaction since this marker's")
+        check_marker(self.log.producer(marker.producer_id), marker, version=version)
         batch = build_end_transaction(marker, timestamp=now_ms)
         return self._append_checked(batch, read_header(batch), now_ms)
 
@@ -216,6 +209,18 @@ class Partition:
     def close_waiting(self, error: StorageError) -> None:
         while self._waiting:
             self._waiting.popleft()[1](error)
+
+
+def check_marker(state: ProducerState | None, marker: EndTransaction, *, version: int) -> None:
+    """KIP-890: the marker of a transaction has a later epoch than its records. One with their epoch is of the last
+    transaction, and late. (Without an open transaction it is a repetition, and does no harm.)"""
+    if (
+        version >= EPOCH_PER_TRANSACTION
+        and state is not None
+        and marker.producer_epoch == state.epoch
+        and state.current_txn_first_offset >= 0
+    ):
+        raise StaleProducerEpoch(f"producer {marker.producer_id} has begun a transaction since this marker's")
 
 
 class InternalPartition(Partition):

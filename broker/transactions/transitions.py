@@ -59,10 +59,12 @@ def initialised(
         start_ms=NEVER,
         update_ms=now_ms,
     )
-    if old.is_exhausted and (expected is None or expected.epoch == old.producer_epoch):
+    # The very last epoch only ever fences: who was fenced by it and may go on does so with a new id.
+    goes_on = expected is not None and old.producer_epoch == EPOCH_MAX and expected.epoch == old.last_producer_epoch
+    if old.is_exhausted and (expected is None or expected.epoch == old.producer_epoch or goes_on):
         if new_id is None:
             raise NeedsProducerId
-        last = NO_EPOCH if expected is None else old.producer_epoch
+        last = NO_EPOCH if expected is None else expected.epoch
         return replace(fresh, producer_id=new_id, producer_epoch=0, last_producer_epoch=last)
     if expected is None:
         return replace(fresh, producer_epoch=old.producer_epoch + 1, last_producer_epoch=NO_EPOCH)
@@ -134,7 +136,9 @@ def ended(
 def _ended_with_bump(
     old: Transaction, producer: Producer, *, commit: bool, version: int, new_id: int | None, now_ms: int
 ) -> Transaction:
-    repeats_bump = old.producer_id == producer.producer_id and old.producer_epoch == producer.epoch + 1
+    # Only an end by these rules has bumped the epoch: by the classic ones, the present epoch is another producer's.
+    bumped = old.client_version >= EPOCH_PER_TRANSACTION
+    repeats_bump = bumped and producer == (old.producer_id, old.producer_epoch - 1)
     repeats_rotation = (
         old.previous_producer_id == producer.producer_id and producer.epoch == EPOCH_MAX - 1 and old.producer_epoch == 0
     )
@@ -145,6 +149,8 @@ def _ended_with_bump(
     if not (is_repeated or (is_current and old.state not in PREPARED)):
         raise Refused(ErrorCode.PRODUCER_FENCED, f"The producer's epoch is {old.producer_epoch}.")
     if is_repeated:
+        if old.producer_epoch == EPOCH_MAX:  # it only ever fences, and nobody may write with it
+            raise Refused(ErrorCode.PRODUCER_FENCED, "The producer's epochs are used up.")
         if old.state is (State.COMPLETE_COMMIT if commit else State.COMPLETE_ABORT):
             return old
         raise _not_now(old, commit=commit)
@@ -153,9 +159,9 @@ def _ended_with_bump(
     if old.is_exhausted and new_id is None:
         raise NeedsProducerId
     # An abort is granted even if we know of nothing: a write that we never heard of may be on its way.
-    bumped = _prepared(old, commit=commit, version=version, now_ms=now_ms)
+    decided = _prepared(old, commit=commit, version=version, now_ms=now_ms)
     return replace(
-        bumped,
+        decided,
         producer_epoch=min(old.producer_epoch + 1, EPOCH_MAX),
         last_producer_epoch=old.producer_epoch,
         next_producer_id=new_id if old.is_exhausted and new_id is not None else NO_PRODUCER_ID,
