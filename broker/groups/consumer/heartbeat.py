@@ -17,7 +17,7 @@ from broker.groups.consumer import migration
 from broker.groups.consumer.departure import check_instance, fence, leave_for_a_while
 from broker.groups.consumer.draft import Draft
 from broker.groups.consumer.group import ConsumerGroup, find_limits
-from broker.groups.consumer.limits import WAITING_HEARTBEAT_MS, Limits
+from broker.groups.consumer.limits import Limits
 from broker.groups.consumer.member import (
     JOIN_EPOCH,
     LEAVE_EPOCH,
@@ -95,7 +95,7 @@ def _nothing_new(
     return ConsumerGroupHeartbeatResponse(
         member_id=member.member_id,
         member_epoch=member.member_epoch,
-        heartbeat_interval_ms=limits.heartbeat_interval_ms,
+        heartbeat_interval_ms=limits.interval_ms(unchanged_ms=now_ms - state.assignment_timestamp, waits=False),
     )
 
 
@@ -317,13 +317,12 @@ class _Beat:
         return Outcome(self.draft.facts, answer=answer, then=then, refuse=refusal)
 
     def _answer(self, member: Member, *, changed: bool) -> ConsumerGroupHeartbeatResponse:
+        unchanged_ms = self.now_ms - self.draft.state.assignment_timestamp
         waits = member.state is MemberState.UNRELEASED_PARTITIONS
-        interval_ms = self.limits.heartbeat_interval_ms
         answer = ConsumerGroupHeartbeatResponse(
             member_id=member.member_id,
             member_epoch=member.member_epoch,
-            # What it waits for comes with the heartbeats of others, any moment now: it shall not sleep through that.
-            heartbeat_interval_ms=min(interval_ms, WAITING_HEARTBEAT_MS) if waits else interval_ms,
+            heartbeat_interval_ms=self.limits.interval_ms(unchanged_ms=unchanged_ms, waits=waits),
         )
         if changed or self.request.member_epoch == JOIN_EPOCH or _is_full(self.request):
             answer.assignment = Assignment(

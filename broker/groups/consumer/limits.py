@@ -8,7 +8,7 @@ from typing import Final
 
 from broker.config import BrokerConfig
 
-WAITING_HEARTBEAT_MS: Final = 500  # for a member whose partitions others are just giving up
+UNSETTLED_HEARTBEAT_MS: Final = 500  # while a group is young, or has just changed
 UPGRADES: Final = ("upgrade", "bidirectional")
 DOWNGRADES: Final = ("downgrade", "bidirectional")
 
@@ -22,6 +22,16 @@ class Limits:
     may_upgrade: bool
     may_downgrade: bool
     classic_members_max: int
+
+    def interval_ms(self, *, unchanged_ms: int, waits: bool) -> int:
+        """When a member shall be heard of again.
+
+        Who joins a group seldom comes alone, and what a member waits for comes with the heartbeats of others: for a
+        while after a change nobody sleeps the whole interval through it.
+        """
+        if waits or unchanged_ms < self.heartbeat_interval_ms:
+            return min(self.heartbeat_interval_ms, UNSETTLED_HEARTBEAT_MS)
+        return self.heartbeat_interval_ms
 
 
 def limits_of(config: BrokerConfig, overrides: Mapping[str, str]) -> Limits:
