@@ -39,5 +39,9 @@ class TransferPending(RaftError):
     """Leadership is being handed over: no new proposals until that is settled."""
 
 
+class LeadershipLost(Exception):
+    """The node lost the lead, or stopped, while somebody waited: what was proposed may be committed or not."""
+
+
 class MessageCorrupt(ValueError):
     """Bytes that are no message, no configuration and no hard state of ours. Decoding raises nothing else."""

@@ -1,4 +1,4 @@
-"""The durable log of entries under the consensus: append, sync, snapshot, replay.
+"""The durable log of entries under the consensus: append, truncate, sync, snapshot, replay.
 
 A directory holds at most one `snapshot` (the state up to an index) and one `journal` (the entries after it). An entry
 is framed by its length and a CRC; a torn tail, which only an unsynced append can leave, is cut off on opening. Damage
@@ -11,27 +11,24 @@ import os
 import struct
 import zlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from raft.entry import Entry, Kind
+
 ENTRY_BYTES_MAX: Final = 64 << 20
 
-_FRAME = struct.Struct(">IIQQ")  # payload length, CRC of what follows it, term, index
+_FRAME = struct.Struct(">IIQQ")  # payload length, CRC of what follows it, kind and term, index
+_KIND_SHIFT: Final = 56  # the kind is the first byte of the term's eight
+_TERM_MASK: Final = (1 << _KIND_SHIFT) - 1
 _AFTER_CRC: Final = 8
-_SNAPSHOT = struct.Struct(">8sIQQ")  # magic, CRC of the rest, term, index
-_MAGIC: Final = b"TIDESNP1"
+_SNAPSHOT = struct.Struct(">8sIQQ")  # magic, CRC of the rest, term, index; then, since 2, the configuration's length
+_MAGIC: Final = b"TIDESNP2"
+_MAGIC_WITHOUT_CONFIGURATION: Final = b"TIDESNP1"
 
 
 class JournalCorrupt(Exception):
     """The journal or its snapshot holds bytes that were not written by us, or were changed since."""
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    term: int
-    index: int
-    payload: bytes
 
 
 class Journal:
@@ -40,12 +37,20 @@ class Journal:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         directory.mkdir(parents=True, exist_ok=True)
-        self.snapshot_index, self.snapshot_term, self.snapshot = self._load_snapshot()
+        self.snapshot_index = self.snapshot_term = 0
+        self.snapshot: bytes | None = None
+        self.configuration = b""  # in force at the snapshot
+        self._load_snapshot()
         self._path = directory / "journal"
-        self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        self._fd = self._open()
         self.last_index, self.last_term = self.snapshot_index, self.snapshot_term
+        self._positions: list[int] = []  # where each entry after the snapshot begins
+        self._terms: list[int] = []
         self._entries: list[Entry] | None = self._recover()
         self._size = os.fstat(self._fd).st_size
+
+    def _open(self) -> int:
+        return os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
 
     def replay(self) -> Iterator[Entry]:
         """The entries after the snapshot, once: they are let go as they are read."""
@@ -53,15 +58,30 @@ class Journal:
         yield from entries
 
     def append(self, payloads: Sequence[bytes], *, term: int) -> int:
-        """Write the entries and sync them; returns the index of the last one."""
-        frames = []
-        index = self.last_index
-        for payload in payloads:
-            if len(payload) > ENTRY_BYTES_MAX:
-                raise ValueError(f"an entry of {len(payload)} bytes exceeds {ENTRY_BYTES_MAX}")
-            index += 1
-            frames.append(_frame(Entry(term, index, payload)))
-        data = b"".join(frames)
+        """Write the payloads as entries and sync them; returns the index of the last one."""
+        first = self.last_index + 1
+        self.append_entries([Entry(term, index, payload) for index, payload in enumerate(payloads, start=first)])
+        return self.last_index
+
+    def append_entries(self, entries: Sequence[Entry]) -> None:
+        """Write the entries and sync them. What the journal holds from the first one's index on is replaced."""
+        if not entries:
+            return
+        if entries[0].index <= self.last_index:
+            self.truncate_from(entries[0].index)
+        positions, frames, end = [], [], self._size
+        for index, entry in enumerate(entries, start=self.last_index + 1):
+            if entry.index != index or len(entry.payload) > ENTRY_BYTES_MAX:
+                raise ValueError(f"entry {entry.index} of {len(entry.payload)} bytes cannot be entry {index}")
+            positions.append(end)
+            frames.append(_frame(entry))
+            end += len(frames[-1])
+        self._write(b"".join(frames))
+        self._positions += positions
+        self._terms += [entry.term for entry in entries]
+        self.last_index, self.last_term = entries[-1].index, entries[-1].term
+
+    def _write(self, data: bytes) -> None:
         try:
             written = os.write(self._fd, data)
             if written != len(data):
@@ -71,18 +91,54 @@ class Journal:
             os.ftruncate(self._fd, self._size)  # nothing of a failed append may be replayed later
             raise
         self._size += len(data)
-        self.last_index, self.last_term = index, term
-        return index
+
+    def truncate_from(self, index: int) -> None:
+        """Cut off this entry and all after it: another leader has written something else there."""
+        keep = index - self.snapshot_index - 1
+        if keep < 0:
+            raise ValueError(f"entry {index} is covered by the snapshot at {self.snapshot_index}")
+        if keep >= len(self._positions):
+            return
+        self._size = self._positions[keep]
+        self._cut(self._size)
+        del self._positions[keep:], self._terms[keep:]
+        self.last_index = index - 1
+        self.last_term = self._terms[-1] if self._terms else self.snapshot_term
 
     def save_snapshot(self, state: bytes) -> None:
         """Replace everything up to now by `state`: the entries before it are no longer needed."""
-        body = struct.pack(">QQ", self.last_term, self.last_index) + state
-        data = _MAGIC + struct.pack(">I", zlib.crc32(body)) + body
-        _write_atomically(self.directory / "snapshot", data)
-        self.snapshot_index, self.snapshot_term, self.snapshot = self.last_index, self.last_term, state
-        os.ftruncate(self._fd, 0)  # after a crash in between, replay skips what the snapshot covers
-        os.fdatasync(self._fd)
-        self._size = 0
+        self.replace_before(state, index=self.last_index, term=self.last_term, configuration=self.configuration)
+
+    def replace_before(
+        self, state: bytes, *, index: int, term: int, configuration: bytes, keep_tail: bool = True
+    ) -> None:
+        """Replace what is up to `index` by `state`. Entries after it stay, if they follow (index, term)."""
+        tail = self._tail_after(index, term) if keep_tail else b""
+        body = struct.pack(">QQI", term, index, len(configuration)) + configuration + state
+        write_atomically(self.directory / "snapshot", _MAGIC + struct.pack(">I", zlib.crc32(body)) + body)
+        gone = index - self.snapshot_index
+        self.snapshot_index, self.snapshot_term = index, term
+        self.snapshot, self.configuration = state, configuration
+        # After a crash here, replay skips what the snapshot covers, and what does not follow it.
+        if tail:
+            start = self._positions[gone]
+            write_atomically(self._path, tail)
+            os.close(self._fd)
+            self._fd = self._open()
+            self._positions = [position - start for position in self._positions[gone:]]
+            self._terms = self._terms[gone:]
+        else:
+            self._cut(0)
+            self._positions, self._terms = [], []
+            self.last_index, self.last_term = index, term
+        self._size = len(tail)
+
+    def _tail_after(self, index: int, term: int) -> bytes:
+        count = index - self.snapshot_index
+        if not 0 < count < len(self._positions) or self._terms[count - 1] != term:
+            return b""
+        start = self._positions[count]
+        return os.pread(self._fd, self._size - start, start)
 
     @property
     def size_bytes(self) -> int:
@@ -93,62 +149,76 @@ class Journal:
             os.close(self._fd)
             self._fd = -1
 
-    def _load_snapshot(self) -> tuple[int, int, bytes | None]:
+    def _load_snapshot(self) -> None:
         path = self.directory / "snapshot"
         if not path.exists():
-            return 0, 0, None
+            return
         data = path.read_bytes()
         if len(data) < _SNAPSHOT.size:
             raise JournalCorrupt(f"{path} is too short to be a snapshot")
-        magic, crc, term, index = _SNAPSHOT.unpack_from(data)
-        if magic != _MAGIC or zlib.crc32(data[12:]) != crc:
+        magic, crc, self.snapshot_term, self.snapshot_index = _SNAPSHOT.unpack_from(data)
+        if magic not in (_MAGIC, _MAGIC_WITHOUT_CONFIGURATION) or zlib.crc32(data[12:]) != crc:
             raise JournalCorrupt(f"{path} is damaged: its checksum does not match")
-        return index, term, data[_SNAPSHOT.size :]
+        start = _SNAPSHOT.size
+        if magic == _MAGIC:
+            (length,) = struct.unpack_from(">I", data, start)
+            start += 4 + length
+            self.configuration = data[start - length : start]
+        self.snapshot = data[start:]
 
     def _recover(self) -> list[Entry]:
         data = self._path.read_bytes()
         entries: list[Entry] = []
         position = 0
         while (found := _entry_at(data, position)) is not None:
-            entry, position = found
+            start, (entry, position) = position, found
+            if entry.index == self.snapshot_index and entry.term != self.snapshot_term:
+                # A crash came between a leader's snapshot and the end of the log that it replaced.
+                self._cut(0)
+                return []
             if entry.index <= self.snapshot_index:
                 continue
             if entry.index != self.last_index + 1:
                 raise JournalCorrupt(f"{self._path}: entry {entry.index} follows entry {self.last_index}")
             self.last_index, self.last_term = entry.index, entry.term
+            self._positions.append(start)
+            self._terms.append(entry.term)
             entries.append(entry)
         self._cut_torn_tail(data, position)
         return entries
+
+    def _cut(self, size: int) -> None:
+        os.ftruncate(self._fd, size)
+        os.fdatasync(self._fd)
 
     def _cut_torn_tail(self, data: bytes, position: int) -> None:
         if position == len(data):
             return
         # An unsynced append can leave a short or garbled last frame, never a good entry after a bad one.
         for probe in range(position + 1, len(data) - _FRAME.size + 1):
-            _, _, term, index = _FRAME.unpack_from(data, probe)
-            plausible = self.last_index < index < self.last_index + len(data) and self.last_term <= term
+            _, _, word, index = _FRAME.unpack_from(data, probe)
+            plausible = self.last_index < index < self.last_index + len(data) and self.last_term <= word & _TERM_MASK
             if plausible and _entry_at(data, probe) is not None:
                 raise JournalCorrupt(f"{self._path} is damaged at byte {position}: entry {index} follows the damage")
-        os.ftruncate(self._fd, position)
-        os.fdatasync(self._fd)
+        self._cut(position)
 
 
 def _frame(entry: Entry) -> bytes:
-    tail = struct.pack(">QQ", entry.term, entry.index) + entry.payload
+    tail = struct.pack(">QQ", entry.kind << _KIND_SHIFT | entry.term, entry.index) + entry.payload
     return struct.pack(">II", len(entry.payload), zlib.crc32(tail)) + tail
 
 
 def _entry_at(data: bytes, position: int) -> tuple[Entry, int] | None:
     if position + _FRAME.size > len(data):
         return None
-    length, crc, term, index = _FRAME.unpack_from(data, position)
+    length, crc, word, index = _FRAME.unpack_from(data, position)
     end = position + _FRAME.size + length
     if length > ENTRY_BYTES_MAX or end > len(data) or zlib.crc32(data[position + _AFTER_CRC : end]) != crc:
         return None
-    return Entry(term, index, data[position + _FRAME.size : end]), end
+    return Entry(word & _TERM_MASK, index, data[position + _FRAME.size : end], Kind(word >> _KIND_SHIFT)), end
 
 
-def _write_atomically(path: Path, data: bytes) -> None:
+def write_atomically(path: Path, data: bytes) -> None:
     temporary = path.with_suffix(".tmp")
     with open(temporary, "wb") as file:
         file.write(data)

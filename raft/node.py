@@ -74,7 +74,9 @@ class Node:
         first = voters if isinstance(voters, Configuration) else Configuration.of(voters)
         base_index = base_term = 0
         if saved.snapshot is not None:
-            first, base_index, base_term = saved.snapshot.configuration, saved.snapshot.index, saved.snapshot.term
+            base_index, base_term = saved.snapshot.index, saved.snapshot.term
+            if saved.snapshot.configuration.members:
+                first = saved.snapshot.configuration
         self._configurations = ConfigurationHistory(first, index=base_index)
         self.log = Log(saved.entries, base_index=base_index, base_term=base_term)
         self._note_configurations(saved.entries)

@@ -1,0 +1,263 @@
+"""Runs a node: gives it messages and time, saves, sends and applies what it wants. All decisions are the node's.
+
+Disk, transport and state machine are injected. Syncs run off the loop; meanwhile messages and timers go on, and what
+they bring is saved with the next sync, so that one sync serves all who wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from random import Random
+from typing import Final, Protocol
+
+from raft.codec import decode, encode
+from raft.configuration import Configuration
+from raft.effects import Addressed, Effects
+from raft.entry import Entry, Kind, Saved, Snapshot
+from raft.errors import LeadershipLost, MessageCorrupt
+from raft.node import DEFAULTS, Leadership, Node
+from raft.settings import Settings
+
+log = logging.getLogger(__name__)
+
+SNAPSHOT_AFTER_BYTES: Final = 4 << 20
+
+
+class Storage(Protocol):
+    def load(self) -> Saved: ...
+    def save(self, effects: Effects) -> None: ...
+
+
+class Transport(Protocol):
+    def send(self, to: int, data: bytes) -> None:
+        """Never waits; what cannot be sent is lost."""
+
+
+class StateMachine(Protocol):
+    def apply(self, entries: Sequence[Entry]) -> None: ...
+    def restore(self, snapshot: Snapshot) -> None: ...
+    def snapshot(self) -> bytes:
+        """The state after the last entry applied."""
+
+    def lead(self, leadership: Leadership | None) -> None:
+        """Somebody else, or nobody, leads from now on."""
+
+
+RunBlocking = Callable[[Callable[[Effects], None], Effects], Awaitable[None]]
+
+
+async def run_in_thread(call: Callable[[Effects], None], effects: Effects) -> None:
+    await asyncio.get_running_loop().run_in_executor(None, call, effects)
+
+
+class Driver:
+    """`run` runs until `stop`; it raises what the disk or the state machine raises, and then the node is down."""
+
+    def __init__(
+        self,
+        node_id: int,
+        voters: Iterable[int] | Configuration,
+        *,
+        storage: Storage,
+        transport: Transport,
+        machine: StateMachine,
+        random: Random,
+        settings: Settings = DEFAULTS,
+        snapshot_after_bytes: int = SNAPSHOT_AFTER_BYTES,
+        run_blocking: RunBlocking = run_in_thread,
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._storage = storage
+        self._transport = transport
+        self._machine = machine
+        self._run_blocking = run_blocking
+        self._snapshot_after_bytes = snapshot_after_bytes
+        self._wake = asyncio.Event()
+        self._timer: asyncio.TimerHandle | None = None
+        self._is_stopping = False
+        self._applied_index = 0
+        self._unsnapshotted_bytes = 0
+        self._leadership: Leadership | None = None
+        self._proposals: dict[int, tuple[int, asyncio.Future[int]]] = {}  # index -> term, who waits
+        self._reads: dict[int, asyncio.Future[int]] = {}  # token -> who waits
+        self._ready_reads: list[tuple[int, asyncio.Future[int]]] = []  # index to be applied first, who waits
+        self.node = Node(node_id, voters, random=random, now=self._loop.time(), settings=settings, saved=storage.load())
+
+    # Asked by others
+
+    def get_leader(self) -> Leadership | None:
+        return self.node.get_leader()
+
+    async def propose(self, payload: bytes, *, epoch: int | None = None) -> int:
+        """The entry's index, once it is committed and applied here. `LeadershipLost`: it may be committed or not."""
+        return await self._decided(self.node.propose(payload, epoch=epoch))
+
+    async def add_learner(self, node_id: int, *, detail: bytes = b"") -> int:
+        return await self._decided(self.node.add_learner(node_id, detail=detail))
+
+    async def add_voter(self, node_id: int) -> int:
+        return await self._decided(self.node.add_voter(node_id))
+
+    async def update_member(self, node_id: int, *, detail: bytes) -> int:
+        return await self._decided(self.node.update_member(node_id, detail=detail))
+
+    async def remove_member(self, node_id: int) -> int:
+        return await self._decided(self.node.remove_member(node_id))
+
+    async def read(self) -> int:
+        """Returns when the state machine here holds everything that was committed before the call."""
+        future: asyncio.Future[int] = self._loop.create_future()
+        self._reads[self.node.read(self._loop.time())] = future
+        self._stepped()
+        return await future
+
+    def transfer_leadership(self, target: int) -> None:
+        self.node.transfer_leadership(target, self._loop.time())
+        self._stepped()
+
+    def _decided(self, index: int) -> asyncio.Future[int]:
+        future: asyncio.Future[int] = self._loop.create_future()
+        self._proposals[index] = (self.node.term, future)
+        self._stepped()
+        return future
+
+    # Told by the transport
+
+    def receive(self, data: bytes) -> None:
+        if self._is_stopping:
+            return
+        try:
+            message = decode(data)
+        except MessageCorrupt as error:
+            log.warning("dropped a message: %s", error)
+            return
+        self.node.step(message, self._loop.time())
+        self._stepped()
+
+    def disconnected(self, node_id: int) -> None:
+        """The connection to a node was closed by its side: if it led, it is probably dead."""
+        if not self._is_stopping:
+            self.node.lose_leader(node_id, self._loop.time())
+            self._stepped()
+
+    # The loop
+
+    async def run(self) -> None:
+        try:
+            while not self._is_stopping:
+                self._stepped()
+                self._wake.clear()
+                effects = self.node.take()
+                if effects:
+                    await self._carry_out(effects)
+                else:
+                    await self._wake.wait()
+        finally:
+            self._close()
+
+    def stop(self) -> None:
+        self._is_stopping = True
+        self._wake.set()
+
+    async def _carry_out(self, effects: Effects) -> None:
+        if effects.must_save:
+            await self._run_blocking(self._storage.save, effects)
+        self.node.saved(effects)
+        self._send(effects.messages)
+        self._apply(effects)
+        self._follow_leadership()
+        self._maybe_snapshot()
+
+    def _stepped(self) -> None:
+        """The node's state has changed: send what may leave at once, set the clock, wake the loop."""
+        self._send(self.node.take_urgent())
+        self._follow_leadership()
+        if self._timer is None or self._timer.cancelled() or self._timer.when() > self.node.deadline:
+            self._arm()
+        self._wake.set()
+
+    def _arm(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = None if self._is_stopping else self._loop.call_at(self.node.deadline, self._tick)
+
+    def _tick(self) -> None:
+        self._timer = None
+        if not self._is_stopping:
+            self.node.tick(self._loop.time())
+            self._stepped()
+
+    def _send(self, messages: Iterable[Addressed]) -> None:
+        for to, message in messages:
+            self._transport.send(to, encode(message))
+
+    # The state machine
+
+    def _apply(self, effects: Effects) -> None:
+        if effects.restore is not None:
+            self._machine.restore(effects.restore)
+            self._applied_index = effects.restore.index
+            self._unsnapshotted_bytes = 0
+        if effects.committed:
+            self._apply_entries(effects.committed)
+        for read in effects.reads:
+            if (future := self._reads.pop(read.token, None)) is not None:
+                self._ready_reads.append((read.index, future))
+        if self._ready_reads:
+            self._answer_reads()
+
+    def _apply_entries(self, entries: Sequence[Entry]) -> None:
+        self._unsnapshotted_bytes += sum(len(entry.payload) for entry in entries)
+        if data := [entry for entry in entries if entry.kind is Kind.DATA]:
+            self._machine.apply(data)
+        self._applied_index = entries[-1].index
+        for entry in entries:
+            self._settle(entry)
+
+    def _settle(self, entry: Entry) -> None:
+        term, future = self._proposals.pop(entry.index, (0, None))
+        if future is None or future.done():
+            return
+        if term == entry.term:
+            future.set_result(entry.index)
+        else:
+            future.set_exception(LeadershipLost(f"another leader's entry took the place of entry {entry.index}"))
+
+    def _answer_reads(self) -> None:
+        for index, future in self._ready_reads:
+            if index <= self._applied_index and not future.done():
+                future.set_result(index)
+        self._ready_reads = [(index, future) for index, future in self._ready_reads if not future.done()]
+
+    def _follow_leadership(self) -> None:
+        leadership = self.node.get_leader()
+        if leadership == self._leadership:
+            return
+        had, self._leadership = self._leadership, leadership
+        if had is not None and had.leader_id == self.node.id:
+            self._fail_waiters(LeadershipLost(f"node {self.node.id} no longer leads epoch {had.epoch}"))
+        self._machine.lead(leadership)
+
+    def _maybe_snapshot(self) -> None:
+        node = self.node
+        if self._unsnapshotted_bytes >= self._snapshot_after_bytes and self._applied_index == node.applied_index:
+            node.compact(index=self._applied_index, data=self._machine.snapshot())
+            self._unsnapshotted_bytes = 0
+
+    def _fail_waiters(self, error: LeadershipLost) -> None:
+        waiting: list[asyncio.Future[int]] = [future for _, future in self._proposals.values()]
+        waiting += [*self._reads.values(), *(future for _, future in self._ready_reads)]
+        self._proposals.clear()
+        self._reads.clear()
+        self._ready_reads.clear()
+        for future in waiting:
+            if not future.done():
+                future.set_exception(error)
+
+    def _close(self) -> None:
+        self._is_stopping = True
+        if self._timer is not None:
+            self._timer.cancel()
+        self._fail_waiters(LeadershipLost(f"node {self.node.id} has stopped"))

@@ -1,0 +1,301 @@
+"""Real drivers with real files: over an in-memory transport and over loopback sockets, killed and restarted."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from raft import (
+    Driver,
+    Effects,
+    Entry,
+    FileStorage,
+    Leadership,
+    LeadershipLost,
+    NotLeader,
+    RaftError,
+    Settings,
+    Snapshot,
+    StaleEpoch,
+    TcpTransport,
+)
+
+SETTINGS = Settings(heartbeat_interval=0.05, election_timeout=0.3, entries_kept=2)
+PATIENCE_SECONDS = 20
+
+
+class Words:
+    """The state machine: the words that were committed, in order."""
+
+    def __init__(self) -> None:
+        self.words: list[bytes] = []
+        self.restored = 0
+        self.leaderships: list[Leadership | None] = []
+
+    def apply(self, entries: Sequence[Entry]) -> None:
+        self.words += [entry.payload for entry in entries]
+
+    def restore(self, snapshot: Snapshot) -> None:
+        self.restored += 1
+        self.words = snapshot.data.split(b" ") if snapshot.data else []
+
+    def snapshot(self) -> bytes:
+        return b" ".join(self.words)
+
+    def lead(self, leadership: Leadership | None) -> None:
+        self.leaderships.append(leadership)
+
+
+class Wire:
+    """An in-memory transport: a message arrives in the next turn of the loop, if its target lives."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    def send(self, to: int, data: bytes) -> None:
+        asyncio.get_running_loop().call_soon(self._deliver, to, data)
+
+    def _deliver(self, to: int, data: bytes) -> None:
+        if (driver := self._cluster.drivers.get(to)) is not None:
+            driver.receive(data)
+
+
+class Cluster:
+    def __init__(self, directory: Path, *, is_tcp: bool, voters: Sequence[int] = (1, 2, 3)) -> None:
+        self.directory = directory
+        self.is_tcp = is_tcp
+        self.voters = voters
+        self.drivers: dict[int, Driver] = {}
+        self.machines: dict[int, Words] = {}
+        self.settings = SETTINGS
+        self.snapshot_after_bytes = 1 << 20
+        self.storages: dict[int, FileStorage] = {}
+        self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._transports: dict[int, TcpTransport] = {}
+        self._addresses: dict[int, tuple[str, int]] = {}
+
+    async def start(self, node_id: int) -> Driver:
+        storage = self.storages[node_id] = FileStorage(self.directory / str(node_id))
+        machine = self.machines[node_id] = Words()
+        driver = Driver(
+            node_id,
+            self.voters if node_id in self.voters else (),
+            storage=storage,
+            transport=await self._tcp(node_id) if self.is_tcp else Wire(self),
+            machine=machine,
+            random=Random(node_id),
+            settings=self.settings,
+            snapshot_after_bytes=self.snapshot_after_bytes,
+        )
+        self.drivers[node_id] = driver
+        self._tasks[node_id] = asyncio.get_running_loop().create_task(driver.run())
+        return driver
+
+    async def _tcp(self, node_id: int) -> TcpTransport:
+        def receive(data: bytes) -> None:
+            if node_id in self.drivers:
+                self.drivers[node_id].receive(data)
+
+        def disconnected(peer: int) -> None:
+            if node_id in self.drivers:
+                self.drivers[node_id].disconnected(peer)
+
+        transport = TcpTransport(node_id, receive=receive, disconnected=disconnected)
+        self._addresses[node_id] = await transport.listen("127.0.0.1", 0)
+        self._transports[node_id] = transport
+        for a, other in self._transports.items():
+            for b, (host, port) in self._addresses.items():
+                if a != b:
+                    other.set_peer(b, host, port)
+        return transport
+
+    async def kill(self, node_id: int) -> None:
+        """No goodbye: whatever was not saved is gone."""
+        self.drivers.pop(node_id).stop()
+        self._tasks[node_id].cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._tasks.pop(node_id)
+        self.storages.pop(node_id).close()
+        if self.is_tcp:
+            await self._transports.pop(node_id).close()
+
+    async def leader(self, *, other_than: int | None = None) -> Driver:
+        async def find() -> Driver:
+            while True:
+                for node_id, driver in self.drivers.items():
+                    if driver.node.is_leader and node_id != other_than:
+                        return driver
+                await asyncio.sleep(0.005)
+
+        return await asyncio.wait_for(find(), PATIENCE_SECONDS)
+
+    async def ask(self, what: Callable[[Driver], Awaitable[int]]) -> Driver:
+        """Ask the leader, whoever that is, until it surely happened, as a client with idempotent requests would."""
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while True:
+                driver = await self.leader()
+                with contextlib.suppress(LeadershipLost, RaftError):
+                    await what(driver)
+                    return driver
+                await asyncio.sleep(0.01)
+
+    async def say(self, word: bytes) -> None:
+        await self.ask(lambda leader: leader.propose(word))
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while not holds():
+            await asyncio.sleep(0.005)
+
+
+@pytest.fixture(params=["memory", "tcp"])
+async def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Cluster]:
+    cluster = Cluster(tmp_path, is_tcp=request.param == "tcp")
+    yield cluster
+    for node_id in list(cluster.drivers):
+        await cluster.kill(node_id)
+
+
+async def test_three_nodes_agree_on_what_was_proposed(cluster: Cluster) -> None:
+    for node_id in (1, 2, 3):
+        await cluster.start(node_id)
+    await asyncio.gather(*(cluster.say(b"%d" % number) for number in range(100)))
+    await cluster.say(b"end")
+    await until(lambda: all(machine.words[-1:] == [b"end"] for machine in cluster.machines.values()))
+    assert set(cluster.machines[1].words) == {b"end", *(b"%d" % number for number in range(100))}
+    assert len({tuple(machine.words) for machine in cluster.machines.values()}) == 1
+
+
+async def test_a_killed_leader_is_replaced_and_comes_back_as_a_follower(cluster: Cluster) -> None:
+    for node_id in (1, 2, 3):
+        await cluster.start(node_id)
+    words = []
+    for turn in range(4):
+        await cluster.say(word := b"before-%d" % turn)
+        words.append(word)
+        killed = (await cluster.leader()).node.id
+        await cluster.kill(killed)
+        await cluster.say(word := b"after-%d" % turn)
+        words.append(word)
+        await cluster.start(killed)
+    await until(lambda: all(machine.words[-1:] == words[-1:] for machine in cluster.machines.values()))
+    for machine in cluster.machines.values():
+        assert list(dict.fromkeys(machine.words)) == words
+
+
+async def test_all_nodes_restart_with_what_was_committed(cluster: Cluster) -> None:
+    for node_id in (1, 2, 3):
+        await cluster.start(node_id)
+    for number in range(10):
+        await cluster.say(b"%d" % number)
+    epoch = (await cluster.leader()).node.term
+    for node_id in (1, 2, 3):
+        await cluster.kill(node_id)
+    for node_id in (1, 2, 3):
+        await cluster.start(node_id)
+    leader = await cluster.ask(lambda leader: leader.read())
+    words = cluster.machines[leader.node.id].words
+    assert list(dict.fromkeys(words)) == [b"%d" % number for number in range(10)]
+    assert leader.node.term > epoch
+
+
+async def test_a_new_node_joins_by_snapshot_and_becomes_a_voter(cluster: Cluster) -> None:
+    cluster.snapshot_after_bytes = 100
+    for node_id in (1, 2, 3):
+        await cluster.start(node_id)
+    for number in range(100):
+        await cluster.say(b"word-%d" % number)
+    newcomer = await cluster.start(4)
+    await cluster.ask(lambda leader: leader.add_learner(4, detail=b"rack-4"))
+    await until(lambda: set(cluster.machines[4].words) >= {b"word-0", b"word-99"})
+    leader = await cluster.ask(lambda leader: leader.add_voter(4))
+    assert cluster.machines[4].restored
+    await until(lambda: newcomer.node.configuration.voters == (1, 2, 3, 4))
+    removed = next(node_id for node_id in (1, 2, 3) if node_id != leader.node.id)
+    await cluster.ask(lambda leader: leader.remove_member(removed))
+    await cluster.kill(removed)
+    await cluster.say(b"end")
+    await until(lambda: cluster.machines[4].words[-1] == b"end")
+    assert newcomer.node.configuration.member(4).detail == b"rack-4"  # type: ignore[union-attr]
+
+
+async def test_leadership_is_handed_over_on_request(cluster: Cluster) -> None:
+    for node_id in (1, 2, 3):
+        await cluster.start(node_id)
+    await cluster.say(b"first")
+    old = await cluster.leader()
+    target = next(node_id for node_id in (1, 2, 3) if node_id != old.node.id)
+    old.transfer_leadership(target)
+    new = await cluster.leader(other_than=old.node.id)
+    assert new.node.id == target
+    await cluster.say(b"second")
+
+
+async def test_a_closed_connection_is_noticed_long_before_the_election_timeout(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path, is_tcp=True)
+    cluster.settings = Settings(heartbeat_interval=0.05, election_timeout=0.5)
+    for node_id in (1, 2, 3):
+        await cluster.start(node_id)
+    await cluster.say(b"first")
+    killed = (await cluster.leader()).node.id
+    await until(lambda: all(driver.node.leader_id == killed for driver in cluster.drivers.values()))
+    for driver in cluster.drivers.values():  # from here on only the closed connection can start an election
+        driver.node.settings = Settings(heartbeat_interval=0.05, election_timeout=3600)
+        driver.node.tick(asyncio.get_running_loop().time())
+    await cluster.kill(killed)
+    await cluster.leader(other_than=killed)
+    for node_id in list(cluster.drivers):
+        await cluster.kill(node_id)
+
+
+async def test_a_quorum_of_one_needs_no_time_out(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path, is_tcp=False, voters=(1,))
+    cluster.settings = Settings(election_timeout=3600)
+    driver = await cluster.start(1)
+    leader = await cluster.leader()
+    assert await leader.propose(b"alone") == 2  # after the no-op that opens the term
+    assert await driver.read() >= 2
+    await cluster.kill(1)
+
+
+async def test_a_follower_says_who_leads(cluster: Cluster) -> None:
+    for node_id in (1, 2, 3):
+        await cluster.start(node_id)
+    leader = await cluster.leader()
+    follower = next(driver for driver in cluster.drivers.values() if driver is not leader)
+    await until(lambda: follower.get_leader() is not None)
+    with pytest.raises(NotLeader) as refusal:
+        await follower.propose(b"no")
+    assert refusal.value.leader == leader.node.id
+    with pytest.raises(StaleEpoch):
+        await leader.propose(b"late", epoch=leader.node.term - 1)
+
+
+async def test_a_failing_disk_stops_the_node_and_fails_who_waits(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path, is_tcp=False, voters=(1,))
+    driver = await cluster.start(1)
+    await cluster.leader()
+
+    def fail(effects: Effects) -> None:
+        raise OSError(28, "No space left on device")
+
+    cluster.storages[1].save = fail  # type: ignore[method-assign]
+    with pytest.raises(LeadershipLost):
+        await driver.propose(b"lost")
+    with pytest.raises(OSError, match="No space left"):
+        await cluster._tasks[1]
+    cluster.storages[1].close()
+
+
+async def test_garbage_from_the_network_is_dropped(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path, is_tcp=False, voters=(1,))
+    driver = await cluster.start(1)
+    driver.receive(b"\x00garbage")
+    await (await cluster.leader()).propose(b"still here")
+    await cluster.kill(1)
