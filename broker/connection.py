@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
+import socket
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
@@ -23,6 +25,8 @@ IN_FLIGHT_MAX: Final = 256  # answers awaited on one connection before we stop r
 TOGETHER_MAX: Final = 16  # answers that leave in one send; more would keep the first of them waiting
 INLINE_BYTES_MAX: Final = 32 << 10  # below this one read and one send are cheaper than a sendfile
 SENDFILE_BYTES_MAX: Final = 4 << 20  # per call, so that one fast reader cannot keep the loop
+
+LOOPBACK: Final = ("127.0.0.1", "::1")
 
 Part = bytes | bytearray | memoryview | FileSlice
 Parts = Sequence[Part]
@@ -67,7 +71,13 @@ class Connection(asyncio.BufferedProtocol):
         address = transport.get_extra_info("peername") or ("?", 0)
         self.host = str(address[0])
         self.peer = f"{address[0]}:{address[1]}"
-        self._socket_fd: int = transport.get_extra_info("socket").fileno()
+        connected = transport.get_extra_info("socket")
+        if self.host in LOOPBACK:
+            # Pacing protects networks. On the way to ourselves it only costs: under BBR, where the system uses it, a
+            # consumer got 0.6 of the throughput for 1.4 times the CPU.
+            with contextlib.suppress(OSError):
+                connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, b"reno")
+        self._socket_fd: int = connected.fileno()
         if refusal := self.server.admit(self):
             log.warning("refused a connection from %s: %s", self.peer, refusal)
             self._closing = True
