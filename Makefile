@@ -24,23 +24,23 @@ help:
 	@echo "make docs     make docs/config.md    make clean   remove what was built (not $(VENV), not ./data)"
 
 # The environment. A stamp per set of extras, so that a second run goes straight to work, and `make run` on a new machine
-# fetches only what a broker needs.
+# fetches only what a broker needs. editable_mode=compat: a plain path entry, which a start does not pay 20 ms for.
 $(PY):
 	@tools/make-venv $(VENV)
 
 $(RUN): pyproject.toml constraints.txt | $(PY)
 	@echo "Installing what the broker needs into $(VENV) …"
-	@$(PIP) -e .
+	@$(PIP) --config-settings editable_mode=compat -e .
 	@touch $@
 
 $(DEV): pyproject.toml constraints.txt | $(PY)
 	@echo "Installing what development needs into $(VENV) …"
-	@$(PIP) -e '.[dev]'
+	@$(PIP) --config-settings editable_mode=compat -e '.[dev]'
 	@touch $(RUN) $@
 
 $(BENCH): pyproject.toml constraints.txt | $(PY)
 	@echo "Installing what the benchmarks need into $(VENV) …"
-	@$(PIP) -e '.[dev,bench]'
+	@$(PIP) --config-settings editable_mode=compat -e '.[dev,bench]'
 	@touch $(RUN) $(DEV) $@
 
 install: $(DEV)
