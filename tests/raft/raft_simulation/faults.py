@@ -34,6 +34,13 @@ def cut_one_link(world: World) -> None:
     world.network.split([source.id], [target.id], one_way=world.random.random() < 0.5)
 
 
+def cut_leader_from_one(world: World) -> None:
+    """The one that misses the leader will try to take its place, though the others hear it."""
+    for leader in world.leaders():
+        other = world.random.choice([host for host in world.hosts if host is not leader])
+        world.network.split([leader.id], [other.id])
+
+
 def heal(world: World) -> None:
     world.network.heal()
 
@@ -150,7 +157,7 @@ FAULTS: list[Fault] = [
     cut_off_leader,
     cut_off_leader,
     cut_one_link,
-    cut_one_link,
+    cut_leader_from_one,
     heal,
     heal,
     heal,
