@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any, Final
 
+from broker.errors import Refused
 from broker.groups.service import Groups
-from broker.later import mapped
+from broker.later import awaited, mapped
 from broker.metadata.internal import OFFSETS_TOPIC
 from broker.registry import Call, handles
 from broker.transactions.hosted import HostedTransactions
@@ -21,7 +23,19 @@ PRODUCER_FENCED_FROM: Final = 2  # KIP-588
 def add_offsets_to_txn(
     request: AddOffsetsToTxnRequest, call: Call, *, transactions: Transactions, groups: Groups
 ) -> Any:
+    if groups.partition_of(request.group_id) is None:
+        return _add_to_first_group(request, call, transactions, groups)
     return mapped(_add(request, transactions, groups), lambda code: _told(code, call))
+
+
+async def _add_to_first_group(
+    request: AddOffsetsToTxnRequest, call: Call, transactions: Transactions, groups: Groups
+) -> AddOffsetsToTxnResponse:
+    """Nobody has asked for a group yet, so that there is no offsets topic, either."""
+    with suppress(Refused):
+        await groups.leader_of(request.group_id)
+    code: ErrorCode = await awaited(_add(request, transactions, groups))
+    return _told(code, call)
 
 
 def _add(request: AddOffsetsToTxnRequest, transactions: Transactions, groups: Groups) -> Any:
