@@ -18,8 +18,14 @@ ROOT = Path(__file__).resolve().parent.parent
 TIDEMARK, KAFKA = "tidemark", "kafka"
 START_TIMEOUT_S = 90.0
 STOP_TIMEOUT_S = 30.0
-# What is not the default, on both: a deleted round leaves the disk at once, before the next one begins.
-_SETTINGS = {"log.segment.delete.delay.ms": "1000", "log.retention.check.interval.ms": "2000"}
+# What is not the default, on both: a deleted round leaves the disk at once, before the next one begins; a new group
+# does not wait three seconds for members to come; a session may be short enough to wait for its end.
+_SETTINGS = {
+    "log.segment.delete.delay.ms": "1000",
+    "log.retention.check.interval.ms": "2000",
+    "group.initial.rebalance.delay.ms": "0",
+    "group.min.session.timeout.ms": "1000",
+}
 
 # What bin/kafka-server-start.sh and kafka-run-class.sh give the JVM, heap included.
 _JVM = [

@@ -47,6 +47,10 @@ class Scale:
     passes_100: int = 2
     small_s: float = 8.0
     latency_records: int = 4_000
+    group_sizes: tuple[int, ...] = (1, 10, 100)
+    commit_s: float = 2.0
+    idle_groups: int = 1_000
+    idle_groups_s: float = 6.0
     java_jars: Path | None = None
 
     def bytes_of(self, size: int) -> int:
@@ -57,7 +61,15 @@ class Scale:
 
 
 QUICK = Scale(
-    bytes_1k=200_000_000, bytes_100=100_000_000, passes_1k=1, passes_100=1, small_s=2.0, latency_records=1_000
+    bytes_1k=200_000_000,
+    bytes_100=100_000_000,
+    passes_1k=1,
+    passes_100=1,
+    small_s=2.0,
+    latency_records=1_000,
+    commit_s=1.0,
+    idle_groups=50,
+    idle_groups_s=3.0,
 )
 
 
@@ -81,14 +93,19 @@ class Sample:
         return sum(int(report["records"]) for report in self.reports)
 
 
-def sample(broker: Running, loads: list[Load]) -> Sample:
+def sample(broker: Running, loads: list[Load], *, after: Callable[[], None] = lambda: None) -> Sample:
+    """`after` is called when the load is over but its processes, and their connections, are still there."""
     edges: list[tuple[float, float, float]] = []
 
     def edge() -> None:
         edges.append((time.monotonic(), broker.cpu_s(), machine_cpu_s()))
 
-    reports = run_together(loads, before=edge, after=edge)
-    wall_s, cpu_s, machine_s = (after - before for before, after in zip(*edges, strict=True))
+    def end() -> None:
+        edge()
+        after()
+
+    reports = run_together(loads, before=edge, after=end)
+    wall_s, cpu_s, machine_s = (ended - begun for begun, ended in zip(*edges, strict=True))
     loader_cpu_s = sum(float(report["loader_cpu_s"]) for report in reports)
     return Sample(
         reports=reports,

@@ -39,6 +39,14 @@ def _cpu(title: str, goal: float) -> Figure:
     return Figure(title=title, unit="CPU s/GB", higher_is_better=False, goal=goal)
 
 
+def _group_start(case: str, *, protocol: str) -> dict[str, Figure]:
+    titles = {f"{case}.n{members}": f"{members} consumers to a stable group, {protocol}" for members in (1, 10, 100)}
+    return {
+        name: Figure(title=title.replace("1 consumers", "1 consumer"), unit="s", higher_is_better=False, goal=1.0)
+        for name, title in titles.items()
+    }
+
+
 FIGURES: dict[str, Figure] = {
     "produce-1k.rate": _rate("produce 1 KB", 1.0),
     "produce-1k.cpu": _cpu("produce 1 KB, broker CPU", 0.8),
@@ -55,6 +63,20 @@ FIGURES: dict[str, Figure] = {
     "small.cpu_us": Figure(
         title="small request, broker CPU", unit="µs", higher_is_better=False, goal=40, absolute=True
     ),
+    **_group_start("group-start", protocol="classic"),
+    **_group_start("group-start-848", protocol="consumer"),
+    "group-recover.time": Figure(
+        title="group of 10 whole again after a session ends", unit="s", higher_is_better=False, goal=1.0
+    ),
+    "group-commit.sync": Figure(title="offset commits, synchronous", unit="commits/s", higher_is_better=True, goal=0.7),
+    "group-commit.sync_cpu": Figure(title="the same, broker CPU", unit="µs/commit", higher_is_better=False),
+    "group-commit.async": Figure(
+        title="offset commits, asynchronous", unit="commits/s", higher_is_better=True, goal=0.7
+    ),
+    "group-commit.async_cpu": Figure(title="the same, broker CPU", unit="µs/commit", higher_is_better=False),
+    "group-idle.cpu": Figure(title="CPU, 1,000 idle groups", unit="ms/s", higher_is_better=False, goal=0.5),
+    "group-idle.rss": Figure(title="memory, 1,000 idle groups", unit="MiB", higher_is_better=False, goal=0.5),
+    "group-idle.growth": Figure(title="memory that they added", unit="MiB", higher_is_better=False, goal=0.5),
     "latency.p50": Figure(title="end to end, p50", unit="ms", higher_is_better=False, goal=0.8),
     "latency.p99": Figure(title="end to end, p99", unit="ms", higher_is_better=False, goal=1.0),
     "start.ready": Figure(title="start to first Metadata", unit="s", higher_is_better=False, goal=1 / 8),

@@ -15,18 +15,19 @@ from dataclasses import replace
 from pathlib import Path
 
 from bench.brokers import ROOT, Running, prepare_tidemark
-from bench.cases import CASES, QUICK
+from bench.cases import QUICK
+from bench.run import WARM_CASES
 
 WRITE_TIMEOUT_S = 20.0
 
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench.profile_broker", description=__doc__)
-    parser.add_argument("case", choices=[case for case in CASES if case != "memory"])
+    parser.add_argument("case", choices=[case for case in WARM_CASES if case != "memory"])
     modes = "sample: shares of CPU; calls: cProfile with counts; perf: C and kernel (Linux perf)"
     parser.add_argument("--mode", choices=tuple(PRINTERS), default="sample", help=modes)
     parser.add_argument("--top", type=int, default=30, help="how many functions to print")
-    parser.add_argument("--seconds", type=float, default=6.0, help="length of the load of case small")
+    parser.add_argument("--seconds", type=float, default=6.0, help="length of the load of small and group-commit")
     return parser.parse_args()
 
 
@@ -49,8 +50,9 @@ def _profile(arguments: argparse.Namespace, directory: Path) -> None:
         at = launch.argv.index("broker")
         wrapped = [*launch.argv[:at], "bench.profiled", arguments.mode, str(output), *launch.argv[at + 1 :]]
         launch = replace(launch, argv=wrapped)
-    scale = replace(QUICK, bytes_1k=1_000_000_000, bytes_100=400_000_000, small_s=arguments.seconds)
-    with Running(launch) as broker, CASES[arguments.case](broker, scale) as one_round:
+    scale = replace(QUICK, bytes_1k=1_000_000_000, bytes_100=400_000_000)
+    scale = replace(scale, small_s=arguments.seconds, commit_s=arguments.seconds / 2, idle_groups=1_000)
+    with Running(launch) as broker, WARM_CASES[arguments.case](broker, scale) as one_round:
         one_round()
         before = broker.cpu_s()
         figures = _perf(broker, one_round, output) if arguments.mode == "perf" else _signalled(broker, one_round)
