@@ -18,6 +18,7 @@ from raft.errors import (
 )
 from raft.journal import Journal, JournalCorrupt
 from raft.node import Leadership, Node
+from raft.progress import Replica
 from raft.settings import Settings
 from raft.storage import FileStorage
 from raft.tcp import TcpTransport
@@ -43,6 +44,7 @@ __all__ = [
     "Overloaded",
     "RaftError",
     "ReadReady",
+    "Replica",
     "Saved",
     "Settings",
     "Snapshot",

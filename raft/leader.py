@@ -19,7 +19,7 @@ from raft.messages import (
     SnapshotResponse,
     TimeoutNow,
 )
-from raft.progress import Progress, State
+from raft.progress import Progress, Replica, State
 from raft.reads import Reads
 
 if TYPE_CHECKING:
@@ -227,7 +227,7 @@ class Leader:
 
     def append_accepted(self, message: AppendAccepted) -> None:
         peer = self._heard(message.sender, message.round)
-        if peer is None:
+        if peer is None or message.match_index > self._node.log.last_index:
             return
         peer.accepted(message.match_index)
         is_joined = peer.match_index >= peer.next_index - 1
@@ -263,6 +263,19 @@ class Leader:
         elif message.offset <= len(peer.snapshot.data) and message.offset != peer.offset:
             peer.offset = message.offset
             peer.waiting = False
+
+    def replicas(self) -> list[Replica]:
+        node = self._node
+        return [
+            Replica(member=member, match_index=node.log.persisted_index, heard_at=node.now)
+            if member.node_id == node.id
+            else Replica(
+                member=member,
+                match_index=self.peers[member.node_id].match_index,
+                heard_at=self.peers[member.node_id].contact,
+            )
+            for member in node.configuration.members
+        ]
 
     # Reads
 

@@ -35,6 +35,7 @@ from raft.messages import (
     TimeoutNow,
     VoteResponse,
 )
+from raft.progress import Replica
 from raft.settings import Settings
 
 DEFAULTS = Settings()
@@ -222,6 +223,10 @@ class Node:
             raise NotLeader(self.leader_id)
         return self.role
 
+    def replicas(self) -> list[Replica]:
+        """All members and how far each has come; only a leader knows."""
+        return self.leader().replicas()
+
     def lose_leader(self, leader_id: int, now: float) -> None:
         """The connection to the leader broke: look for another soon. It takes a majority that lost it to elect one."""
         self._advance_clock(now)
@@ -229,7 +234,7 @@ class Node:
             return
         self.leader_id = None
         self._heard_leader_at = float("-inf")
-        self.role.wait_until(self.now + self.settings.heartbeat_interval * self.random.random() / 2)
+        self.role.wait_until(self.now + self.settings.heartbeat_interval * self.random.random())
 
     def _advance_clock(self, now: float) -> None:
         self.now = max(self.now, now)  # a clock that is set back must not make a lease longer

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import dataclass
 from enum import Enum, auto
 
+from raft.configuration import Member
 from raft.entry import Snapshot
 
 
@@ -14,9 +16,18 @@ class State(Enum):
     SNAPSHOT = auto()  # the entries it needs are gone: chunk after chunk
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replica:
+    """What a leader can say of a member: how much of the log is on its disk, and when it was last heard from."""
+
+    member: Member
+    match_index: int
+    heard_at: float
+
+
 class Progress:
     __slots__ = (
-        "_match_at_heartbeat",
+        "_pending_at_heartbeat",
         "commit_sent",
         "contact",
         "inflight",
@@ -40,7 +51,7 @@ class Progress:
         self.contact = now  # when it was last heard from
         self.round_acked = 0
         self.commit_sent = 0
-        self._match_at_heartbeat = (0, 0)
+        self._pending_at_heartbeat = (False, 0, 0, 0)
 
     def may_send(self, inflight_max: int) -> bool:
         if self.state is State.REPLICATE:
@@ -76,11 +87,11 @@ class Progress:
         self.inflight.clear()
 
     def heartbeat(self) -> None:
-        """Once per interval: what has not moved since the last one was lost, and is sent again."""
-        moved = (self.match_index, self.offset)
-        stalled = moved == self._match_at_heartbeat
-        self._match_at_heartbeat = moved
-        if not stalled:
+        """Once per interval: what was on its way at the last one and has brought no answer is lost, and sent again."""
+        pending = (self.waiting, self.inflight[0] if self.inflight else 0, self.match_index, self.offset)
+        is_lost = pending == self._pending_at_heartbeat
+        self._pending_at_heartbeat = pending
+        if not is_lost:
             return
         if self.state is State.REPLICATE and self.inflight:
             self.become_probe(self.match_index + 1)

@@ -239,17 +239,19 @@ async def test_leadership_is_handed_over_on_request(cluster: Cluster) -> None:
 
 async def test_a_closed_connection_is_noticed_long_before_the_election_timeout(tmp_path: Path) -> None:
     cluster = Cluster(tmp_path, is_tcp=True)
-    cluster.settings = Settings(heartbeat_interval=0.05, election_timeout=0.5)
     for node_id in (1, 2, 3):
         await cluster.start(node_id)
     await cluster.say(b"first")
     killed = (await cluster.leader()).node.id
     await until(lambda: all(driver.node.leader_id == killed for driver in cluster.drivers.values()))
-    for driver in cluster.drivers.values():  # from here on only the closed connection can start an election
+    for driver in cluster.drivers.values():  # from here on only the closed connection can end this leadership
         driver.node.settings = Settings(heartbeat_interval=0.05, election_timeout=3600)
-        driver.node.tick(asyncio.get_running_loop().time())
+    await cluster.ask(lambda leader: leader.read())  # which takes a message to each, and so a new, long wait
     await cluster.kill(killed)
-    await cluster.leader(other_than=killed)
+    await until(lambda: all(driver.node.leader_id != killed for driver in cluster.drivers.values()))
+    for driver in cluster.drivers.values():
+        driver.node.settings = SETTINGS
+    await cluster.leader()
     for node_id in list(cluster.drivers):
         await cluster.kill(node_id)
 

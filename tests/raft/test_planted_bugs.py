@@ -124,14 +124,14 @@ BUGS = [
         owner=Leader,
         name="has_lease",
         replacement=lease_in_spite_of_transfer,
-        faults=[faults.transfer, faults.transfer, faults.cut_one_link, faults.heal],
+        faults=[faults.transfer_and_deafen, faults.heal],
         expected="stale read",
     ),
     Bug(
         owner=Node,
         name="_hears_a_leader",
         replacement=vote_a_living_leader_out,
-        faults=[faults.cut_leader_from_one, faults.heal],
+        faults=[faults.cut_leader_from_one, faults.cut_leader_from_one, faults.deafen_leader, faults.heal],
         expected="stale read",
     ),
     Bug(

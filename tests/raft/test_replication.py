@@ -194,3 +194,26 @@ def test_only_the_leader_of_the_epoch_takes_proposals() -> None:
     with pytest.raises(StaleEpoch):
         leader.propose(b"no", epoch=leader.term - 1)
     assert leader.propose(b"yes", epoch=leader.term)
+
+
+def test_a_leader_knows_how_far_each_member_has_come() -> None:
+    quorum = Quorum()
+    leader = quorum.elect(1)
+    quorum.isolate(3)
+    index = leader.propose(b"a")
+    quorum.settle()
+    assert [(replica.member.node_id, replica.match_index) for replica in leader.replicas()] == [
+        (1, index),
+        (2, index),
+        (3, index - 1),
+    ]
+    with pytest.raises(NotLeader):
+        quorum[2].replicas()
+
+
+def test_an_acknowledgement_of_what_was_never_sent_is_not_believed() -> None:
+    quorum = Quorum()
+    leader = quorum.elect(1)
+    for follower in (2, 3):
+        quorum.step(1, AppendAccepted(sender=follower, term=1, match_index=99, round=0))
+    assert leader.commit_index == leader.log.last_index == 1

@@ -41,6 +41,18 @@ def cut_leader_from_one(world: World) -> None:
         world.network.split([leader.id], [other.id])
 
 
+def deafen_leader(world: World) -> None:
+    """The leader is heard, but hears nobody: also not that it has been replaced."""
+    for leader in world.leaders():
+        others = [host.id for host in world.hosts if host is not leader]
+        world.network.split(others, [leader.id], one_way=True)
+
+
+def transfer_and_deafen(world: World) -> None:
+    transfer(world)
+    deafen_leader(world)
+
+
 def heal(world: World) -> None:
     world.network.heal()
 
@@ -158,6 +170,8 @@ FAULTS: list[Fault] = [
     cut_off_leader,
     cut_one_link,
     cut_leader_from_one,
+    deafen_leader,
+    transfer_and_deafen,
     heal,
     heal,
     heal,
