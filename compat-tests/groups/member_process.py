@@ -3,8 +3,8 @@
     python member_process.py '{"client": "aiokafka", "bootstrap": …, "group": …, "topic": …, "session_ms": …}'
 
 It says what it read before it commits it and that it is committed afterwards, one line of JSON each, so whoever kills
-it knows which records were at risk. It commits every `COMMIT_EVERY` records, when partitions are revoked, and when it
-leaves, which it does once its standard input ends.
+it knows which records were at risk. It commits every `COMMIT_EVERY` records (kafka-python: after every poll), when
+partitions are revoked, and when it leaves, which it does once its standard input ends.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ def run_confluent(options: dict[str, Any], journal: Journal) -> None:
 def run_kafka_python(options: dict[str, Any], journal: Journal) -> None:
     from kafka import ConsumerRebalanceListener, KafkaConsumer, TopicPartition
     from kafka.coordinator.assignors.range import RangePartitionAssignor
-    from kafka.errors import CommitFailedError
+    from kafka.errors import CommitFailedError, RebalanceInProgressError
     from kafka.structs import OffsetAndMetadata
 
     consumer = KafkaConsumer(
@@ -159,13 +159,15 @@ def run_kafka_python(options: dict[str, Any], journal: Journal) -> None:
         topic = options["topic"]
         try:
             consumer.commit({TopicPartition(topic, key): OffsetAndMetadata(at, "", -1) for key, at in offsets.items()})
-        except CommitFailedError as error:
+        except (CommitFailedError, RebalanceInProgressError) as error:
             return repr(error)
         return None
 
     class Listener(ConsumerRebalanceListener):
+        """Called on the client's own thread, where nothing may block: so everything is committed before each poll."""
+
         def on_partitions_revoked(self, revoked: object) -> None:
-            commit_patiently(journal, attempt)
+            pass
 
         def on_partitions_assigned(self, assigned: object) -> None:
             pass
@@ -178,9 +180,7 @@ def run_kafka_python(options: dict[str, Any], journal: Journal) -> None:
     while not stop.is_set():
         polled = consumer.poll(timeout_ms=100, max_records=500)
         journal.read((each.partition, each.offset) for records in polled.values() for each in records)
-        if journal.is_due:
-            commit_patiently(journal, attempt)
-    commit_patiently(journal, attempt)
+        commit_patiently(journal, attempt)
     consumer.close()
 
 
