@@ -1,0 +1,133 @@
+"""Exactly once under kill -9: consume, transform, produce, with the broker killed every few seconds.
+
+Several instances share the input as one group; each commits its offsets in the transactions of its output. An instance
+that meets an error starts anew, as an application would. At the end each input is in the output once.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+from collections import Counter
+from collections.abc import Callable
+
+import pytest
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Producer, TopicPartition
+from harness.broker_process import BrokerProcess
+from harness.confluent_client import create_topic, producer, send_patiently
+
+INSTANCES = 2
+PARTITIONS = 4
+RECORDS = 200_000
+KILLS = 4
+SECONDS_BETWEEN_KILLS = 2.0
+SECONDS_MAX = 60
+QUICK = {"reconnect.backoff.ms": 10, "reconnect.backoff.max.ms": 100, "retry.backoff.ms": 20}
+
+
+class Instance:
+    """One consume-transform-produce loop."""
+
+    def __init__(self, broker: BrokerProcess, source: str, target: str, *, protocol: str, number: int) -> None:
+        self._bootstrap = broker.bootstrap
+        self._source, self._target, self._protocol = source, target, protocol
+        self._name = f"instance-{number}-{uuid.uuid4().hex[:8]}"
+        self.stop = threading.Event()
+        self.failures = 0
+        self.transactions = 0
+        self.thread = threading.Thread(target=self._run)
+        self.thread.start()
+
+    def _run(self) -> None:
+        while not self.stop.is_set():
+            try:
+                self._live()
+            except KafkaException:
+                self.failures += 1
+
+    def _live(self) -> None:
+        reader = Consumer(
+            {
+                "bootstrap.servers": self._bootstrap, "group.id": f"{self._source}-group",
+                "group.protocol": self._protocol, "isolation.level": "read_committed", "enable.auto.commit": False, "auto.offset.reset": "earliest",
+                **({"session.timeout.ms": 6000} if self._protocol == "classic" else {}), **QUICK,
+            }
+        )  # fmt: skip
+        sender = Producer(
+            {"bootstrap.servers": self._bootstrap, "transactional.id": self._name, "linger.ms": 5, **QUICK}
+        )
+        try:
+            sender.init_transactions(20)
+            reader.subscribe([self._source])
+            while not self.stop.is_set():
+                self._turn(reader, sender)
+        finally:
+            reader.close()
+
+    def _turn(self, reader: Consumer, sender: Producer) -> None:
+        messages = [each for each in reader.consume(500, 0.2) if not each.error()]
+        if not messages:
+            return
+        sender.begin_transaction()
+        try:
+            for message in messages:
+                sender.produce(self._target, message.value(), partition=message.partition())
+            positions = [each for each in reader.position(reader.assignment()) if each.offset >= 0]
+            sender.send_offsets_to_transaction(positions, reader.consumer_group_metadata(), 10)
+            sender.commit_transaction(10)
+            self.transactions += 1
+        except KafkaException as error:
+            failure = error.args[0]
+            if failure.retriable():
+                sender.commit_transaction(20)
+            elif failure.txn_requires_abort():
+                sender.abort_transaction(20)
+            # What was read must be read again, from what is committed: the next consumer does.
+            raise
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_each_input_is_in_the_output_once(new_broker: Callable[..., BrokerProcess], topic: str, protocol: str) -> None:
+    broker = new_broker({"group.initial.rebalance.delay.ms": "0"})
+    target = f"{topic}-out"
+    create_topic(broker.bootstrap, topic, partitions=PARTITIONS)
+    create_topic(broker.bootstrap, target, partitions=PARTITIONS)
+    sender = producer(broker.bootstrap, linger_ms=5)
+    for number in range(RECORDS):
+        send_patiently(sender, topic, b"%d" % number, partition=number % PARTITIONS)
+    assert sender.flush(30) == 0
+    instances = [Instance(broker, topic, target, protocol=protocol, number=number) for number in range(INSTANCES)]
+    try:
+        for _ in range(KILLS):
+            time.sleep(SECONDS_BETWEEN_KILLS)  # the load between two kills, not a wait for something
+            broker.restart(clean=False)
+        counts = read_until(broker, target, RECORDS)
+    finally:
+        for each in instances:
+            each.stop.set()
+        for each in instances:
+            each.thread.join(SECONDS_MAX)
+    assert len(counts) == RECORDS
+    assert set(counts.values()) == {1}
+    assert sum(each.transactions for each in instances) > KILLS
+
+
+def read_until(broker: BrokerProcess, topic: str, wanted: int) -> Counter[bytes]:
+    """Every committed value with its count, read until all are there and nothing more comes."""
+    reader = Consumer(
+        {
+            "bootstrap.servers": broker.bootstrap, "group.id": "watcher", "isolation.level": "read_committed",
+            "enable.auto.commit": False,
+        }
+    )  # fmt: skip
+    reader.assign([TopicPartition(topic, index, OFFSET_BEGINNING) for index in range(PARTITIONS)])
+    counts: Counter[bytes] = Counter()
+    deadline = time.monotonic() + SECONDS_MAX
+    while time.monotonic() < deadline:
+        polled = [each for each in reader.consume(10_000, 1.0) if not each.error()]
+        counts.update(each.value() or b"" for each in polled)
+        if len(counts) >= wanted and not polled:
+            break
+    reader.close()
+    return counts
