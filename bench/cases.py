@@ -67,6 +67,7 @@ QUICK = Scale(
     passes_100=1,
     small_s=2.0,
     latency_records=1_000,
+    group_sizes=(1, 10),
     commit_s=1.0,
     idle_groups=50,
     idle_groups_s=3.0,

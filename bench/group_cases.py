@@ -8,7 +8,7 @@ from bench.brokers import Running
 from bench.cases import MIB, Case, Round, Sample, Scale, fresh_name, sample
 from bench.loaders.process import Load
 from bench.members import member_processes
-from bench.topics import topic
+from bench.topics import standing_topic
 
 PARTITIONS = 100
 PROCESSES = 2
@@ -36,58 +36,58 @@ def _shares(members: int) -> list[int]:
 
 @contextmanager
 def _start(broker: Running, scale: Scale, *, case: str, settings: dict[str, Any]) -> Iterator[Round]:
-    with topic(broker, fresh_name(case), partitions=PARTITIONS) as name:
+    name = standing_topic(broker, "bench-group", partitions=PARTITIONS)
 
-        def stable_after(members: int) -> float:
-            common = {"client": _client(broker, fresh_name(case), settings), "topic": name}
-            with member_processes([{**common, "count": count} for count in _shares(members)]) as (_, group):
-                started = group.start()
-                return group.wait_until_stable(PARTITIONS) - started
+    def stable_after(members: int) -> float:
+        common = {"client": _client(broker, fresh_name(case), settings), "topic": name}
+        with member_processes([{**common, "count": count} for count in _shares(members)]) as (_, group):
+            started = group.start()
+            return group.wait_until_stable(PARTITIONS) - started
 
-        yield lambda: {f"{case}.n{members}": stable_after(members) for members in scale.group_sizes}
+    yield lambda: {f"{case}.n{members}": stable_after(members) for members in scale.group_sizes}
 
 
 @contextmanager
 def _recover(broker: Running, _: Scale) -> Iterator[Round]:
-    with topic(broker, fresh_name("group-recover"), partitions=PARTITIONS) as name:
+    name = standing_topic(broker, "bench-group", partitions=PARTITIONS)
 
-        def one_round() -> dict[str, float]:
-            client = _client(broker, fresh_name("group-recover"), {**CLASSIC, **SHORT_SESSION})
-            common = {"client": client, "topic": name}
-            shares = [{**common, "count": SURVIVORS}, {**common, "count": 1, "trace": True}]
-            with member_processes(shares) as (processes, group):
-                group.start()
-                group.wait_until_stable(PARTITIONS)
-                group.pump(SESSION_S)
-                group.lose(processes[1])
-                expired = group.last_beat + SESSION_S
-                return {"group-recover.time": group.wait_until_stable(PARTITIONS) - expired}
+    def one_round() -> dict[str, float]:
+        client = _client(broker, fresh_name("group-recover"), {**CLASSIC, **SHORT_SESSION})
+        common = {"client": client, "topic": name}
+        shares = [{**common, "count": SURVIVORS}, {**common, "count": 1, "trace": True}]
+        with member_processes(shares) as (processes, group):
+            group.start()
+            group.wait_until_stable(PARTITIONS)
+            group.pump(SESSION_S / 2)
+            group.lose(processes[1])
+            expired = group.last_beat + SESSION_S
+            return {"group-recover.time": group.wait_until_stable(PARTITIONS) - expired}
 
-        yield one_round
+    yield one_round
 
 
 @contextmanager
 def _commit(broker: Running, scale: Scale) -> Iterator[Round]:
-    with topic(broker, fresh_name("group-commit"), partitions=1) as name:
-        groups = [fresh_name("group-commit") for _ in range(COMMITTING_GROUPS)]
-        client = {"bootstrap.servers": broker.bootstrap, "socket.nagle.disable": "true", "log_level": 2}
-        common = {"topic": name, "client": client, "seconds": scale.commit_s}
+    name = standing_topic(broker, "bench-group-commit", partitions=1)
+    groups = [fresh_name("group-commit") for _ in range(COMMITTING_GROUPS)]
+    client = {"bootstrap.servers": broker.bootstrap, "socket.nagle.disable": "true", "log_level": 2}
+    common = {"topic": name, "client": client, "seconds": scale.commit_s}
 
-        def commits(*, asynchronous: bool) -> Sample:
-            share = {**common, "asynchronous": asynchronous}
-            split = [groups[number::PROCESSES] for number in range(PROCESSES)]
-            return sample(broker, [Load(module="commit", parameters={**share, "groups": part}) for part in split])
+    def commits(*, asynchronous: bool) -> Sample:
+        share = {**common, "asynchronous": asynchronous}
+        split = [groups[number::PROCESSES] for number in range(PROCESSES)]
+        return sample(broker, [Load(module="commit", parameters={**share, "groups": part}) for part in split])
 
-        def one_round() -> dict[str, float]:
-            taken = {way: commits(asynchronous=way == "async") for way in ("sync", "async")}
-            figures: dict[str, float] = {}
-            for way, one in taken.items():
-                figures[f"group-commit.{way}"] = one.records / one.wall_s
-                figures[f"group-commit.{way}_cpu"] = 1e6 * one.cpu_s / one.records
-                figures |= {f"group-commit.{way}.{who}_cores": cores for who, cores in one.cores.items()}
-            return figures
+    def one_round() -> dict[str, float]:
+        taken = {way: commits(asynchronous=way == "async") for way in ("sync", "async")}
+        figures: dict[str, float] = {}
+        for way, one in taken.items():
+            figures[f"group-commit.{way}"] = one.records / one.wall_s
+            figures[f"group-commit.{way}_cpu"] = 1e6 * one.cpu_s / one.records
+            figures |= {f"group-commit.{way}.{who}_cores": cores for who, cores in one.cores.items()}
+        return figures
 
-        yield one_round
+    yield one_round
 
 
 @contextmanager

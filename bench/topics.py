@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
-from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 from bench.brokers import Running
@@ -32,6 +32,19 @@ def topic(broker: Running, name: str, *, partitions: int) -> Iterator[str]:
     finally:
         admin.delete_topics([name])[name].result(TIMEOUT_S)
         _wait_for_files_to_go(broker.data, name)
+
+
+def standing_topic(broker: Running, name: str, *, partitions: int) -> str:
+    """One that stays for the life of the broker: a load that leaves nothing in it need not wait for its deletion."""
+    admin = _admin(broker.bootstrap)
+    request = NewTopic(name, num_partitions=partitions, replication_factor=1)
+    try:
+        admin.create_topics([request])[name].result(TIMEOUT_S)
+    except KafkaException as problem:
+        if problem.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+            raise
+    _wait_for_leaders(admin, name, partitions=partitions)
+    return name
 
 
 def _wait_for_leaders(admin: AdminClient, name: str, *, partitions: int) -> None:

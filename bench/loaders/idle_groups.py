@@ -114,7 +114,7 @@ def prepare(parameters: dict[str, Any]) -> Callable[[], dict[str, Any]]:
         member.join()
     # Leaving comes after the report: it is no part of the load, but the next round wants to find empty groups.
     atexit.register(_leave, members)
-    _beat_in_turns(members, interval_s=interval_s, seconds=interval_s)
+    _beat_in_turns(members, interval_s=interval_s, seconds=interval_s / 2)
 
     def work() -> dict[str, Any]:
         return {"records": _beat_in_turns(members, interval_s=interval_s, seconds=float(parameters["seconds"]))}
