@@ -156,6 +156,23 @@ def test_producer_performance(tool: Tool, topic: str, broker: BrokerProcess) -> 
     assert re.match(r"50000 records sent, [\d.]+ records/sec", run.lines[-1])
 
 
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_consumer_performance(tool: Tool, topic: str, broker: BrokerProcess, protocol: str) -> None:
+    create_topic(broker.bootstrap, topic, partitions=3)
+    for partition in range(3):
+        produce_all(broker.bootstrap, topic, [b"x" * 100] * 10_000, partition=partition)
+    run = tool(
+        f"{TOOLS}.ConsumerPerformance", "--topic", topic, "--group", topic, "--num-records", "30000",
+        "--command-property", f"group.protocol={protocol}", "--timeout", "60000", "--hide-header",
+    ).checked()  # fmt: skip
+    figures = run.lines[-1].split(", ")
+    assert len(figures) == 10, run.lines
+    assert figures[4] == "30000"  # data.consumed.in.nMsg
+    assert float(figures[2]) == pytest.approx(30_000 * 100 / 2**20, abs=0.001)  # data.consumed.in.MB
+    described = tool(f"{TOOLS}.consumer.group.ConsumerGroupCommand", "--describe", "--group", topic).checked().stdout
+    assert len(re.findall(rf"{topic}\s+{topic}\s+\d\s+10000\s+10000\s+0\s", described)) == 3
+
+
 def dump(files: Sequence[Path], *options: str) -> str:
     run = run_tool(f"{TOOLS}.DumpLogSegments", *options, "--files", ",".join(map(str, files))).checked()
     return run.stdout
