@@ -213,10 +213,13 @@ class Group:
         return member
 
     def _java(self, session_ms: int) -> list[str]:
+        settings = self._directory / "java.properties"
+        settings.write_text("heartbeat.interval.ms=300\nreconnect.backoff.max.ms=200\n")
         return tool_command(
             VERIFIABLE_CONSUMER, "--bootstrap-server", self._bootstrap, "--topic", self._topic,
             "--group-id", self._topic, "--group-protocol", "classic", "--session-timeout", str(session_ms),
             "--reset-policy", "earliest", "--assignment-strategy", RANGE,
+            "--command-config", str(settings),
         )  # fmt: skip
 
     def describe(self) -> str:
