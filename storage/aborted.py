@@ -6,6 +6,7 @@ their markers.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator
 from struct import Struct
 from typing import NamedTuple
@@ -24,17 +25,31 @@ class AbortedTransaction(NamedTuple):
 
 
 class AbortedIndex:
-    __slots__ = ("_files", "_path")
+    """Remembers what it has read, as every fetch of a read_committed consumer asks."""
+
+    __slots__ = ("_files", "_known", "_path")
 
     def __init__(self, files: Files, path: str) -> None:
         self._files = files
         self._path = path
+        self._known: list[AbortedTransaction] | None = None
 
     def append(self, transaction: AbortedTransaction) -> None:
-        self._files.append_to(self._path, _ENTRY.pack(_VERSION, *transaction))
+        try:
+            self._files.append_to(self._path, _ENTRY.pack(_VERSION, *transaction))
+        except OSError:
+            self._known = None
+            raise
+        if self._known is not None:
+            self._known.append(transaction)
 
-    def entries(self) -> Iterator[AbortedTransaction]:
+    def entries(self) -> list[AbortedTransaction]:
         """Whole entries; a torn last one is left out (recovery rebuilds the file from the log)."""
+        if self._known is None:
+            self._known = list(self._read())
+        return self._known
+
+    def _read(self) -> Iterator[AbortedTransaction]:
         try:
             data = self._files.read_all(self._path)
         except FileNotFoundError:
@@ -47,8 +62,10 @@ class AbortedIndex:
     def collect(self, *, first: int, end: int) -> tuple[list[AbortedTransaction], bool]:
         """Aborted transactions that touch offsets first..end-1, and whether later segments need not be asked."""
         found = []
-        for entry in self.entries():
-            if entry.last_offset >= first and entry.first_offset < end:
+        entries = self.entries()
+        for at in range(bisect_left(entries, first, key=_last_offset), len(entries)):
+            entry = entries[at]
+            if entry.first_offset < end:
                 found.append(entry)
             if entry.last_stable_offset >= end:
                 return found, True
@@ -58,8 +75,14 @@ class AbortedIndex:
         """Drops transactions whose marker is at or past `offset`."""
         for kept, entry in enumerate(self.entries()):
             if entry.last_offset >= offset:
+                self._known = None
                 self._files.truncate_file(self._path, kept * _ENTRY.size)
                 return
 
     def reset(self) -> None:
+        self._known = None
         self._files.remove(self._path)
+
+
+def _last_offset(entry: AbortedTransaction) -> int:
+    return entry.last_offset

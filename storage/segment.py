@@ -26,6 +26,7 @@ _LOCATE_WINDOW = 8 << 10
 
 class Segment:
     __slots__ = (
+        "_aborted_index",
         "_aborts",
         "_bytes_since_entry",
         "_largest_timestamp",
@@ -69,6 +70,7 @@ class Segment:
         self.roll_after_timestamp = _NEVER
         self.roll_after_clock = _NEVER
         self._aborts = aborts
+        self._aborted_index: AbortedIndex | None = None
         self._bytes_since_entry = 0
         self._largest_timestamp = _UNKNOWN if size else NO_TIMESTAMP
         self._largest_timestamp_offset = base_offset
@@ -176,6 +178,7 @@ class Segment:
         self.fd = -1
         self.indexes.forget()
         self.memo.clear()
+        self._aborted_index = None
 
     def close_file(self) -> None:
         self.file = None
@@ -378,7 +381,9 @@ class Segment:
         self.load_tail()
 
     def aborted_index(self) -> AbortedIndex:
-        return AbortedIndex(self.files, self.path(names.ABORTED_INDEX))
+        if self._aborted_index is None:
+            self._aborted_index = AbortedIndex(self.files, self.path(names.ABORTED_INDEX))
+        return self._aborted_index
 
     @property
     def has_aborts(self) -> bool:
