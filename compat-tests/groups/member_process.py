@@ -100,7 +100,9 @@ def commit_patiently(journal: Journal, attempt: Callable[[dict[int, int]], str |
 def run_confluent(options: dict[str, Any], journal: Journal) -> None:
     from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-    refusals = {KafkaError.ILLEGAL_GENERATION, KafkaError.UNKNOWN_MEMBER_ID, KafkaError.FENCED_INSTANCE_ID}
+    # Not ILLEGAL_GENERATION: a cooperative member reads on while it joins, and a commit may cross the answer that
+    # brings the next generation. What it still owns then, it can still commit.
+    refusals = {KafkaError.UNKNOWN_MEMBER_ID, KafkaError.FENCED_INSTANCE_ID}
     settings = {
         "bootstrap.servers": options["bootstrap"], "group.id": options["group"], "auto.offset.reset": "earliest",
         "enable.auto.commit": False, "fetch.wait.max.ms": 100, "reconnect.backoff.max.ms": 200, "log_level": 0,
