@@ -41,10 +41,16 @@ class Member:
         self._member = b""
         self._generation = -1
 
-    def _ask(self, key: int, body: bytes) -> bytes:
+    def _send(self, key: int, body: bytes) -> None:
         head = struct.pack(">hhi", key, _VERSIONS[key], 1) + _text(b"bench")
         self._socket.sendall(_data(head + body))
+
+    def _receive(self) -> bytes:
         return wire.read_frame(self._socket)[4:]
+
+    def _ask(self, key: int, body: bytes) -> bytes:
+        self._send(key, body)
+        return self._receive()
 
     def find(self) -> None:
         """Until there is a coordinator: the first question of all makes the offsets topic."""
@@ -54,23 +60,31 @@ class Member:
                 raise TimeoutError("no coordinator")
             time.sleep(0.05)
 
-    def join(self) -> None:
+    def ask_to_join(self) -> None:
         subscription = struct.pack(">hi", 0, 1) + _text(b"bench-idle") + _data(b"")
         protocols = struct.pack(">i", 1) + _text(b"range") + _data(subscription)
         body = _text(self._group) + struct.pack(">ii", _SESSION_MS, _SESSION_MS)
-        body += _text(b"") + _text(b"consumer") + protocols
-        deadline = time.monotonic() + _PATIENCE_S
-        while (error := struct.unpack_from(">h", (answer := self._ask(_JOIN, body)), 4)[0]) in _NOT_YET:
-            if time.monotonic() > deadline:
-                break
-            time.sleep(0.05)
+        self._send(_JOIN, body + _text(b"") + _text(b"consumer") + protocols)
+
+    def joined(self) -> bool:
+        """False where the coordinator is not ready yet and has to be asked again."""
+        answer = self._receive()
+        error: int = struct.unpack_from(">h", answer, 4)[0]
+        if error in _NOT_YET:
+            return False
         self._expect(error, "join")
         self._generation = struct.unpack_from(">i", answer, 6)[0]
         _, position = _read_text(answer, 10)  # the protocol
         _, position = _read_text(answer, position)  # the leader
         self._member, _ = _read_text(answer, position)
+        return True
+
+    def ask_to_sync(self) -> None:
         assignment = struct.pack(">i", 1) + _text(self._member) + _data(struct.pack(">hii", 0, 0, 0))
-        self._expect(struct.unpack_from(">h", self._ask(_SYNC, self._identity() + assignment), 4)[0], "sync")
+        self._send(_SYNC, self._identity() + assignment)
+
+    def synced(self) -> None:
+        self._expect(struct.unpack_from(">h", self._receive(), 4)[0], "sync")
 
     def _identity(self) -> bytes:
         return _text(self._group) + struct.pack(">i", self._generation) + _text(self._member)
@@ -78,8 +92,11 @@ class Member:
     def beat(self) -> None:
         self._expect(struct.unpack_from(">h", self._ask(_HEARTBEAT, self._identity()), 4)[0], "heartbeat")
 
-    def leave(self) -> None:
-        self._ask(_LEAVE, _text(self._group) + _text(self._member))
+    def ask_to_leave(self) -> None:
+        self._send(_LEAVE, _text(self._group) + _text(self._member))
+
+    def left(self) -> None:
+        self._receive()
 
     def _expect(self, error: int, what: str) -> None:
         if error:
@@ -99,9 +116,26 @@ def _beat_in_turns(members: list[Member], *, interval_s: float, seconds: float) 
     return 0
 
 
+def _join(members: list[Member]) -> None:
+    """All at once: a coordinator that gathers writes for some milliseconds would take long with one after the other."""
+    deadline, left = time.monotonic() + _PATIENCE_S, members
+    while left:
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"{len(left)} members could not join")
+        for member in left:
+            member.ask_to_join()
+        left = [member for member in left if not member.joined()]
+    for member in members:
+        member.ask_to_sync()
+    for member in members:
+        member.synced()
+
+
 def _leave(members: list[Member]) -> None:
     for member in members:
-        member.leave()
+        member.ask_to_leave()
+    for member in members:
+        member.left()
 
 
 def prepare(parameters: dict[str, Any]) -> Callable[[], dict[str, Any]]:
@@ -110,8 +144,7 @@ def prepare(parameters: dict[str, Any]) -> Callable[[], dict[str, Any]]:
     raise_file_limit(2 * count)
     members = [Member((host, port), group=f"bench-idle-{number}") for number in range(count)]
     members[0].find()
-    for member in members:
-        member.join()
+    _join(members)
     # Leaving comes after the report: it is no part of the load, but the next round wants to find empty groups.
     atexit.register(_leave, members)
     _beat_in_turns(members, interval_s=interval_s, seconds=interval_s / 2)
