@@ -5,14 +5,16 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Iterator
-from typing import Protocol
+from typing import Final, Protocol
 
 from broker.groups.records import Fact, UnknownRecord
-from protocol.records import BatchHeader, iter_batches, iter_records
+from protocol.records import InvalidBatch, Record, iter_batches, iter_records, read_end_transaction
 from protocol.schema import DecodeError
 from storage import Log
 
 log = logging.getLogger(__name__)
+
+TURN: Final = 1_000  # records, some ten milliseconds, before others get their turn
 
 Decode = Callable[[bytes, bytes | None], Fact]
 
@@ -21,36 +23,64 @@ class Replays(Protocol):
     def replay(self, fact: Fact) -> None: ...
 
 
-def replay_log(core: Replays, partition_log: Log, *, decode: Decode, piece_bytes: int) -> Iterator[int]:
-    """Yields the number of records after every piece, so that others get their turn in between."""
-    for batches in pieces(partition_log, piece_bytes=piece_bytes):
-        count = 0
-        for header, batch in batches:
-            if header.is_control:
-                continue
-            for record in iter_records(batch):
-                count += 1
-                try:
-                    core.replay(decode(record.key or b"", record.value))
-                except UnknownRecord as error:
-                    log.warning("the record at offset %d is skipped: %s", record.offset, error)
-                except DecodeError as error:
-                    log.error("the record at offset %d cannot be read and is skipped: %s", record.offset, error)
-        yield count
+class ReplaysTransactions(Protocol):
+    """Whose records may be part of somebody's transaction."""
+
+    def replay_pending(self, producer_id: int, fact: Fact) -> None: ...
+
+    def end_transaction(self, producer_id: int, *, commit: bool) -> None: ...
 
 
-def pieces(partition_log: Log, *, piece_bytes: int) -> Iterator[Iterator[tuple[BatchHeader, memoryview]]]:
-    """The whole log, as far as it goes when its end is reached."""
-    offset = partition_log.start_offset
+def replay_log(
+    core: Replays,
+    partition_log: Log,
+    *,
+    decode: Decode,
+    piece_bytes: int,
+    transactions: ReplaysTransactions | None = None,
+) -> Iterator[int]:
+    """Yields the number of records every now and then, so that the caller can do something else in between."""
+    offset, count = partition_log.start_offset, 0
     while offset < partition_log.end_offset:
         slices = partition_log.read(offset=offset, limit_bytes=piece_bytes)
         if not slices:
-            return
-        found = []
+            break
         for each in slices:
             data = os.pread(each.file.fileno(), each.length, each.position)
-            found += list(iter_batches(data))
-        if not found:
-            return
-        offset = found[-1][0].next_offset
-        yield iter(found)
+            for header, batch in iter_batches(data):
+                offset = header.next_offset
+                if header.is_control:
+                    _replay_marker(transactions, batch)
+                    continue
+                producer_id = header.producer_id if header.is_transactional else None
+                for record in iter_records(batch):
+                    count += 1
+                    if (fact := _read(decode, record)) is None:
+                        continue
+                    if producer_id is None or transactions is None:
+                        core.replay(fact)
+                    else:
+                        transactions.replay_pending(producer_id, fact)
+                if count >= TURN:
+                    yield count
+                    count = 0
+    yield count
+
+
+def _read(decode: Decode, record: Record) -> Fact | None:
+    try:
+        return decode(record.key or b"", record.value)
+    except UnknownRecord as error:
+        log.warning("the record at offset %d is skipped: %s", record.offset, error)
+    except DecodeError as error:
+        log.error("the record at offset %d cannot be read and is skipped: %s", record.offset, error)
+    return None
+
+
+def _replay_marker(transactions: ReplaysTransactions | None, batch: memoryview) -> None:
+    try:
+        marker = read_end_transaction(batch)
+    except InvalidBatch:  # compaction has left nothing but the batch's header
+        return
+    if marker is not None and transactions is not None:
+        transactions.end_transaction(marker.producer_id, commit=marker.commit)

@@ -9,11 +9,12 @@ from random import Random
 from typing import Any
 
 from broker.config import BrokerConfig
+from broker.coordination.loading import replay_log
 from broker.faults import EXPECTED, fault_of
 from broker.groups.alarms import Alarms
 from broker.groups.batch import build
-from broker.groups.loading import replay_log
 from broker.groups.outcome import Outcome
+from broker.groups.records import decode
 from broker.groups.shard import Shard
 from broker.later import Later
 from broker.metadata.image import Image
@@ -58,7 +59,9 @@ class HostedShard:
         name = f"{self.partition.topic}-{self.partition.index}"
         try:
             piece_bytes = self.shard.config.offsets_load_buffer_size
-            for replayed in replay_log(self.shard, self.partition.log, piece_bytes=piece_bytes):
+            for replayed in replay_log(
+                self.shard, self.partition.log, decode=decode, piece_bytes=piece_bytes, transactions=self.shard
+            ):
                 count += replayed
                 await asyncio.sleep(0)
         except EXPECTED as error:

@@ -20,6 +20,7 @@ from broker.transactions.records import decode
 from broker.transactions.shard import Order, TransactionShard
 from broker.transactions.transaction import TopicPartition
 from protocol.errors import ErrorCode
+from protocol.schema import EncodeError
 from storage import StorageError
 
 log = logging.getLogger(__name__)
@@ -84,6 +85,9 @@ class HostedTransactions:
                 self._append(result)
             except EXPECTED as error:
                 return refuse(self._code_of(error))
+            except EncodeError as error:  # a text that is longer than the record's format can hold
+                log.warning("%s-%d: %s", self.partition.topic, self.partition.index, error)
+                return refuse(ErrorCode.UNKNOWN_SERVER_ERROR)
             result = self.shard.apply(result)
         must_wait = self._written >= self.partition.high_watermark
         if self.shard.to_send:
