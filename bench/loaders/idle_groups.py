@@ -38,6 +38,10 @@ class Member:
     def __init__(self, address: tuple[str, int], *, group: str) -> None:
         self._group = group.encode()
         self._socket = socket.create_connection(address, timeout=_PATIENCE_S)
+        # Answered before the next one connects: faster than the broker accepts, its backlog of 50 would overflow, and
+        # each time that costs the second after which the system tries again.
+        self._socket.sendall(wire.API_VERSIONS)
+        wire.read_frame(self._socket)
         self._member = b""
         self._generation = -1
 
