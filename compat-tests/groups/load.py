@@ -8,7 +8,8 @@ from confluent_kafka import KafkaError, Message
 from groups.members import Ledger
 from harness.confluent_client import producer, send_patiently
 
-LEAD = 30_000
+# Small, or else a fast member reads millions while a slow one is still starting.
+LEAD_MIN = 3600
 CHUNK = 1200  # a multiple of the partitions
 
 
@@ -20,6 +21,7 @@ class Load:
         self.errors: list[KafkaError] = []
         self.unsent = -1
         self._topic, self._partitions, self._count, self._ledger = topic, partitions, count, ledger
+        self._lead = max(LEAD_MIN, count // 100)
         self._is_stopping = False
         self._producer = producer(
             bootstrap, enable_idempotence=True, linger_ms=5, reconnect_backoff_ms=20, reconnect_backoff_max_ms=200,
@@ -61,7 +63,7 @@ class Load:
     def _may_go_on(self) -> bool:
         ledger = self._ledger
         with ledger.changed:
-            ledger.changed.wait_for(lambda: self._is_done() or self.sent - ledger.distinct < LEAD)
+            ledger.changed.wait_for(lambda: self._is_done() or self.sent - ledger.distinct < self._lead)
             return not self._is_done()
 
     def _is_done(self) -> bool:
