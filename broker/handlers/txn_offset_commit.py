@@ -57,7 +57,8 @@ def txn_offset_commit(
 
 def _commit(request: TxnOffsetCommitRequest, call: Call, groups: Groups, admitted: ErrorCode) -> Any:
     if admitted:
-        return _refuse(request, call, admitted)
+        # A producer must not take the other coordinator's troubles for the group's: it just asks again.
+        return _refuse(request, call, _TOLD.get(admitted, admitted))
     hosted = groups.find(request.group_id)
     if not isinstance(hosted, HostedShard):
         return _refuse(request, call, hosted)
@@ -90,7 +91,6 @@ def _admit(request: TxnOffsetCommitRequest, call: Call, partition: Partition, tr
 
 
 def _refuse(request: TxnOffsetCommitRequest, call: Call, code: ErrorCode) -> TxnOffsetCommitResponse:
-    code = _TOLD.get(code, code)
     if code == ErrorCode.TRANSACTION_ABORTABLE and call.version < ABORTABLE_FROM:
         code = ErrorCode.INVALID_TXN_STATE
     if code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and call.version < LOADING_FROM:

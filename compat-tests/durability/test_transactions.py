@@ -19,8 +19,8 @@ from harness.confluent_client import create_topic, producer, send_patiently
 
 INSTANCES = 2
 PARTITIONS = 4
-RECORDS = 200_000
-KILLS = 4
+RECORDS = 100_000
+KILLS = 3
 SECONDS_BETWEEN_KILLS = 2.0
 SECONDS_MAX = 60
 QUICK = {"reconnect.backoff.ms": 10, "reconnect.backoff.max.ms": 100, "retry.backoff.ms": 20}
@@ -50,7 +50,8 @@ class Instance:
         reader = Consumer(
             {
                 "bootstrap.servers": self._bootstrap, "group.id": f"{self._source}-group",
-                "group.protocol": self._protocol, "isolation.level": "read_committed", "enable.auto.commit": False, "auto.offset.reset": "earliest",
+                "group.protocol": self._protocol, "isolation.level": "read_committed",
+                "enable.auto.commit": False, "auto.offset.reset": "earliest",
                 **({"session.timeout.ms": 6000} if self._protocol == "classic" else {}), **QUICK,
             }
         )  # fmt: skip
