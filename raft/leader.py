@@ -187,7 +187,8 @@ class Leader:
             commit_index=node.commit_index,
             round=self.reads.round,
         )
-        peer.commit_sent = max(peer.commit_sent, min(node.commit_index, prev_index))
+        # Also when that index is compacted away here and the news must wait for the snapshot: it is told only once.
+        peer.commit_sent = max(peer.commit_sent, min(node.commit_index, peer.match_index))
         node.send_now(node_id, message)
 
     def _commit_is_news(self, peer: Progress) -> bool:
@@ -260,9 +261,11 @@ class Leader:
             peer.accepted(message.index)
             peer.become_replicate()
             self.maybe_commit()
-        elif message.offset <= len(peer.snapshot.data) and message.offset != peer.offset:
-            peer.offset = message.offset
-            peer.waiting = False
+        elif message.offset <= len(peer.snapshot.data):
+            peer.wanted_offset = message.offset
+            if message.offset > peer.offset:  # only forward at once: doubled answers must not double the chunks
+                peer.offset = message.offset
+                peer.waiting = False
 
     def replicas(self) -> list[Replica]:
         node = self._node

@@ -38,6 +38,7 @@ class Progress:
         "snapshot",
         "state",
         "waiting",
+        "wanted_offset",
     )
 
     def __init__(self, *, next_index: int, now: float) -> None:
@@ -47,7 +48,8 @@ class Progress:
         self.inflight: deque[int] = deque()  # last index of each message sent and not answered
         self.waiting = False  # a probe or a chunk is on its way
         self.snapshot: Snapshot | None = None
-        self.offset = 0
+        self.offset = 0  # of the chunk to send next
+        self.wanted_offset = 0  # as the peer last said; it goes back if the peer has restarted
         self.contact = now  # when it was last heard from
         self.round_acked = 0
         self.commit_sent = 0
@@ -83,7 +85,8 @@ class Progress:
         self.inflight.clear()
 
     def become_snapshot(self, snapshot: Snapshot) -> None:
-        self.state, self.waiting, self.snapshot, self.offset = State.SNAPSHOT, False, snapshot, 0
+        self.state, self.waiting, self.snapshot = State.SNAPSHOT, False, snapshot
+        self.offset = self.wanted_offset = 0
         self.inflight.clear()
 
     def heartbeat(self) -> None:
@@ -95,4 +98,4 @@ class Progress:
             return
         if self.state is State.REPLICATE and self.inflight:
             self.become_probe(self.match_index + 1)
-        self.waiting = False
+        self.waiting, self.offset = False, self.wanted_offset

@@ -82,6 +82,11 @@ class Checker:
                 )
             else:
                 self._extend(entry, node, hosts)
+        if node.is_leader and node.commit_index == len(self.ledger):
+            # Raft §5.4.2. What follows from breaking it (figure 8) is rare; that it is broken is seen at once.
+            check(self.ledger[-1].term <= node.term, "an entry of a later term is committed")
+            own = log.term_at(node.commit_index) in (None, node.term)
+            check(own, f"commit of an old term: {node.id} commits up to {node.commit_index} in term {node.term}")
 
     def _extend(self, entry: Entry, node: Node, hosts: list[Host]) -> None:
         check(node.is_leader or node.id not in node.configuration.voters, f"entry {entry.index}: not by a leader")

@@ -74,6 +74,7 @@ def make_world(seed: int, *, node_class: Callable[..., Node] = Node) -> World:
     )
     world.crash_after_vote = random.choice((0.0, 0.2))
     world.crash_after_append = random.choice((0.0, 0.0, 0.01))
+    world.crash_after_commit = random.choice((0.0, 0.0, 0.05))
     world.network = Network.of_chance(world.random)
     for host in world.hosts:
         host.clock_offset = 1000 * random.random()
@@ -105,7 +106,8 @@ def _repeat(
 def _work(world: World) -> None:
     for host in world.leaders():
         if world.random.random() < 0.6:
-            world.propose(host)
+            for _ in range(world.random.choice((1, 1, 1, 6))):
+                world.propose(host)
         else:
             world.read(host)
 
@@ -113,7 +115,7 @@ def _work(world: World) -> None:
 def _make_peace(world: World) -> None:
     """With the faults gone the quorum must find a leader, commit, and bring every member up to date."""
     world.network.become_good()
-    world.crash_after_vote = world.crash_after_append = 0.0
+    world.crash_after_vote = world.crash_after_append = world.crash_after_commit = 0.0
     for host in world.hosts:
         host.sync_min = host.sync_spread = host.paused_until = 0.0
         if host.node is None:

@@ -75,6 +75,7 @@ class World:
         self._payloads = 0
         self.crash_after_vote = 0.0  # how likely a node dies right after it voted
         self.crash_after_append = 0.0  # or right after it acknowledged entries
+        self.crash_after_commit = 0.0  # or right after it committed something new
         self._ledger_seen = 0
         first = tuple(voters)
         self.hosts = [Host(number, first if number in first else ()) for number in range(1, hosts + 1)]
@@ -153,6 +154,7 @@ class World:
     def _tempt_old_leaders(self, host: Host) -> None:
         """Something new is committed: whoever else believes to lead is asked for it at once."""
         self._ledger_seen = len(self.checker.ledger)
+        self._maybe_crash(host, self.crash_after_commit)
         for other in self.leaders():
             if other is not host:
                 self.at(self.now, self.read, other)
@@ -227,7 +229,8 @@ class World:
         host, incarnation = argument
         if host.incarnation == incarnation and host.node is not None:
             self.crash(host)
-            self.at(self.now + 0.05 * self.random.random(), self._restart, host)
+            wait = self.random.choice((0.05, 0.05, 3.0))
+            self.at(self.now + wait * self.random.random(), self._restart, host)
 
     def _restart(self, host: Host) -> None:
         if host.node is None:
