@@ -92,8 +92,9 @@ class BrokerConfig:
     controller_quorum_voters: tuple[str, ...] = listing((), "The controllers, as id@host:port.", idle=NO_QUORUM)
 
     # Connections and requests.
+    # Kafka's 50 overflows when a thousand clients come back at once, and each that is dropped tries again a second later.
     socket_listen_backlog_size: int = integer(
-        50, "How many connections may wait to be accepted; the system may cap it.", check=Between(1)
+        1024, "How many connections may wait to be accepted; the system may cap it.", check=Between(1)
     )
     # Kafka fixes both at 100 KiB; Linux tunes them by itself, and a larger one lets sendfile do more per call.
     socket_send_buffer_bytes: int = integer(
