@@ -92,7 +92,7 @@ class BrokerConfig:
     controller_quorum_voters: tuple[str, ...] = listing((), "The controllers, as id@host:port.", idle=NO_QUORUM)
 
     # Connections and requests.
-    # Kafka's 50 overflows when a thousand clients come back at once, and each that is dropped tries again a second later.
+    # Kafka's 50 overflows when a thousand clients come back at once, and each that is dropped tries again a second on.
     socket_listen_backlog_size: int = integer(
         1024, "How many connections may wait to be accepted; the system may cap it.", check=Between(1)
     )
