@@ -101,6 +101,7 @@ class Node:
         for wait_ms, work in self._jobs():
             task = asyncio.create_task(_repeat(wait_ms, work))
             opened.push_async_callback(_cancel, task)
+        opened.push_async_callback(_cancel, asyncio.create_task(self._groups.expire_regularly()))
         await self._server.serve()
 
     # -- starting ----------------------------------------------------------

@@ -279,7 +279,9 @@ async def test_the_end_of_a_transaction_does_not_wait_for_a_topic_that_was_delet
 async def test_transactional_ids_expire(start_node: Any, speak: Any) -> None:
     txn = await speak(
         await start_node(
-            transaction_state_log_num_partitions="2", transactional_id_expiration_ms="1", transaction_remove_expired_transaction_cleanup_interval_ms="100"
+            transaction_state_log_num_partitions="2",
+            transactional_id_expiration_ms="1",
+            transaction_remove_expired_transaction_cleanup_interval_ms="100",
         )
     )
     await txn.prepare()
