@@ -99,7 +99,10 @@ class Connection(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._closing = True
         self._out.clear()
-        self._answers.clear()
+        answers, self._answers = self._answers, deque()
+        for later in answers:
+            if later.abandon is not None:
+                later.abandon()
         self.server.memory.release(self._reserved_bytes)
         if self._write_fd >= 0:
             if self._waiting_writable:

@@ -117,6 +117,7 @@ class Dispatcher:
         later: Later[Answer] = Later()
         connection.answer_later(later)
         if isinstance(response, Later):
+            later.abandon = response.abandon
             response.then(lambda value: later.resolve(_encode(bound, correlation_id, value)))
             return
         task = asyncio.ensure_future(self._finish(connection, bound, correlation_id, response, later))

@@ -13,10 +13,11 @@ U = TypeVar("U")
 class Later(Generic[T]):
     """At most one listener, told exactly once; whoever resolves it second is ignored."""
 
-    __slots__ = ("_listener", "_value", "done")
+    __slots__ = ("_listener", "_value", "abandon", "done")
 
     def __init__(self) -> None:
         self.done = False
+        self.abandon: Callable[[], None] | None = None  # what to call when nobody wants the answer any more
         self._value: T | None = None
         self._listener: Callable[[T], None] | None = None
 

@@ -188,6 +188,7 @@ class _Waiting:
 
     def __init__(self, reading: _Reading, wait_ms_max: int) -> None:
         self.later: Later[FetchResponse] = Later()
+        self.later.abandon = self._stop
         self._loop = asyncio.get_running_loop()
         self._reading = reading
         self._partitions = reading.partitions
@@ -215,10 +216,13 @@ class _Waiting:
         self._end()
 
     def _end(self) -> None:
+        self._stop()
+        self.later.resolve(self._reading.response())
+
+    def _stop(self) -> None:
         self._timer.cancel()
         for partition in self._partitions:
             partition.watchers.discard(self)
-        self.later.resolve(self._reading.response())
 
 
 def _aborted(log: Log, offset: int, slices: list[FileSlice]) -> list[AbortedTransaction]:

@@ -122,6 +122,22 @@ async def test_a_reader_that_does_not_read_holds_up_nobody_and_no_memory(
         assert fetched.responses[0].partitions[0].error_code == 0
 
 
+async def test_a_long_poll_ends_with_its_connection(start_node: Any, connect: Any, requests: Any) -> None:
+    node = await start_node()
+    client, other = await connect(node), await connect(node)
+    await client.create("t")
+    client.send(requests.fetch("t", 0, wait_ms=2**31 - 1), 12)
+    await client.writer.drain()
+    watchers = node._replicas.leader_of("t", 0).watchers
+    async with asyncio.timeout(10):
+        while not watchers:
+            await asyncio.sleep(0)
+        await client.close()
+        while watchers:
+            await asyncio.sleep(0)
+    assert (await other.produce("t", b"nobody listens")).base_offset == 0
+
+
 async def test_stopping_answers_what_was_accepted(start_node: Any, connect: Any, requests: Any, tmp_path: Path) -> None:
     node = await start_node()
     client, waiting = await connect(node), await connect(node)
