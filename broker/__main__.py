@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import gc
 import logging
 import os
 import signal
@@ -57,6 +58,8 @@ async def _serve(config: BrokerConfig) -> None:
         loop.add_signal_handler(name, stop.set)
     node = Node(config)
     await node.start()
+    gc.collect()
+    gc.freeze()  # what is loaded stays: the collector need not look through it in the middle of a request
     host, port = node.address
     shown = f"[{host}]" if ":" in host else host or "0.0.0.0"
     where = _absolute(config.log_dirs)
