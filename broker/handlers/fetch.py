@@ -213,21 +213,23 @@ class _Waiting:
         self._scheduled = False
         if self.later.done:
             return
-        try:
-            self._reading.read()
-            if self._reading.is_due or self._reading.replicas.stopping:
-                self._end()
-        except Exception:  # the producer whose append woke us has done nothing wrong
-            log.exception("a waiting fetch failed")
-            self._stop()
+        self._read(at_any_rate=self._reading.replicas.stopping)
 
     def _finish(self) -> None:
-        self._reading.read()
-        self._end()
+        self._read(at_any_rate=True)
 
-    def _end(self) -> None:
+    def _read(self, *, at_any_rate: bool) -> None:
+        reading = self._reading
+        try:
+            reading.read()
+            if not (reading.is_due or at_any_rate):
+                return
+            response = reading.response()
+        except Exception:  # the producer whose append woke us has done nothing wrong, and the reader must hear of it
+            log.exception("a waiting fetch failed")
+            response = FetchResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
         self._stop()
-        self.later.resolve(self._reading.response())
+        self.later.resolve(response)
 
     def _stop(self) -> None:
         self._timer.cancel()

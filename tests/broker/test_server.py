@@ -138,6 +138,29 @@ async def test_a_long_poll_ends_with_its_connection(start_node: Any, connect: An
     assert (await other.produce("t", b"nobody listens")).base_offset == 0
 
 
+async def test_a_waiting_fetch_that_fails_is_answered_and_spares_the_producer(
+    start_node: Any, connect: Any, requests: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    node = await start_node()
+    client, other = await connect(node), await connect(node)
+    await client.create("t")
+    client.send(requests.fetch("t", 0, wait_ms=60_000), 12)
+    await client.writer.drain()
+    partition = node._replicas.leader_of("t", 0)
+    async with asyncio.timeout(10):
+        while not partition.watchers:
+            await asyncio.sleep(0)
+
+    def broken(*_arguments: object, **_named: object) -> None:
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr(type(partition), "read", broken)
+    assert (await other.produce("t", b"fine")).error_code == 0
+    assert (await asyncio.wait_for(client.receive(FetchResponse, 12), 10)).error_code == -1
+    assert "a bug" in caplog.text
+    assert not partition.watchers
+
+
 async def test_stopping_answers_what_was_accepted(start_node: Any, connect: Any, requests: Any, tmp_path: Path) -> None:
     node = await start_node()
     client, waiting = await connect(node), await connect(node)
