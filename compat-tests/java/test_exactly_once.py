@@ -23,7 +23,7 @@ from harness.java_processes import JavaProcess
 RECORDS = int(os.environ.get("COMPAT_EXACTLY_ONCE_RECORDS", "40000"))
 INSTANCES = 3
 PARTITIONS = 6
-LEAST_KILLS = 3
+LEAST_KILLS = max(3, RECORDS // 20_000)
 SECONDS_BETWEEN_KILLS = 5.0
 KILLS_PER_INSTANCE_KILL = 3
 # A killed instance is missed after its session, which begins anew with the broker: it must fit between two kills.
