@@ -202,6 +202,13 @@ class Connection(asyncio.BufferedProtocol):
         elif parts is not None:
             self._send(parts)
 
+    def answer_whole(self, answer: bytearray) -> None:
+        """As `answer`, for the most common kind: one piece, for a request that came while none was waiting."""
+        if self._answers or self._out or self._closing or not self._taking:
+            self.answer((answer,))
+        else:
+            self._ready.append(answer)
+
     def answer_later(self, later: Later[Answer]) -> None:
         self._answers.append(later)
         later.then(self._answered)

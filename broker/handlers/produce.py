@@ -6,18 +6,18 @@ compression; a request that uses one of them is refused by hanging up. From vers
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Any
 
+from broker.acknowledging import Acknowledging, no_answer, refuse
 from broker.connection import CloseConnection
-from broker.faults import EXPECTED, Fault, fault_of
+from broker.faults import EXPECTED, fault_of
 from broker.later import Later
-from broker.registry import NO_ANSWER, Call, handles
+from broker.produce_one import produce_one
+from broker.registry import Call, handles
 from broker.replication.partition import Partition
 from broker.replication.replicas import HostedTopic, Replicas
 from protocol.errors import ErrorCode
 from protocol.messages.produce import (
-    BatchIndexAndErrorMessage,
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
@@ -25,7 +25,6 @@ from protocol.messages.produce import (
     TopicProduceResponse,
 )
 from protocol.schema import Bytes
-from storage import StorageError
 
 if TYPE_CHECKING:
     from broker.transactions.appends import TransactionalAppends
@@ -36,7 +35,7 @@ ZSTD_FROM = 7
 ZSTD = 4
 
 
-@handles(ProduceRequest, ProduceResponse)
+@handles(ProduceRequest, ProduceResponse, quick=produce_one)
 def produce(
     request: ProduceRequest,
     call: Call,
@@ -50,14 +49,12 @@ def produce(
     now_ms = replicas.now_ms()
     acks = request.acks
     by_id = call.version >= TOPIC_IDS_FROM
-    response = ProduceResponse()
+    topics = []
     due: list[tuple[Partition, int, PartitionProduceResponse]] = []
     for topic in request.topic_data:
         hosted = replicas.topics_by_id.get(topic.topic_id) if by_id else replicas.topics.get(topic.name)
         results = []
         for data in topic.partition_data:
-            result = PartitionProduceResponse(index=data.index, base_offset=-1)
-            results.append(result)
             partition = None if hosted is None else hosted.partitions.get(data.index)
             if (
                 partition is None
@@ -66,28 +63,34 @@ def produce(
                 or (acks == -1 and partition.too_few_in_sync)
                 or call.version < ZSTD_FROM
             ):
-                partition = _guard(result, partition, data, hosted, call, acks)
-                if partition is None:
+                if code := _guard(partition, data, hosted, call, acks):
+                    results.append(PartitionProduceResponse(index=data.index, base_offset=-1, error_code=code))
                     continue
+                assert partition is not None
             try:
                 if transactional is None:
                     appended = partition.append(data.records, now_ms)  # type: ignore[arg-type]
                 else:
                     appended = transactional.append(partition, data.records, now_ms)  # type: ignore[arg-type]
             except EXPECTED as error:
-                _refuse(result, fault_of(error, where=f"{partition.topic}-{partition.index}"))
+                result = PartitionProduceResponse(index=data.index)
+                refuse(result, fault_of(error, where=f"{partition.topic}-{partition.index}"))
+                results.append(result)
                 continue
-            result.base_offset = appended.base_offset
-            result.log_append_time_ms = appended.log_append_time
-            result.log_start_offset = partition.log.start_offset
+            result = PartitionProduceResponse(
+                index=data.index,
+                base_offset=appended.base_offset,
+                log_append_time_ms=appended.log_append_time,
+                log_start_offset=partition.log.start_offset,
+            )
+            results.append(result)
             if acks and appended.last_offset >= partition.high_watermark:
                 due.append((partition, appended.last_offset, result))
-        response.responses.append(
-            TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=results)
-        )
+        topics.append(TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=results))
+    response = ProduceResponse(responses=topics)
     if acks == 0:
-        return _no_answer(response)
-    return _Acknowledging(response, due, request.timeout_ms).later if due else response
+        return no_answer(response)
+    return Acknowledging(response, due, request.timeout_ms).later if due else response
 
 
 def _produce_transactional(request: ProduceRequest, call: Call, replicas: Replicas, transactions: Transactions) -> Any:
@@ -116,83 +119,25 @@ def _produce_transactional(request: ProduceRequest, call: Call, replicas: Replic
 
 
 def _guard(
-    result: PartitionProduceResponse,
-    partition: Partition | None,
-    data: PartitionProduceData,
-    hosted: HostedTopic | None,
-    call: Call,
-    acks: int,
-) -> Partition | None:
-    """The uncommon reasons not to append; the partition if there is none after all."""
+    partition: Partition | None, data: PartitionProduceData, hosted: HostedTopic | None, call: Call, acks: int
+) -> ErrorCode:
+    """The uncommon reasons not to append; NONE if it is none of them after all."""
     if not -1 <= acks <= 1:
-        result.error_code = ErrorCode.INVALID_REQUIRED_ACKS
-    elif hosted is None:
+        return ErrorCode.INVALID_REQUIRED_ACKS
+    if hosted is None:
         by_id = call.version >= TOPIC_IDS_FROM
-        result.error_code = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    elif partition is None:
+        return ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if partition is None:
         offline = data.index in hosted.offline
-        result.error_code = ErrorCode.KAFKA_STORAGE_ERROR if offline else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    elif not data.records:
-        result.error_code = ErrorCode.INVALID_RECORD
-    elif acks == -1 and partition.too_few_in_sync:
-        result.error_code = ErrorCode.NOT_ENOUGH_REPLICAS
-    elif call.version < ZSTD_FROM and _compression(data.records) == ZSTD:
-        result.error_code = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
-    else:
-        return partition
-    return None
-
-
-def _refuse(result: PartitionProduceResponse, fault: Fault) -> None:
-    result.error_code, result.error_message, indexes = fault
-    result.base_offset = -1
-    result.record_errors = [
-        BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=fault.message) for index in indexes
-    ]
+        return ErrorCode.KAFKA_STORAGE_ERROR if offline else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if not data.records:
+        return ErrorCode.INVALID_RECORD
+    if acks == -1 and partition.too_few_in_sync:
+        return ErrorCode.NOT_ENOUGH_REPLICAS
+    if call.version < ZSTD_FROM and _compression(data.records) == ZSTD:
+        return ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+    return ErrorCode.NONE
 
 
 def _compression(records: Bytes) -> int:
     return records[22] & 7 if len(records) > 22 else 0
-
-
-def _no_answer(response: ProduceResponse) -> object:
-    for topic in response.responses:
-        for result in topic.partition_responses:
-            if result.error_code:
-                # With acks=0 there is no answer to carry the error: Kafka hangs up, so that the client notices.
-                code = ErrorCode(result.error_code).name
-                raise CloseConnection(f"a produce request with acks=0 failed: {code} {result.error_message or ''}")
-    return NO_ANSWER
-
-
-class _Acknowledging:
-    """Waits until everything that was appended is below its high watermark, or the request's time is up."""
-
-    def __init__(
-        self,
-        response: ProduceResponse,
-        due: list[tuple[Partition, int, PartitionProduceResponse]],
-        timeout_ms: int,
-    ) -> None:
-        self.later: Later[ProduceResponse] = Later()
-        self._response = response
-        self._left = {id(result): result for _, _, result in due}
-        self._timer = asyncio.get_running_loop().call_later(max(timeout_ms, 0) / 1000, self._time_out)
-        for partition, last_offset, result in due:
-            partition.await_mark(last_offset, lambda error, result=result: self._reached(result, error))  # type: ignore[misc]
-
-    def _reached(self, result: PartitionProduceResponse, error: StorageError | None) -> None:
-        if self._left.pop(id(result), None) is None:
-            return
-        if error is not None:
-            _refuse(result, fault_of(error, where="produce"))
-        if not self._left:
-            self._timer.cancel()
-            self.later.resolve(self._response)
-
-    def _time_out(self) -> None:
-        for result in self._left.values():
-            result.error_code = ErrorCode.REQUEST_TIMED_OUT
-            result.base_offset = -1
-        self._left.clear()
-        self.later.resolve(self._response)
