@@ -126,10 +126,11 @@ class HostedTransactions:
     # -- markers -----------------------------------------------------------
 
     def _send(self, *, must_wait: bool) -> None:
-        """A decision is carried out when it cannot be undone any more."""
+        """A decision is carried out when it cannot be undone any more, and after its answer has left: the producer is
+        told as soon as it is written down, and the markers are there before its next request is read."""
         orders, self.shard.to_send = self.shard.to_send, []
         if not must_wait:
-            self._write_all(orders, None)
+            self._loop.call_soon(self._write_all, orders, None)
         else:
             self.partition.await_mark(self._written, partial(self._write_all, orders))
 
