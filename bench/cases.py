@@ -51,6 +51,9 @@ class Scale:
     commit_s: float = 2.0
     idle_groups: int = 1_000
     idle_groups_s: float = 6.0
+    txn_s: float = 4.0
+    txn_commits: int = 1_000
+    txn_bytes: int = 500_000_000
     java_jars: Path | None = None
 
     def bytes_of(self, size: int) -> int:
@@ -71,6 +74,9 @@ QUICK = Scale(
     commit_s=1.0,
     idle_groups=50,
     idle_groups_s=3.0,
+    txn_s=1.5,
+    txn_commits=200,
+    txn_bytes=100_000_000,
 )
 
 

@@ -12,9 +12,10 @@ from bench.cases import CASES, QUICK, Round, Scale
 from bench.figures import Rounds
 from bench.fresh import CONNECTIONS, FRESH_CASES, fresh_round
 from bench.group_cases import GROUP_CASES, UNREHEARSED
+from bench.transaction_cases import TRANSACTION_CASES
 
 # Groups first: the data loads leave memory behind them, in which a thousand groups would not be seen.
-WARM_CASES = {**GROUP_CASES, **CASES}
+WARM_CASES = {**GROUP_CASES, **TRANSACTION_CASES, **CASES}
 ALL_CASES = (*FRESH_CASES, *WARM_CASES)
 Prepare = Callable[[Path], Launch]
 
