@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import psutil
 
@@ -80,6 +80,10 @@ QUICK = Scale(
 )
 
 
+class Measured(Protocol):
+    def cpu_s(self) -> float: ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
     """One run of loads: what they report, the time they took together and the CPU the broker used meanwhile."""
@@ -100,7 +104,7 @@ class Sample:
         return sum(int(report["records"]) for report in self.reports)
 
 
-def sample(broker: Running, loads: list[Load], *, after: Callable[[], None] = lambda: None) -> Sample:
+def sample(broker: Measured, loads: list[Load], *, after: Callable[[], None] = lambda: None) -> Sample:
     """`after` is called when the load is over but its processes, and their connections, are still there."""
     edges: list[tuple[float, float, float]] = []
 
