@@ -1,7 +1,8 @@
 """The transaction cases: many small ones, the commit alone, large ones beside plain writes, and read_committed."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from bench.brokers import Running, settle
@@ -18,9 +19,20 @@ READ_RECORDS = 1_000
 ABORT_EVERY = 10
 
 
-def _loads(broker: Running, name: str, *, producers: int, client: dict[str, Any], **parameters: Any) -> list[Load]:
+def _loads(
+    broker: Running,
+    name: str,
+    parameters: Mapping[str, Any],
+    *,
+    producers: int,
+    client: Mapping[str, Any],
+    java_jars: Path | None = None,
+) -> list[Load]:
     """New transactional ids each time: an old one would be fenced first, and its last transaction aborted."""
     ids = [fresh_name("txn-id") for _ in range(producers)]
+    if java_jars is not None:
+        ours = {"topic": name, "client": {"bootstrap.servers": broker.bootstrap}, "jars": str(java_jars), "ids": ids}
+        return [Load(module="transactions_java", parameters={**ours, **parameters})]
     split = [ids[number::PROCESSES] for number in range(min(PROCESSES, producers))]
     common = {"topic": name, "client": {"bootstrap.servers": broker.bootstrap, "log_level": 2, **client}, **parameters}
     return [Load(module="transactions", parameters={**common, "ids": part}) for part in split]
@@ -42,7 +54,9 @@ def _small(broker: Running, scale: Scale) -> Iterator[Round]:
             figures: dict[str, float] = {}
             for key, producers in {"one": 1, "eight": EIGHT}.items():
                 load = {**SMALL, "seconds": scale.txn_s, "warm_up": 10}
-                taken = sample(broker, _loads(broker, name, producers=producers, client=AT_ONCE, **load))
+                jars = scale.java_jars
+                loads = _loads(broker, name, load, producers=producers, client=AT_ONCE, java_jars=jars)
+                taken = sample(broker, loads)
                 count = _transactions(taken)
                 figures[f"txn-small.{key}"] = count / taken.wall_s
                 figures[f"txn-small.{key}_cpu"] = 1e6 * taken.cpu_s / count
@@ -58,7 +72,8 @@ def _commit(broker: Running, scale: Scale) -> Iterator[Round]:
         load = {**SMALL, "transactions": scale.txn_commits, "warm_up": 50, "flush_first": True}
 
         def one_round() -> dict[str, float]:
-            taken = sample(broker, _loads(broker, name, producers=1, client=AT_ONCE, **load))
+            loads = _loads(broker, name, load, producers=1, client=AT_ONCE, java_jars=scale.java_jars)
+            taken = sample(broker, loads)
             (report,) = taken.reports
             figures = {"txn-commit.p50": report["p50_ms"], "txn-commit.p99": report["p99_ms"]}
             return figures | _cores("txn-commit", taken)
@@ -79,7 +94,7 @@ def _large(broker: Running, scale: Scale) -> Iterator[Round]:
         count = max(1, scale.txn_bytes // KB // LARGE_RECORDS // LOADERS)
         load = {"records": LARGE_RECORDS, "partitions": PARTITIONS, "size": KB, "transactions": count}
         with topic(broker, fresh_name("txn-large"), partitions=PARTITIONS) as name:
-            rate = produce(_loads(broker, name, producers=LOADERS, client={}, **load))
+            rate = produce(_loads(broker, name, load, producers=LOADERS, client={}))
         with topic(broker, fresh_name("txn-plain"), partitions=PARTITIONS) as name:
             client = {"bootstrap.servers": broker.bootstrap, "enable.idempotence": "true"}
             plain = {"topic": name, "size": KB, "partitions": PARTITIONS, "batch": 1000, "client": client}
@@ -96,7 +111,7 @@ def _read(broker: Running, scale: Scale) -> Iterator[Round]:
     with topic(broker, fresh_name("txn-read"), partitions=PARTITIONS) as name:
         transactions = max(ABORT_EVERY, scale.txn_bytes // KB // READ_RECORDS // ABORT_EVERY * ABORT_EVERY)
         written = {"records": READ_RECORDS, "partitions": PARTITIONS, "size": KB, "transactions": transactions}
-        sample(broker, _loads(broker, name, producers=1, client={}, **written, abort_every=ABORT_EVERY))
+        sample(broker, _loads(broker, name, {**written, "abort_every": ABORT_EVERY}, producers=1, client={}))
         settle()
         every = [len(range(partition, READ_RECORDS, PARTITIONS)) for partition in range(PARTITIONS)]
 
