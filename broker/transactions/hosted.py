@@ -118,7 +118,7 @@ class HostedTransactions:
             if error is None:
                 later.resolve(result)
             else:
-                later.resolve(ErrorCode.NOT_COORDINATOR if refuse is None else refuse(ErrorCode.NOT_COORDINATOR))
+                later.resolve(_refused(result) if refuse is None else refuse(ErrorCode.NOT_COORDINATOR))
 
         self.partition.await_mark(self._written, reached)
         return later
@@ -189,3 +189,9 @@ class HostedTransactions:
         for handle in self._retries:
             handle.cancel()
         self._retries.clear()
+
+
+def _refused(result: Any) -> Any:
+    """An answer of the same kind that says to ask another coordinator."""
+    code = ErrorCode.NOT_COORDINATOR
+    return code if isinstance(result, ErrorCode) else type(result)(error_code=code)
