@@ -80,36 +80,43 @@ class TidemarkStreamReader(DataSourceStreamReader):
 
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
-        # Where the stream stands, as far as Spark has told us: not at all between a restart and its first batch.
+        # Where the stream stands. Spark tells us after a restart, by asking for the partitions of an empty range before
+        # anything else; if it does not, the query is new, and begins where its options say.
         self._position: dict[TopicPartition, int] | None = None
+        self._initial: dict[TopicPartition, int] | None = None
         self._progressed_at = 0.0
 
     def initialOffset(self) -> StreamOffset:  # noqa: N802 — Spark's name
         with _cluster(self._options) as cluster:
-            planner = Planner(cluster, self._options)
-            start = planner.start(planner.partitions())
-            # What cannot be read is found out before the first batch, not in it.
-            planner.ranges(start, {key: max(offset, 0) for key, offset in start.items()})
-        self._moved_to(start)
-        return to_stream(start)
+            return to_stream(self._start(Planner(cluster, self._options)))
+
+    def _start(self, planner: Planner) -> dict[TopicPartition, int]:
+        """Found out once: "latest" must not move between two questions."""
+        if self._initial is None:
+            self._initial = planner.start(planner.partitions())
+        return self._initial
 
     def latestOffset(self) -> StreamOffset:  # noqa: N802 — Spark's name
         with _cluster(self._options) as cluster:
             planner = Planner(cluster, self._options)
+            if self._position is None:
+                self._moved_to(self._start(planner))
+            known = self._position or {}
             selected = planner.partitions()
             latest = planner.latest(selected)
-            if self._position is None:
-                return to_stream(latest)
-            position = {key: offset for key, offset in self._position.items() if key in latest}
+            position = {key: offset for key, offset in known.items() if key in latest}
             position |= planner.earliest(key for key in selected if key not in position)
         limits = Limits(at_most=self._options.trigger_offsets_max, at_least=self._options.trigger_offsets_min)
         waited_ms = 1000 * (time.monotonic() - self._progressed_at)
         end = limited(position, latest, limits, waited_long=waited_ms >= self._options.trigger_delay_ms_max)
-        gone = {key: offset for key, offset in self._position.items() if key not in latest}
+        gone = {key: offset for key, offset in known.items() if key not in latest}
         return to_stream(gone | end)
 
     def partitions(self, start: StreamOffset, end: StreamOffset) -> Sequence[InputPartition]:
         first, stop = from_stream(start), from_stream(end)
+        if first == stop:
+            self._moved_to(stop)
+            return []
         with _cluster(self._options) as cluster:
             planner = Planner(cluster, self._options)
             there = set(planner.partitions())
