@@ -139,7 +139,8 @@ class Cluster:
         if self._admin is None:
             self.require_reachable()
             try:
-                self._admin = AdminClient({**self.settings, "error_cb": self._note})
+                settings: dict[str, Any] = {**self.settings, "error_cb": self._note}
+                self._admin = AdminClient(settings)
             except KafkaException as error:
                 raise PipelineFailed(f"kafka: {error.args[0].str()}.", code=ExitCode.USAGE) from None
         return self._admin

@@ -1,9 +1,9 @@
-"""The exactly-once topic sink, driver's side: rows become records, every record gets its writer, parts are handed out."""
+"""The exactly-once topic sink, driver's side: rows become records, and every record gets its writer."""
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
@@ -104,8 +104,8 @@ def write_batch(batch: DataFrame, writing: Writing) -> int:
     """Every record to its writer, every writer's part in one transaction; the rows written now."""
     from pyspark.sql import functions as f
 
-    # By content, not by where Spark happens to hold a row: tried again, a row goes to the same writer, whatever the number
-    # of tasks, executors or machines. Records of one key share a writer, and so keep their order.
+    # By content, not by where Spark happens to hold a row: tried again, a row goes to the same writer, whatever the
+    # number of tasks, executors or machines. Records of one key share a writer, and so keep their order.
     if writing.writers == 1:
         parts = batch.repartition(1)
     else:
@@ -118,8 +118,8 @@ def write_batch(batch: DataFrame, writing: Writing) -> int:
     return sum(row.rows for row in written)
 
 
-def part_writer(writing: Writing) -> Callable[[Iterator[RecordBatch]], Iterator[RecordBatch]]:
-    def write(batches: Iterator[RecordBatch]) -> Iterator[RecordBatch]:
+def part_writer(writing: Writing) -> Callable[[Iterable[RecordBatch]], Iterable[RecordBatch]]:
+    def write(batches: Iterable[RecordBatch]) -> Iterable[RecordBatch]:
         import pyarrow
         from pyspark import TaskContext
 
@@ -131,7 +131,7 @@ def part_writer(writing: Writing) -> Callable[[Iterator[RecordBatch]], Iterator[
     return write
 
 
-def _rows(batches: Iterator[Any]) -> Iterator[Row]:
+def _rows(batches: Iterable[Any]) -> Iterator[Row]:
     for batch in batches:
         columns = [batch.column(name).to_pylist() for name in ("topic", "key", "value", "headers", "timestamp")]
         yield from zip(*columns, strict=True)

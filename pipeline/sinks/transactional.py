@@ -6,8 +6,8 @@ commits. The order of the steps is the proof:
 1. A new driver first commits a Run record, and then fences every writer's transactional id (`fence_writers`).
 2. A writer first initialises its transactional id, which ends every earlier attempt of the same part: it was committed
    before, or it never will be. Only then it reads who drives now and which batch was finished last.
-3. If another run drives, the writer is a left-over and stops. One that initialised before the fencing of 1 cannot commit;
-   one that does later sees the Run record.
+3. If another run drives, the writer is a left-over and stops. One that initialised before the fencing of 1 cannot
+   commit; one that does later sees the Run record.
 4. If the batch is recorded as finished, the part was written, and there is nothing to do.
 5. Rows and the record of the batch are committed in one transaction. A writer that was fenced meanwhile fails here.
 """
@@ -55,8 +55,8 @@ class Writing:
 
 def write_part(writing: Writing, writer: int, rows: Iterable[Row]) -> int:
     """Writes the rows, unless they are written; the number of rows written now."""
-    rows = _not_empty(rows)
-    if rows is None:
+    there = _not_empty(rows)
+    if there is None:
         return 0  # an empty part needs no record: it is as empty when the batch is tried again
     producer = _producer(writing, writer)
     _patiently(producer.init_transactions, writing.attempt_seconds_max)
@@ -64,7 +64,7 @@ def write_part(writing: Writing, writer: int, rows: Iterable[Row]) -> int:
         return 0
     producer.begin_transaction()
     try:
-        count = _send(producer, writing, rows)
+        count = _send(producer, writing, there)
         part = Part(
             run=writing.run,
             query=writing.query,
@@ -178,7 +178,7 @@ def _patiently(call: Callable[[float], None], seconds_max: float) -> None:
 
 
 def _abandon(producer: Any) -> None:
-    """Best effort: readers need not wait for the time-out. What cannot be aborted now, the next attempt's start aborts."""
+    """Best effort, so that readers need not wait for the time-out. What is left, the next attempt's start aborts."""
     from confluent_kafka import KafkaException
 
     try:

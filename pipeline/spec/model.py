@@ -13,7 +13,7 @@ FILE_SINKS = ("parquet", "delta", "iceberg", "console")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicSource:
-    """Topics as a stream of rows, or (`table`) the latest value of each key as a table that is read anew every batch."""
+    """Topics as a stream of rows, or (`table`) the newest value of each key as a table, read anew with every batch."""
 
     name: str
     topics: tuple[str, ...] = ()
@@ -69,6 +69,11 @@ class Step:
     sql: str
     watermark: Watermark | None = None
     dedupe: Dedupe | None = None
+    rules: Mapping[str, str] = field(default_factory=dict)  # what must hold -> SQL condition; the rest is NAME_rejected
+
+    @property
+    def rejected(self) -> str:
+        return f"{self.name}_rejected"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,6 +127,11 @@ class Pipeline:
     spark: Mapping[str, str]
     metrics_port: int | None = None
     restarts_max: int = 5
+
+    @property
+    def views(self) -> list[str]:
+        rejected = [step.rejected for step in self.steps if step.rules]
+        return [each.name for each in (*self.sources, *self.steps)] + rejected
 
     @property
     def topic_sources(self) -> tuple[TopicSource, ...]:

@@ -132,14 +132,13 @@ def _start(section: Section) -> tuple[str, int | None]:
         return start, None
     if isinstance(start, dict) and set(start) == {"offsets"}:
         return json.dumps({t: {str(p): o for p, o in by.items()} for t, by in start["offsets"].items()}), None
-    if isinstance(start, dict) and set(start) == {"time"}:
-        try:
-            return "earliest", _time_ms(str(start["time"]))
-        except ValueError as error:
-            section.refuse(f"start.time: {error}", key="start")
-    section.refuse(
-        "start must be 'earliest', 'latest', {time: T} or {offsets: {TOPIC: {PARTITION: OFFSET}}}", key="start"
-    )
+    if not isinstance(start, dict) or set(start) != {"time"}:
+        wanted = "'earliest', 'latest', {time: T} or {offsets: {TOPIC: {PARTITION: OFFSET}}}"
+        section.refuse(f"start must be {wanted}", key="start")
+    try:
+        return "earliest", _time_ms(str(start["time"]))
+    except ValueError as error:
+        section.refuse(f"start.time: {error}", key="start")
 
 
 def _time_ms(text: str) -> int:
@@ -166,6 +165,7 @@ def _step(section: Section) -> Step:
         sql=sql if sql is not None else f"SELECT * FROM {source}",
         watermark=None if watermark is None else _watermark(watermark),
         dedupe=None if dedupe is None else _dedupe(dedupe),
+        rules=section.mapping("rules"),
     )
     if step.dedupe is not None and step.watermark is None:
         section.refuse(f"the step {name!r} needs a 'watermark': its delay is how long duplicates are looked for")
@@ -240,7 +240,7 @@ def _check(pipeline: Pipeline, top: Section) -> None:
         top.refuse("a pipeline needs at least one source", key="sources")
     if not pipeline.sinks:
         top.refuse("a pipeline needs at least one sink", key="sinks")
-    views = [each.name for each in (*pipeline.sources, *pipeline.steps)]
+    views = pipeline.views
     for name in views:
         if views.count(name) > 1:
             top.refuse(f"two views are named {name!r}", key="steps")
