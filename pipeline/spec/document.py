@@ -18,7 +18,7 @@ _STEP = re.compile(r"(?P<name>[^.\[\]]+)|\[(?P<index>\d+)\]")
 
 
 class Section:
-    """One mapping of the document. Keys are taken out one by one; what is left at the end was never asked for."""
+    """One mapping of the document, asked key by key."""
 
     def __init__(self, node: yaml.Node, *, file: str, path: str = "") -> None:
         self._file = file
@@ -27,7 +27,6 @@ class Section:
         if not isinstance(node, yaml.MappingNode):
             self.refuse(f"{path or 'the file'} must be a mapping of keys to values")
         self._entries = {key.value: (key, value) for key, value in node.value}
-        self._known: list[str] = []
 
     def __contains__(self, key: str) -> bool:
         return key in self._entries
@@ -115,18 +114,17 @@ class Section:
         for index, node in enumerate(value.value):
             yield Section(node, file=self._file, path=f"{self._name(key)}[{index}]")
 
-    def end(self) -> None:
-        """Nothing may be left: a key that nobody asked for is a typing mistake."""
+    def allow(self, *keys: str) -> None:
+        """Refuse every other key, before anything else: what a typing mistake leads to later would only confuse."""
         for key in self._entries:
-            if key not in self._known:
+            if key not in keys:
                 where = f" in {self._path}" if self._path else ""
-                self.refuse(f"unknown key {key!r}{where}{_near(key, self._known)}", key=key)
+                self.refuse(f"unknown key {key!r}{where}{_near(key, keys)}", key=key)
 
     def _name(self, key: str) -> str:
         return f"{self._path}.{key}" if self._path else key
 
     def _take(self, key: str, default: Any) -> Any:
-        self._known.append(key)
         if key in self._entries:
             value = self._entries[key][1]
             if _plain(value) is not None:
@@ -185,7 +183,9 @@ def _refuse_repeated_keys(node: yaml.Node, *, file: str) -> None:
 def _override(root: yaml.Node, override: str) -> None:
     """`--set sinks.counts.topic=other`: put a value where the path leads, as if it stood in the file."""
     path, equals, text = override.partition("=")
-    steps = [found["name"] or int(found["index"]) for found in _STEP.finditer(path)]
+    steps: list[str | int] = [found["name"] or int(found["index"]) for found in _STEP.finditer(path)]
+    if steps[:1] in (["spark"], ["kafka"]) and len(steps) > 2:
+        steps = list(path.split(".", 1))  # names of settings have dots in them
     if not equals or not steps:
         raise PipelineFailed(f"--set {override!r} is not KEY=VALUE.", code=ExitCode.USAGE)
     try:

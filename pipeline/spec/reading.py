@@ -30,11 +30,29 @@ from pipeline.spec.units import parse_bytes, parse_seconds
 
 _VIEW = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
+TOP = (
+    "name", "description", "bootstrap", "kafka", "checkpoint", "warehouse", "group", "sources", "steps", "sinks",
+    "spark", "metrics_port", "restarts_max",
+)  # fmt: skip
+TOPIC_SOURCE = (
+    "type", "topic", "topics", "pattern", "start", "end_time", "format", "schema", "on_malformed", "dead_letter_topic",
+    "on_data_loss", "on_schema_change", "batch_records_max", "options",
+)  # fmt: skip
+LAKE_SOURCE = ("type", "path", "files_per_batch", "options")
+STEP = ("name", "from", "sql", "watermark", "dedupe", "rules")
+TOPIC_SINK = (
+    "type", "from", "topic", "topic_column", "key", "value", "headers", "timestamp", "mode", "writers", "rate",
+    "trigger", "transaction_timeout", "partitions",
+)  # fmt: skip
+FILE_SINK = (
+    "type", "from", "path", "partition_by", "mode", "trigger", "files", "target_file_size", "commit_every", "options",
+)  # fmt: skip
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 
 
 def load(path: Path, *, overrides: Sequence[str] = ()) -> Pipeline:
     top = read_document(path, overrides=overrides)
+    top.allow(*TOP)
     name = top.text("name", path.stem)
     if not _NAME.fullmatch(name):
         top.refuse(f"name: {name!r} must be letters, digits, '-' and '_'", key="name")
@@ -54,8 +72,6 @@ def load(path: Path, *, overrides: Sequence[str] = ()) -> Pipeline:
         metrics_port=top.number("metrics_port", None),
         restarts_max=top.number("restarts_max", 5),
     )
-    top.plain("description")
-    top.end()
     _check(pipeline, top)
     return pipeline
 
@@ -63,17 +79,16 @@ def load(path: Path, *, overrides: Sequence[str] = ()) -> Pipeline:
 def _source(name: str, section: Section) -> Source:
     _require_view_name(name, section)
     kind = section.text("type", "topic", among=("topic", "table", "parquet", "delta", "iceberg"))
+    section.allow(*(TOPIC_SOURCE if kind in ("topic", "table") else LAKE_SOURCE))
     if kind in ("topic", "table"):
         return _topic_source(name, section, table=kind == "table")
-    source = LakeSource(
+    return LakeSource(
         name=name,
         kind=kind,
         path=section.text("path"),
         files_per_batch=section.number("files_per_batch", 1, at_least=1),
         options=section.mapping("options"),
     )
-    section.end()
-    return source
 
 
 def _topic_source(name: str, section: Section, *, table: bool) -> TopicSource:
@@ -88,7 +103,7 @@ def _topic_source(name: str, section: Section, *, table: bool) -> TopicSource:
     if on_malformed == "dead_letter" and dead_letter_topic is None:
         section.refuse(f"sources.{name}: 'on_malformed: dead_letter' needs 'dead_letter_topic'", key="on_malformed")
     start, start_time_ms = _start(section)
-    source = TopicSource(
+    return TopicSource(
         name=name,
         topics=topics,
         pattern=pattern,
@@ -105,8 +120,6 @@ def _topic_source(name: str, section: Section, *, table: bool) -> TopicSource:
         batch_records_max=section.number("batch_records_max", None, at_least=1),
         options=section.mapping("options"),
     )
-    section.end()
-    return source
 
 
 def _schema(section: Section, wanted: str) -> str | None:
@@ -154,6 +167,7 @@ def _time_ms(text: str) -> int:
 
 
 def _step(section: Section) -> Step:
+    section.allow(*STEP)
     name = section.text("name")
     _require_view_name(name, section)
     source, sql = section.text("from", None), section.text("sql", None)
@@ -169,29 +183,25 @@ def _step(section: Section) -> Step:
     )
     if step.dedupe is not None and step.watermark is None:
         section.refuse(f"the step {name!r} needs a 'watermark': its delay is how long duplicates are looked for")
-    section.end()
     return step
 
 
 def _watermark(section: Section) -> Watermark:
-    watermark = Watermark(column=section.text("column"), delay=section.text("delay"))
-    section.end()
-    return watermark
+    section.allow("column", "delay")
+    return Watermark(column=section.text("column"), delay=section.text("delay"))
 
 
 def _dedupe(section: Section) -> Dedupe:
-    dedupe = Dedupe(keys=section.texts("keys"))
-    section.end()
-    return dedupe
+    section.allow("keys")
+    return Dedupe(keys=section.texts("keys"))
 
 
 def _sink(name: str, section: Section) -> Sink:
     if not _NAME.fullmatch(name):
         section.refuse(f"sinks: {name!r} must be letters, digits, '-' and '_'")
     kind = section.text("type", "topic", among=("topic", *FILE_SINKS))
-    sink = _topic_sink(name, section) if kind == "topic" else _file_sink(name, section, kind)
-    section.end()
-    return sink
+    section.allow(*(TOPIC_SINK if kind == "topic" else FILE_SINK))
+    return _topic_sink(name, section) if kind == "topic" else _file_sink(name, section, kind)
 
 
 def _topic_sink(name: str, section: Section) -> TopicSink:
