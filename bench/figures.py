@@ -19,7 +19,7 @@ class Figure:
             return ""
         sign = "≥" if self.higher_is_better else "≤"
         if self.absolute:
-            return f"{sign} {self.goal:,.0f} {self.unit}"
+            return f"{sign} {self.goal:,g} {self.unit}"
         whole = round(1 / self.goal)
         return f"{sign} 1/{whole}" if self.goal < 0.5 else f"{sign} {self.goal:.1f}"
 
@@ -93,6 +93,18 @@ FIGURES: dict[str, Figure] = {
     "txn-read.committed_cpu": _cpu("the same, broker CPU", 1.0),
     "txn-read.uncommitted": _rate("consume read_uncommitted, the same data", 1.0),
     "txn-read.share": Figure(title="read_committed, of read_uncommitted", unit="of 1", higher_is_better=True),
+    "spark-read.connector": _rate("Spark's connector reads 1 KB records", 1.0),
+    "spark-read.connector_cpu": _cpu("the same, broker CPU", 0.8),
+    "spark-read.tuned": _rate("the connector with large fetches", 1.0),
+    "spark-read.tuned_cpu": _cpu("the same, broker CPU", 0.8),
+    "spark-read.files": Figure(title='format("tidemark"), files', unit="MB/s", higher_is_better=True),
+    "spark-read.files_cpu": Figure(title="the same, broker CPU", unit="CPU s/GB", higher_is_better=False),
+    "spark-read.files_share": Figure(
+        title="the same, of the connector's rate", unit="of 1", higher_is_better=True, goal=1.5, absolute=True
+    ),
+    "spark-read.protocol": Figure(title='format("tidemark"), protocol', unit="MB/s", higher_is_better=True),
+    "spark-read.protocol_cpu": Figure(title="the same, broker CPU", unit="CPU s/GB", higher_is_better=False),
+    "spark-read.protocol_share": Figure(title="the same, of the connector's rate", unit="of 1", higher_is_better=True),
     "latency.p50": Figure(title="end to end, p50", unit="ms", higher_is_better=False, goal=0.8),
     "latency.p99": Figure(title="end to end, p99", unit="ms", higher_is_better=False, goal=1.0),
     "start.ready": Figure(title="start to first Metadata", unit="s", higher_is_better=False, goal=1 / 8),

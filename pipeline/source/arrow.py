@@ -91,9 +91,11 @@ def _headers(records: Cut) -> pa.Array:
         key_length[here], key_start[here] = length, start = read_varints(data, at)
         if (length < 0).any():
             raise InvalidRecord("a header without a key")
+        if (length > records.end[among] - start).any():
+            raise InvalidRecord("the key of a header exceeds its record")
         value_length[here], value_start[here] = length, start = read_varints(data, start + length)
         at = start + np.maximum(length, 0)
-        if (at > records.end[among]).any():
+        if (length > records.end[among] - start).any():
             raise InvalidRecord("headers exceed the size of their record")
         number += 1
         more = counts[among] > number

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pipeline.source.varints import Bytes, Ints, MalformedVarint, read_varints
+from pipeline.source.varints import Bytes, Ints, read_varints
 from pipeline.source.walking import Placed
 from protocol.compression import DecompressionError, decompress
 from protocol.records import HEADER_SIZE, BatchHeader, InvalidRecord
@@ -108,9 +108,9 @@ def cut(payloads: Payloads) -> Cut:
     """Every record of these batches. Raises InvalidRecord where a payload is not a sequence of records."""
     try:
         return _cut(payloads)
-    except (MalformedVarint, IndexError) as error:
+    except IndexError as error:
         first = payloads.headers[0].base_offset
-        raise InvalidRecord(f"the batches from offset {first} on are malformed: {error}") from error
+        raise InvalidRecord(f"the batches from offset {first} on hold no whole records") from error
 
 
 def _cut(payloads: Payloads) -> Cut:
@@ -124,8 +124,9 @@ def _cut(payloads: Payloads) -> Cut:
     key_length, key_start = read_varints(data, at)
     value_length, value_start = read_varints(data, key_start + np.maximum(key_length, 0))
     header_count, header_start = read_varints(data, value_start + np.maximum(value_length, 0))
-    # Lengths are not believed: each of these could point outside of its record.
-    outside = (header_start > end) | (value_start > end) | (key_start > end) | (header_count < 0)
+    # Lengths are not believed: each could point outside of its record, even so far that adding it overflows.
+    outside = (key_length > end - key_start) | (value_length > end - value_start) | (header_count < 0)
+    outside |= (key_start > end) | (value_start > end) | (header_start > end)
     outside |= (header_count == 0) & (header_start != end)
     if outside.any():
         raise InvalidRecord(f"record {int(np.argmax(outside))} after {headers[0].base_offset}: fields exceed its size")

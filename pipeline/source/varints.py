@@ -5,13 +5,15 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from protocol.records import InvalidRecord
+
 Bytes = npt.NDArray[np.uint8]
 Ints = npt.NDArray[np.int64]
 
 _BITS_MAX = 63  # the shift of a tenth byte, of which a 64-bit number uses one bit
 
 
-class MalformedVarint(ValueError):
+class MalformedVarint(InvalidRecord):
     """A number that does not end within ten bytes, or runs past the end of the data."""
 
 
