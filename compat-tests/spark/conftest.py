@@ -45,7 +45,8 @@ def topics(spark: SparkSession, broker: BrokerProcess) -> Topics:
 @pytest.fixture
 def make_topic(broker: BrokerProcess, topic: str) -> Callable[..., str]:
     def make(suffix: str = "", *, partitions: int = 1, **configs: str) -> str:
-        create_topic(broker.bootstrap, topic + suffix, partitions=partitions, **configs)
+        # Times of one's choice are older than a week before long, and retention goes by them.
+        create_topic(broker.bootstrap, topic + suffix, partitions=partitions, **{"retention_ms": "-1", **configs})
         return topic + suffix
 
     return make

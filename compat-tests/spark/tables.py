@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, Row, SparkSession
 
 COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
@@ -49,14 +50,8 @@ class Topics:
         def keep(frame: DataFrame, _batch: int) -> None:
             batches.append(in_order(frame.collect()))
 
-        query = (
-            self.stream(**options)
-            .writeStream.foreachBatch(keep)
-            .option("checkpointLocation", str(directory))
-            .trigger(availableNow=True)
-            .start()
-        )
-        finish(query)
+        writer = self.stream(**options).writeStream.foreachBatch(keep).option("checkpointLocation", str(directory))
+        patiently(lambda: finish(writer.trigger(availableNow=True).start()))
         return [batch for batch in batches if batch]
 
     def write(self, rows: list[tuple[Any, ...]], schema: str, **options: Any) -> None:
@@ -74,6 +69,19 @@ def delete_before(bootstrap: str, topic: str, offset: int) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap})
     gone = TopicPartition(topic, 0, offset)
     admin.delete_records([gone])[gone].result(30)
+
+
+def patiently(run: Callable[[], None]) -> None:
+    """Spark gives the Python process of a stream ten seconds to start. On a busy machine that is not always enough;
+    nothing has happened by then, so it may be tried again."""
+    for attempts_left in (2, 1, 0):
+        try:
+            run()
+        except StreamingQueryException as error:
+            if "failed to connect back" not in str(error) or not attempts_left:
+                raise
+        else:
+            return
 
 
 def finish(query: Any) -> None:

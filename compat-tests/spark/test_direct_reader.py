@@ -14,7 +14,7 @@ from harness.broker_process import BrokerProcess
 from harness.confluent_client import create_topic, produce_all, producer
 from harness.waiting import eventually
 from pyspark.sql import DataFrame, SparkSession
-from spark.tables import Topics, by_partition, delete_before, flat
+from spark.tables import Topics, by_partition, delete_before, flat, patiently
 
 from pipeline.source import register
 from protocol.records import Record as LoggedRecord
@@ -218,17 +218,18 @@ def test_a_stream_keeps_to_its_limit_also_after_a_restart(
     def keep(frame: DataFrame, _batch: int) -> None:
         batches.append([bytes(row.value) for row in frame.collect()])
 
-    for enough in (20, 50):
-        query = (
-            direct.stream(subscribe=name, startingOffsets="earliest", maxOffsetsPerTrigger=10)
-            .writeStream.foreachBatch(keep)
-            .option("checkpointLocation", str(tmp_path))
-            .start()
-        )
+    def run_until(enough: int) -> None:
+        stream = direct.stream(subscribe=name, startingOffsets="earliest", maxOffsetsPerTrigger=10)
+        query = stream.writeStream.foreachBatch(keep).option("checkpointLocation", str(tmp_path)).start()
         try:
-            eventually(lambda wanted=enough: sum(map(len, batches)) >= wanted, seconds_max=120)
+            eventually(lambda: sum(map(len, batches)) >= enough or not query.isActive, seconds_max=120)
+            if failure := query.exception():
+                raise failure
         finally:
             query.stop()
+
+    for enough in (20, 50):
+        patiently(lambda wanted=enough: run_until(wanted))
     assert {len(batch) for batch in batches} == {10}
     every = sorted({value for batch in batches for value in batch})  # a batch cut off by the stop comes twice
     assert every == [*numbered("0-", 0, 25), *numbered("1-", 0, 25)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -72,12 +73,14 @@ def test_records_deleted_under_a_stream_fail_it_or_are_left_out(
     name = make_topic()
     produce_all(topics.bootstrap, name, numbered("a", 0, 10))
     reading = {"subscribe": name, "startingOffsets": "earliest"}
-    assert flat(topics.follow(tmp_path, **reading)) == numbered("a", 0, 10)
+    assert flat(topics.follow(tmp_path / "strict", **reading)) == numbered("a", 0, 10)
+    # Two checkpoints, as the connector cannot report on the replay of a batch that failed; see FINDINGS.md.
+    shutil.copytree(tmp_path / "strict", tmp_path / "lenient")
     produce_all(topics.bootstrap, name, numbered("a", 10, 30))
     delete_before(topics.bootstrap, name, 25)
     with pytest.raises(Exception, match=r"(?i)data loss|failOnDataLoss|missed|aged out"):
-        topics.follow(tmp_path, **reading, failOnDataLoss="true")
-    assert flat(topics.follow(tmp_path, **reading, failOnDataLoss="false")) == numbered("a", 25, 30)
+        topics.follow(tmp_path / "strict", **reading, failOnDataLoss="true")
+    assert flat(topics.follow(tmp_path / "lenient", **reading, failOnDataLoss="false")) == numbered("a", 25, 30)
 
 
 def test_a_running_stream_sees_new_records_and_its_group_id(topics: Topics, topic: str, tmp_path: Path) -> None:
