@@ -1,12 +1,13 @@
-"""Our own Java programs: compiled once against the Kafka jars, compiled again when a source changes."""
+"""Our own Java programs: compiled once against the Kafka jars, compiled again when a source changes, and run."""
 
 from __future__ import annotations
 
 import hashlib
+import json
 import subprocess
 from pathlib import Path
 
-from harness.java import JARS, REPOSITORY, classpath
+from harness.java import JARS, REPOSITORY, classpath, tool_command
 
 SOURCES = REPOSITORY / "compat-tests" / "java" / "src"
 
@@ -28,3 +29,14 @@ def compiled() -> Path:
         assert done.returncode == 0, done.stderr
         (target / ".complete").touch()
     return target
+
+
+def run_cases(main: str, bootstrap: str) -> dict[str, str]:
+    """Every case of a program (see Case.java) with its error, empty where it passed."""
+    done = subprocess.run(
+        tool_command(main, bootstrap, extra_classpath=(compiled(),)),
+        capture_output=True, text=True, timeout=240, check=False,
+    )  # fmt: skip
+    reported = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    assert reported, done.stderr[-4000:]
+    return {report["case"]: report["error"] for report in reported}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import subprocess
 from collections.abc import Callable
@@ -10,7 +9,7 @@ from collections.abc import Callable
 import pytest
 from harness.broker_process import BrokerProcess
 from harness.java import tool_command
-from harness.java_programs import SOURCES, compiled
+from harness.java_programs import SOURCES, compiled, run_cases
 
 ACKS, CODECS = ("0", "1", "all"), ("none", "gzip", "snappy", "lz4", "zstd")
 WRITTEN_OUT = re.findall(r'cases\.put\("(\w+)", this::', (SOURCES / "Cases.java").read_text())
@@ -19,14 +18,7 @@ CASES = [*WRITTEN_OUT, *(f"acks_{acks}" for acks in ACKS), *(f"codec_{codec}" fo
 
 @pytest.fixture(scope="module")
 def results(broker: BrokerProcess) -> dict[str, str]:
-    """Each case's error, empty where it passed."""
-    done = subprocess.run(
-        tool_command("Cases", broker.bootstrap, extra_classpath=(compiled(),)),
-        capture_output=True, text=True, timeout=240, check=False,
-    )  # fmt: skip
-    reported = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-    assert reported, done.stderr[-4000:]
-    return {report["case"]: report["error"] for report in reported}
+    return run_cases("Cases", broker.bootstrap)
 
 
 @pytest.mark.parametrize("case", CASES)

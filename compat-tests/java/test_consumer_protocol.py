@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 
 import pytest
 from harness.broker_process import BrokerProcess
 from harness.confluent_client import create_topic, produce_all
-from harness.java import run_tool, tool_command
+from harness.java import run_tool
+from harness.verifiable_consumer import VerifiableConsumer
 from harness.waiting import eventually
 
 TOOLS = "org.apache.kafka.tools"
@@ -29,54 +28,7 @@ QUICK = {
 }
 
 
-class Member:
-    """A VerifiableConsumer: it commits what it reads, and says so, and what it is assigned."""
-
-    def __init__(self, bootstrap: str, group: str, *, protocol: str, instance: str | None = None) -> None:
-        arguments = ["--bootstrap-server", bootstrap, "--topic", group, "--group-id", group]
-        arguments += ["--group-protocol", protocol, "--reset-policy", "earliest"]
-        arguments += ["--group-instance-id", instance] if instance else []
-        arguments += ["--session-timeout", "4000"] if protocol == "classic" else []
-        self.assignment: set[int] = set()
-        self.read: Counter[tuple[int, int]] = Counter()
-        self._process = subprocess.Popen(
-            tool_command(f"{TOOLS}.VerifiableConsumer", *arguments),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-        )
-        self._listener = threading.Thread(target=self._listen, daemon=True)
-        self._listener.start()
-
-    def _listen(self) -> None:
-        assert self._process.stdout is not None
-        for line in self._process.stdout:
-            event = json.loads(line)
-            if event["name"] == "partitions_assigned":
-                self.assignment |= {each["partition"] for each in event["partitions"]}
-            elif event["name"] == "partitions_revoked":
-                self.assignment -= {each["partition"] for each in event["partitions"]}
-            elif event["name"] == "records_consumed":
-                for each in event["partitions"]:
-                    self.read.update((each["partition"], o) for o in range(each["minOffset"], each["maxOffset"] + 1))
-
-    def close(self) -> None:
-        self._process.terminate()
-        self._finish()
-
-    def kill(self) -> None:
-        self._process.kill()
-        self._finish()
-
-    def _finish(self) -> None:
-        self._process.wait(30)
-        self._listener.join(10)
-        if self._process.stdout is not None:
-            self._process.stdout.close()
-
-
-Join = Callable[..., Member]
+Join = Callable[..., VerifiableConsumer]
 
 
 @pytest.fixture(scope="module")
@@ -92,10 +44,13 @@ def group(quick_broker: BrokerProcess, topic: str) -> str:
 
 @pytest.fixture
 def join(quick_broker: BrokerProcess, group: str) -> Iterator[Join]:
-    members: list[Member] = []
+    members: list[VerifiableConsumer] = []
 
-    def start(protocol: str = "consumer", instance: str | None = None) -> Member:
-        members.append(Member(quick_broker.bootstrap, group, protocol=protocol, instance=instance))
+    def start(protocol: str = "consumer", instance: str | None = None) -> VerifiableConsumer:
+        options = ["--group-protocol", protocol]
+        options += ["--group-instance-id", instance] if instance else []
+        options += ["--session-timeout", "4000"] if protocol == "classic" else []
+        members.append(VerifiableConsumer(quick_broker.bootstrap, group, *options))
         return members[-1]
 
     yield start
@@ -103,7 +58,7 @@ def join(quick_broker: BrokerProcess, group: str) -> Iterator[Join]:
         member.kill()
 
 
-def await_shares(*members: Member) -> None:
+def await_shares(*members: VerifiableConsumer) -> None:
     def settled() -> bool:
         loads = [len(member.assignment) for member in members]
         held = Counter(number for member in members for number in member.assignment)
@@ -117,7 +72,7 @@ def produce(broker: BrokerProcess, topic: str, count: int) -> None:
         produce_all(broker.bootstrap, topic, [b"x"] * count, partition=number)
 
 
-def await_read(*members: Member, count: int) -> None:
+def await_read(*members: VerifiableConsumer, count: int) -> None:
     wanted = {(number, offset) for number in range(PARTITIONS) for offset in range(count)}
     eventually(lambda: wanted <= set().union(*(member.read for member in members)), seconds_max=SECONDS_MAX)
 

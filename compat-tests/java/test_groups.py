@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import re
-import subprocess
-import threading
-from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from harness.broker_process import BrokerProcess
 from harness.confluent_client import create_topic, produce_all
-from harness.java import ToolRun, run_tool, tool_command
+from harness.java import ToolRun, run_tool
+from harness.verifiable_consumer import VerifiableConsumer
 from harness.waiting import eventually
 
 TOOLS = "org.apache.kafka.tools"
@@ -26,6 +23,9 @@ QUICK = {
     "group.initial.rebalance.delay.ms": "0",
     "offsets.topic.replication.factor": "1",
 }
+
+
+Join = Callable[[str], VerifiableConsumer]
 
 
 @pytest.fixture(scope="module")
@@ -42,66 +42,27 @@ def group(broker: BrokerProcess, topic: str) -> str:
     return topic
 
 
-class Member:
-    """A VerifiableConsumer: it commits what it reads, and says so, and what it is assigned."""
-
-    def __init__(self, bootstrap: str, group: str, assignor: str) -> None:
-        arguments = ["--bootstrap-server", bootstrap, "--topic", group, "--group-id", group]
-        arguments += ["--group-protocol", "classic", "--session-timeout", "6000", "--reset-policy", "earliest"]
-        arguments += ["--assignment-strategy", f"{CLIENTS}.{assignor}"]
-        self.assignment: set[int] = set()
-        self.read: Counter[tuple[int, int]] = Counter()
-        self._process = subprocess.Popen(
-            tool_command(f"{TOOLS}.VerifiableConsumer", *arguments),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-        )
-        self._listener = threading.Thread(target=self._listen, daemon=True)
-        self._listener.start()
-
-    def _listen(self) -> None:
-        assert self._process.stdout is not None
-        for line in self._process.stdout:
-            event = json.loads(line)
-            partitions = event.get("partitions", [])
-            if event["name"] == "partitions_assigned":
-                self.assignment |= {each["partition"] for each in partitions}
-            elif event["name"] == "partitions_revoked":
-                self.assignment -= {each["partition"] for each in partitions}
-            elif event["name"] == "records_consumed":
-                for each in partitions:
-                    self.read.update((each["partition"], o) for o in range(each["minOffset"], each["maxOffset"] + 1))
-
-    def end(self, *, kill: bool = False) -> None:
-        if kill:
-            self._process.kill()
-        else:
-            self._process.terminate()
-        self._process.wait(30)
-        self._listener.join(10)
-        if self._process.stdout is not None:
-            self._process.stdout.close()
-
-
 @pytest.fixture
-def join(broker: BrokerProcess, group: str) -> Iterator[Callable[[str], Member]]:
-    members: list[Member] = []
+def join(broker: BrokerProcess, group: str) -> Iterator[Join]:
+    members: list[VerifiableConsumer] = []
 
-    def start(assignor: str) -> Member:
-        members.append(Member(broker.bootstrap, group, assignor))
+    def start(assignor: str) -> VerifiableConsumer:
+        options = ["--group-protocol", "classic", "--session-timeout", "6000"]
+        options += ["--assignment-strategy", f"{CLIENTS}.{assignor}"]
+        members.append(VerifiableConsumer(broker.bootstrap, group, *options))
         return members[-1]
 
     yield start
     for member in members:
-        member.end(kill=True)
+        member.kill()
 
 
 @pytest.mark.parametrize(
     "assignor", ["RangeAssignor", "RoundRobinAssignor", "StickyAssignor", "CooperativeStickyAssignor"]
 )
-def test_java_members_share_the_partitions_and_read_everything(join: Callable[[str], Member], assignor: str) -> None:
+def test_java_members_share_the_partitions_and_read_everything(
+    join: Callable[[str], VerifiableConsumer], assignor: str
+) -> None:
     one, two = join(assignor), join(assignor)
     eventually(lambda: len(one.read | two.read) == 600, seconds_max=SECONDS_MAX, what="600 records")
     eventually(
@@ -109,7 +70,7 @@ def test_java_members_share_the_partitions_and_read_everything(join: Callable[[s
         seconds_max=SECONDS_MAX,
         what="three partitions each",
     )
-    two.end()
+    two.close()
     eventually(lambda: len(one.assignment) == PARTITIONS, seconds_max=SECONDS_MAX, what="all partitions with one")
 
 

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import re
-import subprocess
 import uuid
 from collections.abc import Callable
 
 import pytest
 from harness.broker_process import BrokerProcess
 from harness.confluent_client import create_topic, producer
-from harness.java import ToolRun, run_tool, tool_command
-from harness.java_programs import SOURCES, compiled
+from harness.java import ToolRun, run_tool
+from harness.java_programs import SOURCES, run_cases
 from harness.waiting import eventually
 
 CASES = re.findall(r'cases\.put\("(\w+)",', (SOURCES / "Transactions.java").read_text())
@@ -26,14 +24,7 @@ def broker(session_brokers: Callable[..., BrokerProcess]) -> BrokerProcess:
 
 @pytest.fixture(scope="module")
 def results(broker: BrokerProcess) -> dict[str, str]:
-    """Each case's error, empty where it passed."""
-    done = subprocess.run(
-        tool_command("Transactions", broker.bootstrap, extra_classpath=(compiled(),)),
-        capture_output=True, text=True, timeout=240, check=False,
-    )  # fmt: skip
-    reported = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-    assert reported, done.stderr[-4000:]
-    return {report["case"]: report["error"] for report in reported}
+    return run_cases("Transactions", broker.bootstrap)
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -63,10 +63,6 @@ public final class Cases {
         this.admin = Admin.create(Map.of("bootstrap.servers", bootstrap));
     }
 
-    interface Case {
-        void run() throws Exception;
-    }
-
     private Map<String, Case> cases() {
         Map<String, Case> cases = new LinkedHashMap<>();
         cases.put("create_list_and_describe", this::createListAndDescribe);
@@ -102,33 +98,8 @@ public final class Cases {
 
     public static void main(String[] arguments) throws Exception {
         Cases cases = new Cases(arguments[0]);
-        for (Map.Entry<String, Case> entry : cases.cases().entrySet()) {
-            long started = System.nanoTime();
-            String error = "";
-            try {
-                entry.getValue().run();
-            } catch (Throwable failure) {
-                error = describe(failure);
-            }
-            long tookMs = (System.nanoTime() - started) / 1_000_000;
-            System.out.printf("{\"case\": \"%s\", \"ms\": %d, \"error\": \"%s\"}%n", entry.getKey(), tookMs, error);
-            System.out.flush();
-        }
+        Case.runAll(cases.cases());
         cases.admin.close();
-    }
-
-    static String describe(Throwable failure) {
-        StringBuilder text = new StringBuilder(failure.toString());
-        for (StackTraceElement frame : failure.getStackTrace()) {
-            if (frame.getClassName().startsWith("Cases")) {
-                text.append(" at line ").append(frame.getLineNumber());
-                break;
-            }
-        }
-        if (failure.getCause() != null) {
-            text.append("; cause ").append(failure.getCause());
-        }
-        return text.toString().replace("\\", "/").replace("\"", "'").replace("\n", " ").replace("\r", " ");
     }
 
     // Small tools.

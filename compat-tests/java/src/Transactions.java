@@ -39,10 +39,6 @@ public final class Transactions {
         this.admin = Admin.create(Map.of("bootstrap.servers", bootstrap));
     }
 
-    interface Case {
-        void run() throws Exception;
-    }
-
     private Map<String, Case> cases() {
         Map<String, Case> cases = new LinkedHashMap<>();
         cases.put("commit_and_abort", this::commitAndAbort);
@@ -321,15 +317,7 @@ public final class Transactions {
 
     public static void main(String[] arguments) throws Exception {
         Transactions program = new Transactions(arguments[0]);
-        for (Map.Entry<String, Case> each : program.cases().entrySet()) {
-            String error = "";
-            try {
-                each.getValue().run();
-            } catch (Throwable failure) {
-                error = failure.toString().replace("\\", "\\\\").replace("\"", "'").replace("\n", " ");
-            }
-            System.out.println("{\"case\": \"" + each.getKey() + "\", \"error\": \"" + error + "\"}");
-        }
+        Case.runAll(program.cases());
         program.admin.close(Duration.ofSeconds(5));
     }
 }
