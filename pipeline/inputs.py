@@ -95,6 +95,13 @@ def infer_schema(spark: SparkSession, source: TopicSource, cluster: Cluster) -> 
     return ", ".join(f"`{field.name}` {field.dataType.simpleString()}" for field in columns)
 
 
+def record_bytes(pipeline: Pipeline, cluster: Cluster) -> int | None:
+    """The mean size of the newest values; None if there are none yet."""
+    streams = [each for each in pipeline.topic_sources if not each.table]
+    sample = [text for source in streams for text in _sample(cluster, partitions_of(source, cluster))]
+    return max(1, sum(map(len, sample)) // len(sample)) if sample else None
+
+
 def _options(source: TopicSource, pipeline: Pipeline) -> dict[str, str]:
     options = {
         **java_settings(pipeline.bootstrap, pipeline.kafka),

@@ -16,7 +16,7 @@ from pipeline.checkpoint import Checkpoint
 from pipeline.cluster import Cluster
 from pipeline.failure import PipelineFailed
 from pipeline.graph import Graph, all_sinks
-from pipeline.inputs import partitions_of
+from pipeline.inputs import partitions_of, record_bytes
 from pipeline.metrics import Metrics
 from pipeline.positions import GroupPosition
 from pipeline.progress import Progress, line, read_progress
@@ -79,6 +79,7 @@ class Runner:
             self._stop()
             if server is not None:
                 server.shutdown()
+                server.server_close()
             self._finish(seconds=time.time() - began)
 
     def stop_soon(self, *_: Any) -> None:
@@ -106,7 +107,9 @@ class Runner:
         return plans
 
     def _start(self, graph: Graph, sink: Sink) -> StreamingQuery:
-        options = files.commit_by_size_or_time(sink, record_bytes=None) if isinstance(sink, FileSink) else {}
+        options = {}
+        if isinstance(sink, FileSink) and sink.commit_every_s is not None:
+            options = files.commit_by_size_or_time(sink, record_bytes=record_bytes(self._pipeline, self._cluster))
         view = graph.view_of(sink, source_options=options)
         trigger: dict[str, Any] = {"availableNow": True}
         if not self._once:

@@ -56,6 +56,11 @@ def test_a_typing_mistake_names_the_line(tidemark: Run) -> None:
     assert done.returncode == 2
 
 
+def test_help_is_the_pipelines_own(tidemark: Run) -> None:
+    assert "usage: tidemark pipeline" in tidemark("--help").stdout
+    assert "--once" in tidemark("run", "--help").stdout
+
+
 def test_status_of_a_pipeline_that_never_ran(tidemark: Run, bootstrap: str) -> None:
     done = tidemark("status", "shop.yaml", "--set", f"bootstrap={bootstrap}")
     assert done.stdout.splitlines() == ["shop: does not run", "  out: no batch finished yet"]
