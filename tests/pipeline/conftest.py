@@ -1,0 +1,101 @@
+"""One Spark session and one broker for all of the pipeline's tests: a JVM takes its time to start."""
+
+from __future__ import annotations
+
+import gc
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import tidemark
+from pipeline.cluster import Cluster
+from pipeline.generators.made import Made
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+QUICK = {
+    "spark.ui.enabled": "false",
+    "spark.sql.shuffle.partitions": "1",
+    "spark.driver.memory": "1g",
+    "spark.sql.streaming.metricsEnabled": "false",
+}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """PySpark leaves the sockets of its calls to the garbage collector; our own tests stay strict about theirs."""
+    for item in items:
+        if "spark" in getattr(item, "fixturenames", ()) and item.path.is_relative_to(Path(__file__).parent):
+            item.add_marker(pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"))
+            item.add_marker(pytest.mark.timeout(900))  # a busy machine takes minutes to start a JVM
+            item.add_marker(pytest.mark.usefixtures("pyspark_leftovers"))
+
+
+@pytest.fixture
+def pyspark_leftovers() -> Iterator[None]:
+    """Collected here, where their warnings are expected, and not in whatever test comes later."""
+    yield
+    gc.collect()
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> SparkSession:
+    from pipeline.spark import session
+
+    warehouse = tmp_path_factory.mktemp("warehouse")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # PySpark's own, while it starts
+        return session("tests", master="local[2]", warehouse=str(warehouse), settings=QUICK)
+
+
+@pytest.fixture(scope="session")
+def bootstrap() -> Iterator[str]:
+    few = {"transaction_state_log_num_partitions": 2, "offsets_topic_num_partitions": 2}
+    with tidemark.embedded(**few) as broker:
+        yield broker.bootstrap
+
+
+@pytest.fixture(scope="session")
+def cluster(bootstrap: str) -> Cluster:
+    return Cluster(bootstrap, {"linger.ms": "0"})
+
+
+@pytest.fixture
+def produce(cluster: Cluster) -> Callable[[Iterable[Made]], None]:
+    from confluent_kafka import Producer
+
+    def send(records: Iterable[Made]) -> None:
+        producer = Producer({**cluster.settings, "partitioner": "murmur2_random"})
+        for each in records:
+            producer.produce(each.topic, each.value, each.key, headers=list(each.headers))
+            producer.poll(0)
+        assert producer.flush(60) == 0
+
+    return send
+
+
+@pytest.fixture
+def committed(cluster: Cluster) -> Callable[[str], list[Made]]:
+    """All records of a topic that a read_committed reader sees, partition by partition."""
+    from confluent_kafka import TopicPartition
+
+    def read(topic: str) -> list[Made]:
+        partitions = cluster.topics()[topic]
+        found: list[Made] = []
+        with cluster.consumer(**{"isolation.level": "read_committed", "enable.partition.eof": True}) as reader:
+            for partition in partitions:
+                reader.assign([TopicPartition(topic, partition, 0)])
+                while (message := reader.poll(30)) is not None and not message.error():
+                    headers = tuple((name, bytes(value)) for name, value in message.headers() or ())
+                    found.append(Made(topic=topic, key=message.key(), value=message.value(), headers=headers))
+        return found
+
+    return read
+
+
+@pytest.fixture(scope="session")
+def shipped() -> Path:
+    return Path(__file__).parents[2] / "config" / "pipelines"
