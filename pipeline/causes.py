@@ -18,7 +18,9 @@ _LOSS = re.compile(
 )
 _MALFORMED = re.compile(r"Malformed record in \S+ at offset \d+")
 _LEFT_OVER = re.compile(r"LeftOver: (?P<what>[^\n]+)")
-_PYTHON = re.compile(r"^(?P<what>[A-Za-z_.]+(Error|Exception|Failed)?: [^\n]+)$", re.MULTILINE)
+_PYTHON = re.compile(
+    r"^(?P<what>[A-Za-z_.]*(Error|Exception|Failed|Unreadable|Disagree|LeftOver): [^\n]+)$", re.MULTILINE
+)
 
 
 def may_pass(message: str) -> bool:

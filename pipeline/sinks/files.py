@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pipeline.failure import ExitCode, PipelineFailed
 from pipeline.spec import FileSink
 
 if TYPE_CHECKING:
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 DEFAULT_RECORD_BYTES = 512
+ICEBERG_RESERVED = ("_partition", "_file", "_pos", "_spec_id", "_deleted")
 
 
 def commit_by_size_or_time(sink: FileSink, *, record_bytes: int | None) -> dict[str, str]:
@@ -52,6 +54,13 @@ def local_path(path: str) -> str:
 
 
 def _create_iceberg_table(spark: SparkSession, view: DataFrame, sink: FileSink) -> None:
+    """A table with a name of Iceberg's own could be written, but never compacted."""
+    reserved = [name for name in view.columns if name in ICEBERG_RESERVED]
+    if reserved:
+        message = (
+            f"sinks.{sink.name}: Iceberg keeps the name {reserved[0]!r} for itself; give the column another in a step."
+        )
+        raise PipelineFailed(message, code=ExitCode.USAGE)
     columns = ", ".join(f"`{field.name}` {field.dataType.simpleString()}" for field in view.schema.fields)
     partitioned = f" PARTITIONED BY ({', '.join(sink.partition_by)})" if sink.partition_by else ""
     namespace = sink.path.rpartition(".")[0]
