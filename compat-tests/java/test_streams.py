@@ -98,4 +98,5 @@ def test_counts_are_right_after_kills(new_broker: Callable[..., BrokerProcess], 
         for each in instances:
             each.stop()
     assert set(seen.counts) == {(word, count + 1) for word, total in feed.wanted.items() for count in range(total)}
-    assert [each.said[-1] for each in instances] == ["STOPPED"] * INSTANCES
+    # Not always its last word: the news of its state comes from another thread.
+    assert all("STOPPED" in each.said for each in instances), [each.said[-3:] for each in instances]
