@@ -10,6 +10,7 @@ from pipeline import causes
     [
         "org.apache.kafka.common.errors.TimeoutException: Timed out waiting for a node assignment",
         "SparkException: Python worker exited unexpectedly (crashed)",
+        'Cannot invoke "scala.collection.immutable.Map.size()" because "offsets" is null',
         'cimpl.KafkaException: KafkaError{code=_TRANSPORT,val=-195,str="x"}',
     ],
 )
