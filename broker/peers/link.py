@@ -56,7 +56,7 @@ class PeerLink:
     def is_connected(self) -> bool:
         return self._channel is not None
 
-    async def send(self, request: Any, *, version: int, timeout: float) -> Any:
+    async def send(self, request: Any, *, version: int, timeout: float) -> Any:  # noqa: ASYNC109 -- a time-out here also closes the connection
         """The answer, as a message. Its byte fields are views of the one buffer that it arrived in."""
         described = api(type(request))
         body = bytearray()
@@ -74,7 +74,7 @@ class PeerLink:
             self.hang_up()
             raise PeerUnavailable(f"{self.name} answered with what cannot be read: {error}") from error
 
-    async def send_raw(
+    async def send_raw(  # noqa: ASYNC109 -- a time-out here also closes the connection
         self, key: int, version: int, body: bytes | bytearray | memoryview, *, flexible: bool, timeout: float
     ) -> memoryview:
         """Pass a request on as it is; the answer is the whole frame, which begins with the correlation id."""
@@ -190,7 +190,8 @@ class _Channel(asyncio.BufferedProtocol):
             raise PeerUnavailable(f"too much is under way to {self._link.name}")
         if self._transport.is_closing():
             raise PeerUnavailable(f"the connection to {self._link.name} is closing")
-        future = self._waiting[correlation_id] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[memoryview] = asyncio.get_running_loop().create_future()
+        self._waiting[correlation_id] = future
         self._transport.write(frame)
         try:
             return await future
