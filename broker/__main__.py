@@ -58,16 +58,22 @@ async def _serve(config: BrokerConfig) -> None:
         loop.add_signal_handler(name, stop.set)
     node = Node(config)
     await node.start()
-    gc.collect()
-    gc.freeze()  # what is loaded stays: the collector need not look through it in the middle of a request
     host, port = node.address
     shown = f"[{host}]" if ":" in host else host or "0.0.0.0"
     where = _absolute(config.log_dirs)
     print(f"Tidemark is ready: {shown}:{port} (node {config.node_id}, data in {where}). Stop with Ctrl-C.", flush=True)
+    warming = asyncio.create_task(_warm_up(node))
     await stop.wait()
+    warming.cancel()
     log.info("stopping")
     await node.stop()
     log.info("stopped")
+
+
+async def _warm_up(node: Node) -> None:
+    await node.warm_up()
+    gc.collect()
+    gc.freeze()  # what is loaded stays: the collector need not look through it in the middle of a request
 
 
 def _absolute(paths: Sequence[str]) -> str:

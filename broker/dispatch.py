@@ -14,7 +14,8 @@ from typing import Any, Final
 
 from broker.connection import Answer, CloseConnection, Connection
 from broker.later import Later
-from broker.registry import NO_ANSWER, Call, Route, bind
+from broker.registry import NO_ANSWER, Call, Route, bind, find_route
+from broker.served import SERVED
 from protocol.errors import ErrorCode
 from protocol.schema import DecodeError, api, codec
 from protocol.varint import skip_tags
@@ -51,8 +52,7 @@ class _Bound:
 
 
 class Dispatcher:
-    def __init__(self, routes: Mapping[int, Route], services: Mapping[str, Any]) -> None:
-        self._routes = routes
+    def __init__(self, services: Mapping[str, Callable[[], Any]]) -> None:
         self._services = services
         self._bound: dict[int, _Bound] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -96,7 +96,7 @@ class Dispatcher:
 
     def _bind(self, selector: int, frame: bytearray) -> _Bound:
         key, version = selector >> 16, selector & 0xFFFF
-        route = self._routes.get(key)
+        route = find_route(key)
         if route is None:
             raise CloseConnection(f"API key {key} (version {version}) is not served here: {_hex(frame)}")
         if version not in route.versions:
@@ -172,7 +172,8 @@ def _failure(bound: _Bound) -> Any:
 def _api_versions_hint(route: Route) -> Any:
     from protocol.messages.api_versions import ApiVersion
 
-    hint = ApiVersion(api_key=route.key, min_version=route.advertised.first, max_version=route.advertised.last)
+    versions = SERVED[route.key].versions
+    hint = ApiVersion(api_key=route.key, min_version=versions.first, max_version=versions.last)
     return route.response(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[hint])
 
 

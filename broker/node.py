@@ -10,6 +10,7 @@ import os
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import AsyncExitStack
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final
@@ -17,21 +18,20 @@ from typing import Any, Final
 from broker.adoption import adopt_topics
 from broker.cluster import Cluster
 from broker.config import BrokerConfig, Listener
+from broker.coordinators import Coordinators
 from broker.dispatch import Dispatcher
 from broker.fetch_sessions import FetchSessions
-from broker.groups.service import Groups
 from broker.metadata.image import Image
 from broker.metadata.records import Endpoint, RegisterBrokerRecord
 from broker.metadata.store import MetadataStore
 from broker.producer_ids import ProducerIds
-from broker.registry import load_handlers
+from broker.registry import find_route
 from broker.replication.partition import Partition
 from broker.replication.replicas import Replicas
+from broker.served import SERVED
 from broker.server import Server
 from broker.settings import Settings
 from broker.topic_creation import TopicCreation
-from broker.transactions.markers import LocalMarkers
-from broker.transactions.service import Transactions
 from storage import LogDirectory
 
 log = logging.getLogger(__name__)
@@ -39,6 +39,7 @@ log = logging.getLogger(__name__)
 METADATA_DIRECTORY: Final = "tidemark-metadata"
 INTERVAL_MS_MIN: Final = 100  # an interval of 0 must not take the whole processor
 TICK_MS: Final = 1000  # how punctual flush.ms and file.delete.delay.ms are
+WARM_UP_PAUSE: Final = 0.02  # seconds; requests come first
 HOUSEKEEPING_CHUNK: Final = 50  # partitions between two breaths of the event loop
 
 
@@ -76,17 +77,10 @@ class Node:
         )
         opened.callback(self._replicas.close)
         self._creation = TopicCreation(self._store, self.settings)
-        self._groups = Groups(
+        self._coordinators = Coordinators(
             node_id=config.node_id, settings=self.settings, replicas=self._replicas, creation=self._creation
         )
-        self._transactions = Transactions(
-            node_id=config.node_id,
-            settings=self.settings,
-            replicas=self._replicas,
-            creation=self._creation,
-            markers=LocalMarkers(replicas=self._replicas, groups=self._groups),
-        )
-        dispatcher = Dispatcher(load_handlers(), self._services(cluster_id))
+        dispatcher = Dispatcher(self._services(cluster_id))
         self._server = Server(config, dispatcher)
         opened.push_async_callback(self._server.close)
         opened.push_async_callback(dispatcher.finish_tasks)
@@ -95,31 +89,41 @@ class Node:
         self.address = next(iter(self._server.endpoints.values()))
         self._load_state()
         opened.callback(self._replicas.end_waits)
-        opened.callback(self._groups.close)
-        opened.callback(self._transactions.close)
+        opened.callback(self._coordinators.close)
         opened.callback(self._server.stop_accepting)
         for wait_ms, work in self._jobs():
             task = asyncio.create_task(_repeat(wait_ms, work))
             opened.push_async_callback(_cancel, task)
-        opened.push_async_callback(_cancel, asyncio.create_task(self._groups.expire_regularly()))
         await self._server.serve()
+
+    async def warm_up(self) -> None:
+        """Load, a little at a time, what the start left to the first request that needs it."""
+        for key in SERVED:
+            find_route(key)
+            await asyncio.sleep(WARM_UP_PAUSE)
+        _ = self._coordinators.groups
+        await asyncio.sleep(WARM_UP_PAUSE)
+        _ = self._coordinators.transactions
 
     # -- starting ----------------------------------------------------------
 
-    def _services(self, cluster_id: str) -> dict[str, Any]:
+    def _services(self, cluster_id: str) -> dict[str, Callable[[], Any]]:
         """What a handler may name as an argument."""
         config = self.config
         slots_max = config.max_incremental_fetch_session_cache_slots
-        return {
+        made: dict[str, Any] = {
             "cluster": Cluster(self._store, cluster_id=cluster_id, node_id=config.node_id),
             "creation": self._creation,
             "fetch_sessions": FetchSessions(slots_max=slots_max, time=time.monotonic),
-            "groups": self._groups,
             "producer_ids": ProducerIds(self._store),
             "replicas": self._replicas,
             "settings": self.settings,
             "store": self._store,
-            "transactions": self._transactions,
+        }
+        return {
+            **{name: partial(made.__getitem__, name) for name in made},
+            "groups": lambda: self._coordinators.groups,
+            "transactions": lambda: self._coordinators.transactions,
         }
 
     def _open_directories(self, opened: AsyncExitStack) -> list[LogDirectory]:
@@ -162,15 +166,12 @@ class Node:
         self.settings.watch(self._replicas.reconfigure_all)
         self._store.watch(self.settings.follow)
         self._store.watch(self._replicas.follow)
-        self._store.watch(self._groups.follow)
-        self._store.watch(self._transactions.follow)
-        self.settings.watch(self._groups.reconfigure)
-        self.settings.watch(self._transactions.reconfigure)
+        self._store.watch(self._coordinators.follow)
+        self.settings.watch(self._coordinators.reconfigure)
         empty = Image()
         self.settings.follow(empty, self._store.image)
         self._replicas.follow(empty, self._store.image)
-        self._groups.follow(empty, self._store.image)
-        self._transactions.follow(empty, self._store.image)
+        self._coordinators.follow(empty, self._store.image)
         if self._store.is_new:
             adopt_topics(self._store, self._directories, node_id=self.config.node_id)
         self._store.commit_now([self._registration()])
@@ -196,8 +197,9 @@ class Node:
         yield (lambda: self.settings.current.log_retention_check_interval_ms), self._retain
         yield (lambda: self.settings.current.producer_id_expiration_check_interval_ms), self._expire
         yield self._checkpoint_interval_ms, self._checkpoint
-        yield self._time_out_interval_ms, self._transactions.abort_timed_out
-        yield self._forget_interval_ms, self._transactions.forget_expired
+        yield (lambda: self.settings.current.offsets_retention_check_interval_ms), self._coordinators.expire_offsets
+        yield self._time_out_interval_ms, self._coordinators.abort_timed_out
+        yield self._forget_interval_ms, self._coordinators.forget_expired
 
     async def _tick(self) -> None:
         self._replicas.flush_due()

@@ -1,4 +1,4 @@
-"""Which handler answers which API. A handler registers itself on import, so a new API is one new file.
+"""Which handler answers which API. A handler registers itself when its module is loaded; `broker.served` names that.
 
 A handler is a function of the request, the call it came in, and the services it names as keyword arguments. It returns
 the response, or a `Later` of it, or (declared `async`) a coroutine; a handler that must not answer returns `NO_ANSWER`.
@@ -6,14 +6,14 @@ the response, or a `Later` of it, or (declared `async`) a coroutine; a handler t
 
 from __future__ import annotations
 
-import importlib
 import inspect
-import pkgutil
 from collections.abc import Callable, Mapping
 from functools import partial
+from importlib import import_module
 from typing import Any, Final, NamedTuple, TypeVar
 
-from protocol.schema import Span, api, span
+from broker.served import SERVED
+from protocol.schema import Span, api
 
 H = TypeVar("H", bound=Callable[..., Any])
 
@@ -31,8 +31,7 @@ class Call(NamedTuple):
 class Route(NamedTuple):
     request: type[Any]
     response: type[Any]
-    versions: Span  # what is really served
-    advertised: Span
+    versions: Span  # what is really answered, which may be less than clients are told
     handle: Callable[..., Any]
     in_parts: bool  # the response holds file slices
 
@@ -45,37 +44,45 @@ class Route(NamedTuple):
         return self.request.__name__.removesuffix("Request")
 
 
-ROUTES: Final[dict[int, Route]] = {}
+_routes: Final[dict[int, Route]] = {}
 
 
-def handles(
-    request: type[Any], response: type[Any], *, advertised_from: int | None = None, in_parts: bool = False
-) -> Callable[[H], H]:
+def handles(request: type[Any], response: type[Any], *, in_parts: bool = False) -> Callable[[H], H]:
     """Register the decorated function as the answer to every version of `request`."""
 
     def register(handle: H) -> H:
         key, versions = api(request).key, api(request).versions
-        if key in ROUTES:
+        route = Route(request, response, versions, handle, in_parts)
+        served = SERVED.get(key)
+        if key in _routes:
             raise TypeError(f"API {key} has two handlers")
-        first = versions.first if advertised_from is None else advertised_from
-        advertised = span(f"{first}-{versions.last}")
-        ROUTES[key] = Route(request, response, versions, advertised, handle, in_parts)
+        if served is None or served.name != route.name or handle.__module__ != _module_of(key):
+            raise TypeError(f"{route.name} (API {key}, {handle.__module__}) is not what broker.served says: {served}")
+        if served.versions.last != versions.last or served.versions.first > versions.first:
+            raise TypeError(f"{route.name} is served in versions {versions}, but clients are told {served.versions}")
+        _routes[key] = route
         return handle
 
     return register
 
 
-def load_handlers(package: str = "broker.handlers") -> Mapping[int, Route]:
-    found = importlib.import_module(package)
-    for module in pkgutil.iter_modules(found.__path__):
-        importlib.import_module(f"{package}.{module.name}")
-    return ROUTES
+def find_route(key: int) -> Route | None:
+    """The handler of an API, which is loaded if it is the first time; None if there is none."""
+    found = _routes.get(key)
+    if found is None and key in SERVED:
+        import_module(_module_of(key))
+        found = _routes[key]
+    return found
 
 
-def bind(handle: Callable[..., Any], services: Mapping[str, Any]) -> Callable[[Any, Call], Any]:
+def _module_of(key: int) -> str:
+    return f"broker.handlers.{SERVED[key].module}"
+
+
+def bind(handle: Callable[..., Any], services: Mapping[str, Callable[[], Any]]) -> Callable[[Any, Call], Any]:
     """Give the handler the services it names."""
     named = [p.name for p in inspect.signature(handle).parameters.values() if p.kind is p.KEYWORD_ONLY]
     missing = [name for name in named if name not in services]
     if missing:
         raise TypeError(f"{handle.__module__}.{handle.__name__} asks for unknown services {missing}")
-    return partial(handle, **{name: services[name] for name in named}) if named else handle
+    return partial(handle, **{name: services[name]() for name in named}) if named else handle

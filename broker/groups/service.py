@@ -126,13 +126,11 @@ class Groups:
 
     # -- in the background -------------------------------------------------
 
-    async def expire_regularly(self) -> None:
-        while True:
-            await asyncio.sleep(self.settings.current.offsets_retention_check_interval_ms / 1000)
-            for hosted in self:
-                if not hosted.is_loading:
-                    hosted.run_all(hosted.shard.expire(self.now_ms()))
-                await asyncio.sleep(0)
+    async def expire(self) -> None:
+        for hosted in self:
+            if not hosted.is_loading:
+                hosted.run_all(hosted.shard.expire(self.now_ms()))
+            await asyncio.sleep(0)
 
     def close(self) -> None:
         self._closed = True

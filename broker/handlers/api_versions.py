@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 
-from broker.registry import ROUTES, Call, handles
+from broker.registry import Call, handles
+from broker.served import SERVED
 from broker.transactions.features import TRANSACTION_VERSION, TRANSACTION_VERSION_MAX
 from protocol.errors import ErrorCode
 from protocol.messages.api_versions import (
@@ -27,8 +28,8 @@ def api_versions(request: ApiVersionsRequest, call: Call) -> ApiVersionsResponse
             return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
         call.connection.client_software = " ".join(named)
     keys = [
-        ApiVersion(api_key=key, min_version=route.advertised.first, max_version=route.advertised.last)
-        for key, route in sorted(ROUTES.items())
+        ApiVersion(api_key=key, min_version=served.versions.first, max_version=served.versions.last)
+        for key, served in SERVED.items()
     ]
     # KIP-584. From transaction.version clients know that they may use transactions version 2 (KIP-890).
     supported = SupportedFeatureKey(name=TRANSACTION_VERSION, max_version=TRANSACTION_VERSION_MAX)

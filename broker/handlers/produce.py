@@ -7,7 +7,7 @@ compression; a request that uses one of them is refused by hanging up. From vers
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from broker.connection import CloseConnection
 from broker.faults import EXPECTED, Fault, fault_of
@@ -15,8 +15,6 @@ from broker.later import Later
 from broker.registry import NO_ANSWER, Call, handles
 from broker.replication.partition import Partition
 from broker.replication.replicas import HostedTopic, Replicas
-from broker.transactions.appends import TransactionalAppends
-from broker.transactions.service import Transactions
 from protocol.errors import ErrorCode
 from protocol.messages.produce import (
     BatchIndexAndErrorMessage,
@@ -29,12 +27,16 @@ from protocol.messages.produce import (
 from protocol.schema import Bytes
 from storage import StorageError
 
+if TYPE_CHECKING:
+    from broker.transactions.appends import TransactionalAppends
+    from broker.transactions.service import Transactions
+
 TOPIC_IDS_FROM = 13
 ZSTD_FROM = 7
 ZSTD = 4
 
 
-@handles(ProduceRequest, ProduceResponse, advertised_from=0)
+@handles(ProduceRequest, ProduceResponse)
 def produce(
     request: ProduceRequest,
     call: Call,
@@ -90,6 +92,8 @@ def produce(
 
 def _produce_transactional(request: ProduceRequest, call: Call, replicas: Replicas, transactions: Transactions) -> Any:
     """First the coordinator must know, for good, of every partition that the transaction is going to touch."""
+    from broker.transactions.appends import TransactionalAppends
+
     appends = TransactionalAppends(request, version=call.version, replicas=replicas, transactions=transactions)
     admitted = appends.admit()
     if not isinstance(admitted, Later):

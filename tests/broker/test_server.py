@@ -212,7 +212,8 @@ async def test_a_request_that_fails_inside_is_answered_and_logged(
     def broken(_listener: str) -> None:
         raise RuntimeError("a bug")
 
-    monkeypatch.setattr(node._services("x")["cluster"].__class__, "brokers", lambda _self, _listener: broken(_listener))
+    cluster = node._services("x")["cluster"]()
+    monkeypatch.setattr(type(cluster), "brokers", lambda _self, _listener: broken(_listener))
     answer = await client.call(MetadataRequest(topics=None), MetadataResponse, 13)
     assert answer.error_code == -1
     assert "a bug" in caplog.text

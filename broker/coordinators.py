@@ -1,0 +1,98 @@
+"""The coordinators of groups and of transactions: made when a request needs one, or when its topic exists.
+
+Most brokers that start (in a test, say) never see a group or a transaction; the code for them is loaded with the first.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.config import BrokerConfig
+from broker.metadata.image import Image
+from broker.metadata.internal import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from broker.replication.replicas import Replicas
+from broker.settings import Settings
+from broker.topic_creation import TopicCreation
+
+if TYPE_CHECKING:
+    from broker.groups.service import Groups
+    from broker.transactions.service import Transactions
+
+
+class Coordinators:
+    def __init__(self, *, node_id: int, settings: Settings, replicas: Replicas, creation: TopicCreation) -> None:
+        self._node_id = node_id
+        self._settings = settings
+        self._replicas = replicas
+        self._creation = creation
+        self._image = Image()
+        self._groups: Groups | None = None
+        self._transactions: Transactions | None = None
+        self._closed = False
+
+    @property
+    def groups(self) -> Groups:
+        if self._groups is None:
+            from broker.groups.service import Groups
+
+            self._groups = Groups(
+                node_id=self._node_id, settings=self._settings, replicas=self._replicas, creation=self._creation
+            )
+            self._groups.follow(Image(), self._image)
+        return self._groups
+
+    @property
+    def transactions(self) -> Transactions:
+        if self._transactions is None:
+            from broker.transactions.markers import LocalMarkers
+            from broker.transactions.service import Transactions
+
+            self._transactions = Transactions(
+                node_id=self._node_id,
+                settings=self._settings,
+                replicas=self._replicas,
+                creation=self._creation,
+                markers=LocalMarkers(replicas=self._replicas, groups=self.groups),
+            )
+            self._transactions.follow(Image(), self._image)
+        return self._transactions
+
+    def follow(self, old: Image, new: Image) -> None:
+        self._image = new
+        if self._closed:
+            return
+        if self._groups is not None:
+            self._groups.follow(old, new)
+        elif OFFSETS_TOPIC in new.topics:
+            _ = self.groups
+        if self._transactions is not None:
+            self._transactions.follow(old, new)
+        elif TRANSACTIONS_TOPIC in new.topics:
+            _ = self.transactions
+
+    def reconfigure(self, config: BrokerConfig, image: Image) -> None:
+        if self._groups is not None:
+            self._groups.reconfigure(config, image)
+        if self._transactions is not None:
+            self._transactions.reconfigure(config, image)
+
+    # -- in the background -------------------------------------------------
+
+    async def expire_offsets(self) -> None:
+        if self._groups is not None:
+            await self._groups.expire()
+
+    async def abort_timed_out(self) -> None:
+        if self._transactions is not None:
+            await self._transactions.abort_timed_out()
+
+    async def forget_expired(self) -> None:
+        if self._transactions is not None:
+            await self._transactions.forget_expired()
+
+    def close(self) -> None:
+        self._closed = True
+        if self._transactions is not None:
+            self._transactions.close()
+        if self._groups is not None:
+            self._groups.close()
