@@ -84,7 +84,6 @@ class Image:
     features: Mapping[str, int] = field(default_factory=dict)  # the level the cluster has agreed on
     next_producer_id: int = 0
     cluster_id: str = ""
-    last_broker_epoch: int = 0
 
     def topic_by_id(self, topic_id: bytes) -> TopicImage | None:
         name = self.topic_names.get(topic_id)
@@ -110,7 +109,7 @@ class Image:
 
     def records(self) -> Iterator[Record]:
         """The shortest log that adds up to this image: a snapshot."""
-        yield ClusterRecord(cluster_id=self.cluster_id, last_broker_epoch=self.last_broker_epoch)
+        yield ClusterRecord(cluster_id=self.cluster_id)
         for broker in self.brokers.values():
             yield broker_record(broker)
         for topic in self.topics.values():
@@ -169,7 +168,6 @@ class _Draft:
         self._features: dict[str, int] | None = None
         self.next_producer_id = base.next_producer_id
         self.cluster_id = base.cluster_id
-        self.last_broker_epoch = base.last_broker_epoch
         self.partitions: dict[str, list[PartitionImage]] = {}
 
     @property
@@ -198,10 +196,8 @@ class _Draft:
 
     def set_cluster(self, record: ClusterRecord) -> None:
         self.cluster_id = record.cluster_id
-        self.last_broker_epoch = max(self.last_broker_epoch, record.last_broker_epoch)
 
     def register_broker(self, record: RegisterBrokerRecord) -> None:
-        self.last_broker_epoch = max(self.last_broker_epoch, record.broker_epoch)
         self.brokers[record.broker_id] = BrokerImage(
             broker_id=record.broker_id,
             broker_epoch=record.broker_epoch,
@@ -290,7 +286,6 @@ class _Draft:
             features=base.features if self._features is None else self._features,
             next_producer_id=self.next_producer_id,
             cluster_id=self.cluster_id,
-            last_broker_epoch=self.last_broker_epoch,
         )
 
 

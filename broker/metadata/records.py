@@ -104,10 +104,9 @@ class FeatureLevelRecord:
 
 @message(key=10, versions="0", flexible="0+")
 class ClusterRecord:
-    """Facts about the cluster as a whole. The epoch is the last that any broker was given, also one that is gone."""
+    """Facts about the cluster as a whole."""
 
     cluster_id: str = string()
-    last_broker_epoch: int = int64(tag=0)
 
 
 Record = (

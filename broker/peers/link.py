@@ -74,8 +74,14 @@ class PeerLink:
             self.hang_up()
             raise PeerUnavailable(f"{self.name} answered with what cannot be read: {error}") from error
 
-    async def send_raw(  # noqa: ASYNC109 -- a time-out here also closes the connection
-        self, key: int, version: int, body: bytes | bytearray | memoryview, *, flexible: bool, timeout: float
+    async def send_raw(
+        self,
+        key: int,
+        version: int,
+        body: bytes | bytearray | memoryview,
+        *,
+        flexible: bool,
+        timeout: float,  # noqa: ASYNC109 -- a time-out here also closes the connection
     ) -> memoryview:
         """Pass a request on as it is; the answer is the whole frame, which begins with the correlation id."""
         channel: _Channel | None = None

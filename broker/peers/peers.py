@@ -14,6 +14,9 @@ class Address(NamedTuple):
     port: int
 
 
+Key = tuple[int, str]  # a node, and what the connection to it is for
+
+
 class Peers:
     def __init__(
         self,
@@ -31,17 +34,19 @@ class Peers:
         self._image = image
         self._leader_id = leader_id
         self._controllers = controllers
-        self._brokers: dict[int, PeerLink] = {}
-        self._to_controllers: dict[int, PeerLink] = {}
+        self._brokers: dict[Key, PeerLink] = {}
+        self._to_controllers: dict[Key, PeerLink] = {}
         self._closing: list[PeerLink] = []
 
-    def to_broker(self, node_id: int) -> PeerLink:
-        """The link to a registered broker, at the address it registered last."""
+    def to_broker(self, node_id: int, *, purpose: str = "") -> PeerLink:
+        """The link to a registered broker, at the address it registered last. Each purpose has a connection of its own:
+        answers come in the order of the requests, and a fetch that waits holds up what is behind it."""
         broker = self._image().brokers.get(node_id)
         endpoint = None if broker is None else broker.endpoints.get(self._listener)
         if endpoint is None:
             raise PeerUnavailable(f"broker {node_id} has no address on the listener {self._listener}")
-        return self._link(self._brokers, node_id, Address(endpoint.host, endpoint.port), kind="broker")
+        kind = f"broker {purpose}".rstrip()
+        return self._link(self._brokers, (node_id, purpose), Address(endpoint.host, endpoint.port), kind=kind)
 
     def to_controller(self) -> PeerLink:
         """The link to the controller, be it this very node."""
@@ -55,19 +60,19 @@ class Peers:
         address = self._controllers().get(node_id)
         if address is None:
             raise PeerUnavailable(f"nobody knows where controller {node_id} listens")
-        return self._link(self._to_controllers, node_id, address, kind="controller")
+        return self._link(self._to_controllers, (node_id, ""), address, kind="controller")
 
     async def close(self) -> None:
         for link in (*self._brokers.values(), *self._to_controllers.values(), *self._closing):
             await link.close()
 
-    def _link(self, links: dict[int, PeerLink], node_id: int, address: Address, *, kind: str) -> PeerLink:
-        link = links.get(node_id)
+    def _link(self, links: dict[Key, PeerLink], key: Key, address: Address, *, kind: str) -> PeerLink:
+        link = links.get(key)
         if link is not None and (link.host, link.port) == address:
             return link
         if link is not None:
             link.hang_up()
             self._closing.append(link)
-        name = f"{kind} {node_id} ({address.host}:{address.port})"
-        link = links[node_id] = PeerLink(address.host, address.port, client_id=f"node-{self.node_id}", name=name)
+        name = f"{kind} {key[0]} ({address.host}:{address.port})"
+        link = links[key] = PeerLink(address.host, address.port, client_id=f"node-{self.node_id}", name=name)
         return link
