@@ -21,7 +21,6 @@ from broker.metadata.image import Image
 from broker.replication.partition import Partition
 from protocol.errors import ErrorCode
 from protocol.schema import EncodeError
-from storage import StorageError
 
 log = logging.getLogger(__name__)
 
@@ -127,7 +126,7 @@ class HostedShard:
         """Nobody is told of what a failure could still undo."""
         later: Later[Any] = Later()
 
-        def reached(error: StorageError | None) -> None:
+        def reached(error: Exception | None) -> None:
             if error is None:
                 later.resolve(result)
             elif refuse is not None:

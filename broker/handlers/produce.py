@@ -7,17 +7,22 @@ compression; a request that uses one of them is refused by hanging up. From vers
 from __future__ import annotations
 
 import asyncio
+from functools import partial
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from broker.connection import CloseConnection
 from broker.faults import EXPECTED, Fault, fault_of
 from broker.later import Later
 from broker.registry import NO_ANSWER, Call, handles
+from broker.replication import hints
 from broker.replication.partition import Partition
 from broker.replication.replicas import HostedTopic, Replicas
 from protocol.errors import ErrorCode
 from protocol.messages.produce import (
     BatchIndexAndErrorMessage,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
@@ -25,7 +30,6 @@ from protocol.messages.produce import (
     TopicProduceResponse,
 )
 from protocol.schema import Bytes
-from storage import StorageError
 
 if TYPE_CHECKING:
     from broker.transactions.appends import TransactionalAppends
@@ -52,6 +56,7 @@ def produce(
     by_id = call.version >= TOPIC_IDS_FROM
     response = ProduceResponse()
     due: list[tuple[Partition, int, PartitionProduceResponse]] = []
+    cut_off = replicas.lease_until is not None and monotonic() >= replicas.lease_until
     for topic in request.topic_data:
         hosted = replicas.topics_by_id.get(topic.topic_id) if by_id else replicas.topics.get(topic.name)
         results = []
@@ -65,9 +70,12 @@ def produce(
                 or not -1 <= acks <= 1
                 or (acks == -1 and partition.too_few_in_sync)
                 or call.version < ZSTD_FROM
+                or cut_off
             ):
-                partition = _guard(result, partition, data, hosted, call, acks)
+                partition = _guard(result, partition, data, hosted, call, acks, cut_off)
                 if partition is None:
+                    if result.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                        _hint(response, result, hosted, replicas, call)
                     continue
             try:
                 if transactional is None:
@@ -80,14 +88,14 @@ def produce(
             result.base_offset = appended.base_offset
             result.log_append_time_ms = appended.log_append_time
             result.log_start_offset = partition.log.start_offset
-            if acks and appended.last_offset >= partition.high_watermark:
+            if acks and appended.last_offset >= partition.high_watermark and (acks == -1 or partition.flush_each):
                 due.append((partition, appended.last_offset, result))
         response.responses.append(
             TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=results)
         )
     if acks == 0:
         return _no_answer(response)
-    return _Acknowledging(response, due, request.timeout_ms).later if due else response
+    return _Acknowledging(response, due, request).later if due else response
 
 
 def _produce_transactional(request: ProduceRequest, call: Call, replicas: Replicas, transactions: Transactions) -> Any:
@@ -122,6 +130,7 @@ def _guard(
     hosted: HostedTopic | None,
     call: Call,
     acks: int,
+    cut_off: bool,
 ) -> Partition | None:
     """The uncommon reasons not to append; the partition if there is none after all."""
     if not -1 <= acks <= 1:
@@ -130,8 +139,9 @@ def _guard(
         by_id = call.version >= TOPIC_IDS_FROM
         result.error_code = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     elif partition is None:
-        offline = data.index in hosted.offline
-        result.error_code = ErrorCode.KAFKA_STORAGE_ERROR if offline else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        result.error_code = hosted.why_not_led(data.index)
+    elif cut_off:
+        result.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
     elif not data.records:
         result.error_code = ErrorCode.INVALID_RECORD
     elif acks == -1 and partition.too_few_in_sync:
@@ -141,6 +151,23 @@ def _guard(
     else:
         return partition
     return None
+
+
+def _hint(
+    response: ProduceResponse,
+    result: PartitionProduceResponse,
+    hosted: HostedTopic | None,
+    replicas: Replicas,
+    call: Call,
+) -> None:
+    leader, epoch = hints.leader_of(hosted, result.index)
+    found = None if leader == replicas.node_id else hints.endpoint_of(replicas.image, leader, call.connection.listener)
+    if found is None:
+        return
+    result.current_leader = LeaderIdAndEpoch(leader_id=leader, leader_epoch=epoch)
+    if all(each.node_id != leader for each in response.node_endpoints):
+        endpoint, rack = found
+        response.node_endpoints.append(NodeEndpoint(node_id=leader, host=endpoint.host, port=endpoint.port, rack=rack))
 
 
 def _refuse(result: PartitionProduceResponse, fault: Fault) -> None:
@@ -166,22 +193,27 @@ def _no_answer(response: ProduceResponse) -> object:
 
 
 class _Acknowledging:
-    """Waits until everything that was appended is below its high watermark, or the request's time is up."""
+    """Waits until everything that was appended is below its high watermark (with acks=1: on our own disk), or the
+    request's time is up."""
 
     def __init__(
         self,
         response: ProduceResponse,
         due: list[tuple[Partition, int, PartitionProduceResponse]],
-        timeout_ms: int,
+        request: ProduceRequest,
     ) -> None:
         self.later: Later[ProduceResponse] = Later()
         self._response = response
         self._left = {id(result): result for _, _, result in due}
-        self._timer = asyncio.get_running_loop().call_later(max(timeout_ms, 0) / 1000, self._time_out)
+        self._timer = asyncio.get_running_loop().call_later(max(request.timeout_ms, 0) / 1000, self._time_out)
         for partition, last_offset, result in due:
-            partition.await_mark(last_offset, lambda error, result=result: self._reached(result, error))  # type: ignore[misc]
+            reached = partial(self._reached, result)
+            if request.acks == 1:
+                partition.await_flush(last_offset, reached)
+            else:
+                partition.await_mark(last_offset, reached, impatient=True)
 
-    def _reached(self, result: PartitionProduceResponse, error: StorageError | None) -> None:
+    def _reached(self, result: PartitionProduceResponse, error: Exception | None) -> None:
         if self._left.pop(id(result), None) is None:
             return
         if error is not None:

@@ -21,7 +21,6 @@ from broker.transactions.shard import Order, TransactionShard
 from broker.transactions.transaction import TopicPartition
 from protocol.errors import ErrorCode
 from protocol.schema import EncodeError
-from storage import StorageError
 
 log = logging.getLogger(__name__)
 
@@ -114,7 +113,7 @@ class HostedTransactions:
         """Nobody is told of what a failure could still undo."""
         later: Later[Any] = Later()
 
-        def reached(error: StorageError | None) -> None:
+        def reached(error: Exception | None) -> None:
             if error is None:
                 later.resolve(result)
             else:
@@ -133,7 +132,7 @@ class HostedTransactions:
         else:
             self.partition.await_mark(self._written, partial(self._write_all, orders))
 
-    def _write_all(self, orders: list[Order], error: StorageError | None) -> None:
+    def _write_all(self, orders: list[Order], error: Exception | None) -> None:
         if error is not None or self._closed:
             return
         for order in orders:

@@ -1,0 +1,116 @@
+"""This node among others: a fetcher per leader that it follows, sessions of those who follow it, in-sync sets."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from broker.replication.fetcher import Fetcher
+from broker.replication.followed import Followed
+from broker.replication.in_sync import InSyncChanges, LagCheck
+from broker.replication.partition import Partition
+from broker.replication.serving import FollowerSessions
+
+if TYPE_CHECKING:
+    from broker.peers import Peers
+    from broker.replication.replicas import Replicas
+
+log = logging.getLogger(__name__)
+
+
+class Replication:
+    def __init__(self, replicas: Replicas, peers: Peers) -> None:
+        self.sessions = FollowerSessions(replicas)
+        self._replicas = replicas
+        self._peers = peers
+        self._fetchers: dict[int, Fetcher] = {}
+        self._ending: set[asyncio.Task[None]] = set()
+        self._changes = InSyncChanges(node_id=replicas.node_id, peers=peers, broker_epoch=lambda: replicas.broker_epoch)
+        self._lag_check = LagCheck(seconds=lambda: self._lag_seconds_max / 2, check=self._shrink)
+        Partition.lag_seconds_max = self._lag_seconds_max
+
+    @property
+    def _lag_seconds_max(self) -> float:
+        return self._replicas.config.replica_lag_time_max_ms / 1000
+
+    # -- following ---------------------------------------------------------
+
+    def follow(self, followed: Followed) -> None:
+        """Fetch it from its leader, and from nobody else."""
+        self.unfollow(followed, keeping=followed.leader)
+        if followed.leader < 0:
+            return
+        fetcher = self._fetchers.get(followed.leader)
+        if fetcher is None:
+            fetcher = self._fetchers[followed.leader] = Fetcher(
+                followed.leader,
+                node_id=self._replicas.node_id,
+                peers=self._peers,
+                config=lambda: self._replicas.config,
+                broker_epoch=lambda: self._replicas.broker_epoch,
+                failed=self._replicas.failed,
+            )
+        fetcher.add(followed)
+
+    def unfollow(self, followed: Followed, *, keeping: int = -1) -> None:
+        for source, fetcher in list(self._fetchers.items()):
+            if source == keeping:
+                continue
+            fetcher.remove(followed)
+            if not len(fetcher):
+                del self._fetchers[source]
+                task = asyncio.get_running_loop().create_task(fetcher.stop())
+                self._ending.add(task)
+                task.add_done_callback(self._ending.discard)
+
+    # -- leading -----------------------------------------------------------
+
+    def consider_expansion(self, partition: Partition, node_id: int) -> None:
+        proposal = partition.leadership.propose_expansion(
+            node_id,
+            mark=partition.high_watermark,
+            own_epoch=self._replicas.broker_epoch,
+            is_eligible=self._is_eligible,
+        )
+        if proposal is not None:
+            self._changes.ask(partition, proposal)
+
+    def _is_eligible(self, node_id: int, broker_epoch: int) -> bool:
+        """KIP-903: not a broker that has been restarted since it fetched, nor one that the controller would refuse."""
+        broker = self._replicas.image.brokers.get(node_id)
+        return broker is not None and broker.is_active and broker_epoch in (-1, broker.broker_epoch)
+
+    def brokers_changed(self) -> None:
+        """A broker that is active again may be in sync again: one that has everything asks for nothing more, so that
+        no fetch of its own would bring it up."""
+        for partition in self._replicas.led():
+            leadership = partition.leadership
+            if len(leadership.isr) < len(leadership.replicas):
+                for node_id in leadership.followers:
+                    self.consider_expansion(partition, node_id)
+
+    def _shrink(self, now: float) -> None:
+        if not self._replicas.is_leased:
+            return
+        for partition in self._replicas.led():
+            if partition.leadership.is_alone:
+                continue
+            proposal = partition.leadership.propose_shrinking(
+                now=now,
+                lag_max=self._lag_seconds_max,
+                end_offset=partition.log.end_offset,
+                own_epoch=self._replicas.broker_epoch,
+            )
+            if proposal is not None:
+                self._changes.ask(partition, proposal)
+        self.brokers_changed()
+
+    async def stop(self) -> None:
+        await self._lag_check.stop()
+        await self._changes.stop()
+        for fetcher in self._fetchers.values():
+            await fetcher.stop()
+        self._fetchers.clear()
+        if self._ending:
+            await asyncio.wait(list(self._ending))
