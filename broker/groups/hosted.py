@@ -72,6 +72,7 @@ class HostedShard:
 
     def _start(self, then: Callable[[HostedShard], None]) -> None:
         self.is_loading = False
+        self._written = self.partition.log.end_offset - 1  # what was read may not be committed yet
         self.run_all(self.shard.loaded(self.now_ms()))
         then(self)
 

@@ -41,6 +41,8 @@ class Groups:
 
     def find(self, group_id: str) -> HostedShard | ErrorCode:
         """The shard that holds a group, or why not."""
+        if self._replicas.lease_until is not None and not self._replicas.is_leased:
+            return ErrorCode.NOT_COORDINATOR  # another broker may be by now
         found = self._memo.get(group_id)
         return found if found is not None else self._find(group_id)
 

@@ -45,6 +45,7 @@ class Partition(Replica):
     __slots__ = (
         "_flush_waiting",
         "_flushed_end",
+        "_over",
         "_waiting",
         "commits_alone",
         "leadership",
@@ -71,6 +72,7 @@ class Partition(Replica):
         self._waiting: deque[tuple[int, Reached, bool]] = deque()
         self._flush_waiting: deque[tuple[int, Reached]] = deque()
         self._flushed_end = log.end_offset
+        self._over: Exception | None = None  # why this leadership has ended
         super().__init__(
             topic=topic,
             topic_id=topic_id,
@@ -130,6 +132,8 @@ class Partition(Replica):
         return self._append_checked(batch, header, now_ms)
 
     def _check_in_sync(self) -> None:
+        if self._over is not None:
+            raise self._over
         if self.too_few_in_sync:
             raise Refused(ErrorCode.NOT_ENOUGH_REPLICAS, f"{self.topic}-{self.index} has too few replicas in sync.")
 
@@ -162,6 +166,8 @@ class Partition(Replica):
         impatient is also told when there are too few replicas in sync to get there soon."""
         if last_offset < self.high_watermark:
             reached(None)
+        elif self._over is not None:
+            reached(self._over)
         else:
             self._waiting.append((last_offset, reached, impatient))
 
@@ -238,6 +244,7 @@ class Partition(Replica):
 
     def resign(self, error: Exception) -> None:
         """This leadership is over: whoever waits is told, and whoever fetches looks elsewhere."""
+        self._over = error
         self.close_waiting(error)
         self.wake_all()
         for watcher in list(self.replica_watchers):

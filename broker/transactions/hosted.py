@@ -69,6 +69,7 @@ class HostedTransactions:
             log.error("%s cannot be loaded, its transactions are not served: %s", name, error)
             return
         self.is_loading = False
+        self._written = self.partition.log.end_offset - 1  # what was read may not be committed yet
         self.run_all(self.shard.loaded(self.now_ms()))
         took_ms = (self._loop.time() - started) * 1000
         log.info("%s: %d ids from %d records in %.0f ms", name, len(self.shard.transactions), count, took_ms)

@@ -42,6 +42,8 @@ class Transactions:
 
     def find(self, transactional_id: str) -> HostedTransactions | ErrorCode:
         """The shard that holds a transactional id, or why not."""
+        if self._replicas.lease_until is not None and not self._replicas.is_leased:
+            return ErrorCode.NOT_COORDINATOR  # another broker may be by now
         found = self._memo.get(transactional_id)
         return found if found is not None else self._find(transactional_id)
 
