@@ -1,4 +1,4 @@
-"""Several brokers' replicas in one event loop: real logs and real messages, a controller and links that a test rules."""
+"""Several brokers' replicas in one event loop: real logs and messages, a controller and links that a test rules."""
 
 from __future__ import annotations
 

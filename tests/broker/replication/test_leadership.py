@@ -93,7 +93,8 @@ def test_a_broker_that_the_controller_would_refuse_is_not_asked_for() -> None:
     led = leading(isr=(1, 2))
     fetches(led, 3, 10, end=10, now=1)
     refuse = led.propose_expansion(3, mark=10, own_epoch=10, is_eligible=lambda node, epoch: epoch != 30)
-    assert refuse is None and led.proposal is None
+    assert refuse is None
+    assert led.proposal is None
 
 
 def test_one_thing_is_asked_at_a_time() -> None:
@@ -110,7 +111,8 @@ def test_a_slow_follower_leaves_and_holds_the_mark_until_the_controller_agrees()
     fetches(led, 2, 10, end=10, now=40)
     fetches(led, 3, 5, end=10, now=40)
     proposal = led.propose_shrinking(now=41, lag_max=LAG, end_offset=10, own_epoch=1)
-    assert proposal is not None and proposal.members == {1, 2}
+    assert proposal is not None
+    assert proposal.members == {1, 2}
     assert mark(led, 10, now=41) == 5
     assert led.settle(isr=(1, 2), partition_epoch=8)
     assert mark(led, 10, now=41) == 10

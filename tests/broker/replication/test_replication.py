@@ -47,8 +47,10 @@ async def test_with_too_few_in_sync_nothing_is_committed_and_who_is_impatient_is
     last = cluster.append(1, b"a")
     cluster.led(1).await_mark(last, told.append, impatient=True)
     await cluster.until(lambda: told)
-    assert isinstance(told[0], Refused) and told[0].code == ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
-    assert cluster.led(1).too_few_in_sync and cluster.led(1).high_watermark == 0
+    assert isinstance(told[0], Refused)
+    assert told[0].code == ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+    assert cluster.led(1).too_few_in_sync
+    assert cluster.led(1).high_watermark == 0
     cluster.cut = set()
     assert await cluster.acknowledged(1, last) is None
 
@@ -60,7 +62,8 @@ async def test_a_new_leader_has_everything_and_the_old_one_gives_way(new_cluster
     lost: list[Exception | None] = []
     cluster.led(1).await_mark(cluster.append(1, b"never committed", b"nor this"), lost.append)
     cluster.become(leader=2, isr=(2, 3))
-    assert isinstance(lost[0], Refused) and lost[0].code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert isinstance(lost[0], Refused)
+    assert lost[0].code == ErrorCode.NOT_LEADER_OR_FOLLOWER
     cluster.cut = set()
     assert await cluster.acknowledged(2, cluster.append(2, b"next")) is None
     await cluster.until(lambda: cluster.values(1) == [b"kept", b"next"])
@@ -76,7 +79,8 @@ async def test_an_old_leader_that_has_not_heard_commits_nothing(new_cluster: New
     cluster.led(1).await_mark(cluster.append(1, b"zombie"), told.append)
     cluster.append(2, b"b")
     await cluster.until(lambda: cluster.replica(3).log.end_offset == 2)
-    assert cluster.led(1).high_watermark == 1 and not told
+    assert cluster.led(1).high_watermark == 1
+    assert not told
     cluster.tell(cluster.nodes[1])
     await cluster.until(lambda: cluster.values(1) == [b"a", b"b"])
     assert isinstance(told[0], Refused)
