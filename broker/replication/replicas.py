@@ -72,6 +72,7 @@ class Replicas:
         self.stopping = False  # waits end with what there is
         # Until when (time.monotonic) nobody else can have been made leader of what we lead; None: there is nobody else.
         self.lease_until: float | None = None
+        self.peers: Peers | None = None
         self._replication: Replication | None = None
         self._config = config
         self._on_disk = {each.path: set(each.partitions()) for each in directories}
@@ -85,6 +86,7 @@ class Replicas:
         from broker.replication.replication import Replication
 
         self.lease_until = EXPIRED
+        self.peers = peers
         self._replication = Replication(self, peers)
         for hosted in self.topics.values():
             for followed in hosted.followed.values():
