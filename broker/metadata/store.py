@@ -68,6 +68,7 @@ class MetadataStore:
         self._failed = failed
         self._watchers: list[Watch] = []
         self._controller_watchers: list[WatchController] = []
+        self._leader_watchers: list[Callable[[], object]] = []
         self._running: asyncio.Task[None] | None = None
         self._activating: asyncio.Task[None] | None = None
         self._active = asyncio.Event()
@@ -116,6 +117,10 @@ class MetadataStore:
     def watch_controller(self, watcher: WatchController) -> None:
         """`watcher(epoch)` is called when this node becomes the active controller, and `watcher(None)` when it ends."""
         self._controller_watchers.append(watcher)
+
+    def watch_leader(self, watcher: Callable[[], object]) -> None:
+        """`watcher()` is called when somebody else, or nobody, leads the quorum as far as this node knows."""
+        self._leader_watchers.append(watcher)
 
     # -- following ---------------------------------------------------------
 
@@ -204,6 +209,8 @@ class MetadataStore:
             self._activating = None
         if leadership is not None and leadership.leader_id == self.node_id:
             self._activating = asyncio.create_task(self._activate(leadership.epoch))
+        for watcher in self._leader_watchers:
+            watcher()
 
     async def _activate(self, epoch: int) -> None:
         """A new leader decides nothing before it knows all that was decided."""

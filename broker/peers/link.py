@@ -56,15 +56,25 @@ class PeerLink:
     def is_connected(self) -> bool:
         return self._channel is not None
 
-    async def send(self, request: Any, *, version: int, timeout: float) -> Any:  # noqa: ASYNC109 -- a time-out here also closes the connection
-        """The answer, as a message. Its byte fields are views of the one buffer that it arrived in."""
+    async def send(
+        self,
+        request: Any,
+        *,
+        version: int,
+        timeout: float,  # noqa: ASYNC109 -- a time-out here also closes the connection
+        response: type[Any] | None = None,
+    ) -> Any:
+        """The answer, as a message. Its byte fields are views of the one buffer that it arrived in.
+
+        `response` is its type, for a request that is not one of Kafka's.
+        """
         described = api(type(request))
         body = bytearray()
         codec(type(request), version).encode(request, body)
         answer = await self.send_raw(
             described.key, version, body, flexible=version in described.flexible, timeout=timeout
         )
-        response = APIS[described.key].response
+        response = response or APIS[described.key].response
         position = 4
         try:
             if version in api(response).flexible:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
@@ -12,9 +13,6 @@ from broker.peers.link import PeerLink, PeerUnavailable
 class Address(NamedTuple):
     host: str
     port: int
-
-
-Key = tuple[int, str]  # a node, and what the connection to it is for
 
 
 class Peers:
@@ -34,8 +32,7 @@ class Peers:
         self._image = image
         self._leader_id = leader_id
         self._controllers = controllers
-        self._brokers: dict[Key, PeerLink] = {}
-        self._to_controllers: dict[Key, PeerLink] = {}
+        self._links: dict[tuple[str, int], PeerLink] = {}
         self._closing: list[PeerLink] = []
 
     def to_broker(self, node_id: int, *, purpose: str = "") -> PeerLink:
@@ -45,34 +42,45 @@ class Peers:
         endpoint = None if broker is None else broker.endpoints.get(self._listener)
         if endpoint is None:
             raise PeerUnavailable(f"broker {node_id} has no address on the listener {self._listener}")
-        kind = f"broker {purpose}".rstrip()
-        return self._link(self._brokers, (node_id, purpose), Address(endpoint.host, endpoint.port), kind=kind)
+        return self._link(f"broker {purpose}".rstrip(), node_id, Address(endpoint.host, endpoint.port))
 
-    def to_controller(self) -> PeerLink:
+    def to_controller(self, *, purpose: str = "") -> PeerLink:
         """The link to the controller, be it this very node."""
         leader_id = self._leader_id()
         if leader_id is None:
             raise PeerUnavailable("there is no controller at the moment")
-        return self.to_node_of_quorum(leader_id)
+        return self.to_member(leader_id, purpose=purpose)
 
-    def to_node_of_quorum(self, node_id: int) -> PeerLink:
-        """The link to a member's controller listener."""
+    def to_member(self, node_id: int, *, purpose: str = "") -> PeerLink:
+        """The link to the controller listener of a member of the quorum."""
         address = self._controllers().get(node_id)
         if address is None:
             raise PeerUnavailable(f"nobody knows where controller {node_id} listens")
-        return self._link(self._to_controllers, (node_id, ""), address, kind="controller")
+        return self._link(f"controller {purpose}".rstrip(), node_id, address)
 
     async def close(self) -> None:
-        for link in (*self._brokers.values(), *self._to_controllers.values(), *self._closing):
+        for link in (*self._links.values(), *self._closing):
             await link.close()
 
-    def _link(self, links: dict[Key, PeerLink], key: Key, address: Address, *, kind: str) -> PeerLink:
-        link = links.get(key)
+    def _link(self, kind: str, node_id: int, address: Address) -> PeerLink:
+        link = self._links.get((kind, node_id))
         if link is not None and (link.host, link.port) == address:
             return link
         if link is not None:
             link.hang_up()
             self._closing.append(link)
-        name = f"{kind} {key[0]} ({address.host}:{address.port})"
-        link = links[key] = PeerLink(address.host, address.port, client_id=f"node-{self.node_id}", name=name)
+        name = f"{kind} {node_id} ({address.host}:{address.port})"
+        link = PeerLink(address.host, address.port, client_id=client_id_of(self.node_id), name=name)
+        self._links[kind, node_id] = link
         return link
+
+
+def client_id_of(node_id: int) -> str:
+    """The client id that a node's links carry."""
+    return f"node-{node_id}"
+
+
+def node_id_of(client_id: str | None) -> int | None:
+    """The node that a connection to the controller listener came from."""
+    match = re.fullmatch(r"node-(\d{1,9})", client_id or "")
+    return None if match is None else int(match[1])
