@@ -99,7 +99,9 @@ class Leadership:
         isr: Sequence[int],
         start_offset: int,
         now: float,
+        is_eligible: Callable[[int, int], bool] = lambda _node, _epoch: True,
     ) -> None:
+        """`is_eligible(broker, epoch)`: whether the controller would have that life of a broker in sync."""
         self.node_id = node_id
         self.leader_epoch = leader_epoch
         self.partition_epoch = partition_epoch
@@ -107,6 +109,7 @@ class Leadership:
         self.isr = tuple(isr)
         self.start_offset = start_offset  # where our log ended when the epoch began
         self.proposal: Proposal | None = None
+        self._is_eligible = is_eligible
         self.followers = {node: Follower(node, now=now) for node in replicas if node != node_id}
         for node, follower in self.followers.items():
             if node not in isr:
@@ -134,14 +137,15 @@ class Leadership:
     # -- the high watermark ------------------------------------------------
 
     def mark(self, own_end: int, *, now: float, lag_max: float) -> int:
-        """Up to where everybody who counts has everything. Someone who keeps up counts before being in sync, or under
-        constant load nobody who is a step behind could ever come back."""
+        """Up to where everybody who counts has everything. Someone alive who keeps up counts before being in sync, or
+        under constant load nobody who is a step behind could ever come back."""
         mark = own_end
         for each in self._counted:
             if each.offset < mark:
                 mark = each.offset
         for each in self._outside:
-            if each.offset < mark and now - each.last_caught_up <= lag_max:
+            keeps_up = now - each.last_caught_up <= lag_max
+            if each.offset < mark and keeps_up and self._is_eligible(each.node_id, each.broker_epoch):
                 mark = each.offset
         return mark
 
@@ -152,14 +156,12 @@ class Leadership:
 
     # -- who is in sync ----------------------------------------------------
 
-    def propose_expansion(
-        self, node: int, *, mark: int, own_epoch: int, is_eligible: Callable[[int, int], bool]
-    ) -> Proposal | None:
+    def propose_expansion(self, node: int, *, mark: int, own_epoch: int) -> Proposal | None:
         """After a fetch of `node`: it joins once it has all that is committed, and all of earlier epochs."""
         follower = self.followers.get(node)
         if follower is None or node in self.isr or self.proposal is not None:
             return None
-        if follower.offset < max(mark, self.start_offset) or not is_eligible(node, follower.broker_epoch):
+        if follower.offset < max(mark, self.start_offset) or not self._is_eligible(node, follower.broker_epoch):
             return None
         return self._propose([*self.isr, node], own_epoch)
 

@@ -109,6 +109,11 @@ class Replicas:
     def is_leased(self) -> bool:
         return self.lease_until is None or time.monotonic() < self.lease_until
 
+    def _is_eligible(self, node_id: int, broker_epoch: int) -> bool:
+        """KIP-903: not a broker that has been restarted since it fetched, nor one that the controller would refuse."""
+        broker = self.image.brokers.get(node_id)
+        return broker is not None and broker.is_active and broker_epoch in (-1, broker.broker_epoch)
+
     def serve_follower(self, request: FetchRequest) -> Any:
         if self._replication is None:
             raise Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, "This node has no followers.")
@@ -220,6 +225,7 @@ class Replicas:
             isr=image.isr,
             start_offset=log_on_disk.end_offset,
             now=time.monotonic(),
+            is_eligible=self._is_eligible,
         )
         kind = InternalPartition if hosted.name in INTERNAL_TOPICS else Partition
         partition = kind(

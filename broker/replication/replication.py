@@ -71,21 +71,16 @@ class Replication:
             node_id,
             mark=partition.high_watermark,
             own_epoch=self._replicas.broker_epoch,
-            is_eligible=self._is_eligible,
         )
         if proposal is not None:
             self._changes.ask(partition, proposal)
 
-    def _is_eligible(self, node_id: int, broker_epoch: int) -> bool:
-        """KIP-903: not a broker that has been restarted since it fetched, nor one that the controller would refuse."""
-        broker = self._replicas.image.brokers.get(node_id)
-        return broker is not None and broker.is_active and broker_epoch in (-1, broker.broker_epoch)
-
     def brokers_changed(self) -> None:
-        """A broker that is active again may be in sync again: one that has everything asks for nothing more, so that
-        no fetch of its own would bring it up."""
+        """Who has gone holds nobody up any more. And one that is active again may be in sync again: who has everything
+        asks for nothing more, so that no fetch of its own would bring it up."""
         for partition in self._replicas.led():
             leadership = partition.leadership
+            partition.reconsider_mark()
             if len(leadership.isr) < len(leadership.replicas):
                 for node_id in leadership.followers:
                     self.consider_expansion(partition, node_id)

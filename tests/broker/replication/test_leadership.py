@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
 
@@ -16,7 +17,11 @@ LEADER = 1
 
 
 def leading(
-    *, isr: tuple[int, ...] = (1, 2, 3), replicas: tuple[int, ...] = (1, 2, 3), start_offset: int = 0
+    *,
+    isr: tuple[int, ...] = (1, 2, 3),
+    replicas: tuple[int, ...] = (1, 2, 3),
+    start_offset: int = 0,
+    is_eligible: Callable[[int, int], bool] = lambda _node, _epoch: True,
 ) -> Leadership:
     return Leadership(
         node_id=LEADER,
@@ -26,6 +31,7 @@ def leading(
         isr=isr,
         start_offset=start_offset,
         now=0.0,
+        is_eligible=is_eligible,
     )
 
 
@@ -35,10 +41,6 @@ def fetches(led: Leadership, node: int, offset: int, *, end: int, now: float, pu
         offset=offset, log_start_offset=0, end_offset=end, broker_epoch=node * 10, now=now, pulse=pulse
     )
     pulse.at = now
-
-
-def eligible(_node: int, _epoch: int) -> bool:
-    return True
 
 
 def mark(led: Leadership, end: int, now: float = 1.0) -> int:
@@ -70,13 +72,24 @@ def test_who_keeps_up_holds_the_mark_before_it_is_in_sync() -> None:
     assert mark(led, 12, now=1 + LAG + 1) == 12
 
 
+def test_who_is_gone_holds_nobody_up_however_lately_it_kept_up() -> None:
+    gone: set[int] = set()
+    led = leading(isr=(1, 2), is_eligible=lambda node, _: node not in gone)
+    for node in (2, 3):
+        fetches(led, node, 10, end=10, now=1)
+    fetches(led, 2, 12, end=12, now=1)
+    assert mark(led, 12) == 10
+    gone.add(3)
+    assert mark(led, 12) == 12
+
+
 def test_a_follower_is_asked_for_when_it_has_all_that_is_committed_and_counts_from_then_on() -> None:
     led = leading(isr=(1, 2))
     fetches(led, 2, 10, end=10, now=1)
     fetches(led, 3, 9, end=10, now=1)
-    assert led.propose_expansion(3, mark=10, own_epoch=10, is_eligible=eligible) is None
+    assert led.propose_expansion(3, mark=10, own_epoch=10) is None
     fetches(led, 3, 10, end=12, now=2)
-    proposal = led.propose_expansion(3, mark=10, own_epoch=10, is_eligible=eligible)
+    proposal = led.propose_expansion(3, mark=10, own_epoch=10)
     assert proposal == Proposal(isr=((1, 10), (2, 20), (3, 30)), leader_epoch=5, partition_epoch=7)
     fetches(led, 2, 12, end=12, now=2)
     assert mark(led, 12) == 10, "the controller may have agreed already"
@@ -86,13 +99,13 @@ def test_a_follower_is_asked_for_when_it_has_all_that_is_committed_and_counts_fr
 def test_a_follower_must_have_everything_of_earlier_epochs() -> None:
     led = leading(isr=(1, 2), start_offset=20)
     fetches(led, 3, 10, end=20, now=1)
-    assert led.propose_expansion(3, mark=10, own_epoch=10, is_eligible=eligible) is None
+    assert led.propose_expansion(3, mark=10, own_epoch=10) is None
 
 
 def test_a_broker_that_the_controller_would_refuse_is_not_asked_for() -> None:
-    led = leading(isr=(1, 2))
+    led = leading(isr=(1, 2), is_eligible=lambda _, epoch: epoch != 30)
     fetches(led, 3, 10, end=10, now=1)
-    refuse = led.propose_expansion(3, mark=10, own_epoch=10, is_eligible=lambda node, epoch: epoch != 30)
+    refuse = led.propose_expansion(3, mark=10, own_epoch=10)
     assert refuse is None
     assert led.proposal is None
 
@@ -101,8 +114,8 @@ def test_one_thing_is_asked_at_a_time() -> None:
     led = leading(isr=(1,))
     for node in (2, 3):
         fetches(led, node, 10, end=10, now=1)
-    assert led.propose_expansion(2, mark=10, own_epoch=1, is_eligible=eligible)
-    assert led.propose_expansion(3, mark=10, own_epoch=1, is_eligible=eligible) is None
+    assert led.propose_expansion(2, mark=10, own_epoch=1)
+    assert led.propose_expansion(3, mark=10, own_epoch=1) is None
     assert led.propose_shrinking(now=1000, lag_max=LAG, end_offset=99, own_epoch=1) is None
 
 
@@ -155,10 +168,10 @@ def test_an_answer_that_is_older_than_the_image_changes_nothing() -> None:
 def test_a_refusal_of_an_older_proposal_leaves_the_present_one_alone() -> None:
     led = leading(isr=(1,))
     fetches(led, 2, 10, end=10, now=1)
-    first = led.propose_expansion(2, mark=10, own_epoch=1, is_eligible=eligible)
+    first = led.propose_expansion(2, mark=10, own_epoch=1)
     assert first is not None
     led.settle(isr=(1, 3), partition_epoch=8)
-    second = led.propose_expansion(2, mark=10, own_epoch=1, is_eligible=eligible)
+    second = led.propose_expansion(2, mark=10, own_epoch=1)
     led.refused(first)
     assert led.proposal is second
 
@@ -220,7 +233,7 @@ def test_whatever_happens_what_is_below_the_mark_is_on_every_member_of_the_in_sy
             fetches(led, node, really[node], end=end, now=now, pulse=pulses[node])
             if not led.too_few(2):
                 high_watermark = max(high_watermark, led.mark(end, now=now, lag_max=LAG))
-            led.propose_expansion(node, mark=high_watermark, own_epoch=1, is_eligible=eligible)
+            led.propose_expansion(node, mark=high_watermark, own_epoch=1)
             really[node] = min(end, really[node] + random.randint(0, 5))  # what the answer brings
         elif action == "shrink":
             led.propose_shrinking(now=now, lag_max=LAG, end_offset=end, own_epoch=1)

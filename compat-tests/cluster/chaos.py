@@ -1,0 +1,83 @@
+"""A cluster under load and faults, and the verdict. `python compat-tests/cluster/chaos.py --minutes 10` runs long."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+if __name__ == "__main__":
+    sys.path.append(str(Path(__file__).resolve().parents[1]))
+
+from cluster.history import History, Report, check
+from cluster.nemesis import Fault, Kill, KillController, LongPause, Nemesis, Pause, RollingRestart
+from cluster.workload import Reader, Writer, read_everything
+from harness.cluster import Cluster
+
+TOPIC = "chaos"
+PARTITIONS = 6
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    report: Report
+    faults: dict[str, int]
+    seconds: float
+
+    def __str__(self) -> str:
+        faults = ", ".join(f"{count} × {name}" for name, count in sorted(self.faults.items()))
+        return f"{self.seconds:.0f} s; faults: {faults}\n{self.report}"
+
+
+def run(
+    cluster: Cluster, faults: Sequence[Fault], *, seconds: float, seed: int, writers: int = 2, readers: int = 1
+) -> Outcome:
+    cluster.create_topic(TOPIC, partitions=PARTITIONS, replicas=3, min_insync_replicas="2")
+    history = History()
+    bootstrap = cluster.bootstrap
+    started = time.monotonic()
+    clients: list[Writer | Reader] = [
+        Writer(number, bootstrap, TOPIC, partitions=PARTITIONS, history=history) for number in range(writers)
+    ]
+    clients += [Reader(number, bootstrap, TOPIC, partitions=PARTITIONS, history=history) for number in range(readers)]
+    nemesis = Nemesis(cluster, faults, seed=seed, healthy=lambda: cluster.await_in_sync(TOPIC))
+    try:
+        nemesis.run(seconds)
+    finally:
+        for client in clients:
+            client.stop.set()
+        for client in clients:
+            client.thread.join(120)
+    took = time.monotonic() - started
+    final = read_everything(bootstrap, TOPIC, partitions=PARTITIONS)
+    return Outcome(report=check(history, final), faults=dict(nemesis.injected), seconds=took)
+
+
+def everything() -> list[Fault]:
+    return [Kill(), Kill((0.0, 0.0)), KillController(), Pause(), LongPause(), RollingRestart()]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--minutes", type=float, default=5.0)
+    parser.add_argument("--seed", type=int, default=None)
+    arguments = parser.parse_args()
+    seed = int(time.time()) if arguments.seed is None else arguments.seed
+    print(f"seed {seed}", flush=True)
+    with tempfile.TemporaryDirectory(prefix="tidemark-chaos-") as directory:
+        cluster = Cluster(Path(directory))
+        cluster.start()
+        try:
+            outcome = run(cluster, everything(), seconds=arguments.minutes * 60, seed=seed)
+        finally:
+            cluster.close()
+    print(outcome)
+    return 0 if outcome.report.is_clean else 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
