@@ -11,7 +11,8 @@ from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 from bench.brokers import Running
 
-TIMEOUT_S = 30.0
+TIMEOUT_S = 60.0
+ATTEMPT_S = 5.0  # now and then an answer does not come at all, and a new request is answered at once
 
 
 @cache
@@ -52,7 +53,7 @@ def _wait_for_leaders(admin: AdminClient, name: str, *, partitions: int) -> None
     deadline = time.monotonic() + TIMEOUT_S
     while True:
         try:
-            _end_offsets(admin, name, partitions=partitions)
+            _end_offsets(admin, name, partitions=partitions, timeout_s=ATTEMPT_S)
             return
         except KafkaException:
             if time.monotonic() > deadline:
@@ -71,10 +72,10 @@ def _wait_for_files_to_go(data: Path, name: str) -> None:
 def count_records(broker: Running, name: str, *, partitions: int) -> int:
     """What the broker says it holds: the check that a load without delivery reports was delivered."""
     admin = _admin(broker.bootstrap)
-    return sum(_end_offsets(admin, name, partitions=partitions))
+    return sum(_end_offsets(admin, name, partitions=partitions, timeout_s=TIMEOUT_S))
 
 
-def _end_offsets(admin: AdminClient, name: str, *, partitions: int) -> list[int]:
+def _end_offsets(admin: AdminClient, name: str, *, partitions: int, timeout_s: float) -> list[int]:
     wanted = {TopicPartition(name, partition): OffsetSpec.latest() for partition in range(partitions)}
-    answers = admin.list_offsets(wanted, request_timeout=TIMEOUT_S)
-    return [int(future.result(TIMEOUT_S).offset) for future in answers.values()]
+    answers = admin.list_offsets(wanted, request_timeout=timeout_s)
+    return [int(future.result(2 * timeout_s).offset) for future in answers.values()]

@@ -33,15 +33,22 @@ _put_head = struct.Struct(">ii").pack_into
 class _Bound:
     """One version of one API, ready to serve."""
 
-    __slots__ = ("decode", "encode", "flexible", "handle", "head", "in_parts", "name", "response", "version")
+    __slots__ = ("decode", "encode", "flexible", "handle", "head", "in_parts", "name", "quick", "response", "version")
 
-    def __init__(self, route: Route, version: int, handle: Callable[[Any, Call], Any]) -> None:
+    def __init__(
+        self,
+        route: Route,
+        version: int,
+        handle: Callable[[Any, Call], Any],
+        quick: Callable[[bytearray, int, Call], Any] | None = None,
+    ) -> None:
         answer = codec(route.response, version)
         self.encode: Callable[[Any, bytearray], Any]
         self.name = route.name
         self.version = version
         self.response = route.response
         self.handle = handle
+        self.quick = quick
         self.decode = codec(route.request, version).decode
         self.encode = answer.encode_parts if route.in_parts else answer.encode
         self.in_parts = route.in_parts
@@ -77,19 +84,32 @@ class Dispatcher:
                     position = skip_tags(memoryview(frame), position)
                 else:
                     position += 1
-            # librdkafka 2.16 sends a few bytes too many in some requests, and Kafka does not mind.
-            request = bound.decode(memoryview(frame), position, True)
+            response = None if bound.quick is None else bound.quick(frame, position, call)
+            if type(response) is bytearray:
+                _put_head(response, 0, len(response) - 4, correlation_id)
+                connection.answer_whole(response)
+                return
+            if response is None:
+                # librdkafka 2.16 sends a few bytes too many in some requests, and Kafka does not mind.
+                request = bound.decode(memoryview(frame), position, True)
         except (DecodeError, IndexError) as error:
             raise CloseConnection(f"{bound.name} v{bound.version} cannot be decoded: {error}; {_hex(frame)}") from None
-        try:
-            response = bound.handle(request, call)
-        except CloseConnection:
-            raise
-        except Exception:
-            log.exception("%s v%d from %s failed", bound.name, bound.version, connection.peer)
-            response = _failure(bound)
+        if response is None:
+            try:
+                response = bound.handle(request, call)
+            except CloseConnection:
+                raise
+            except Exception:
+                log.exception("%s v%d from %s failed", bound.name, bound.version, connection.peer)
+                response = _failure(bound)
         if type(response) is bound.response:
-            connection.answer(_encode(bound, correlation_id, response))
+            if bound.in_parts:
+                connection.answer(_encode(bound, correlation_id, response))
+            else:
+                out = bytearray(bound.head)
+                bound.encode(response, out)
+                _put_head(out, 0, len(out) - 4, correlation_id)
+                connection.answer_whole(out)
         elif response is NO_ANSWER:
             connection.answer(None)
         else:
@@ -104,10 +124,11 @@ class Dispatcher:
             if key == API_VERSIONS_KEY:
                 return self._unknown_api_versions(route)
             raise CloseConnection(f"{route.name} v{version} is not served, only {route.versions}")
+        quick = None if route.quick is None else bind(route.quick, self._services)
         handle = bind(route.handle, self._services)
         if route.on_controller and "forwarding" in self._services:
             handle = self._services["forwarding"]().relay(route, version, handle)
-        bound = self._bound[selector] = _Bound(route, version, handle)
+        bound = self._bound[selector] = _Bound(route, version, handle, quick)
         return bound
 
     def _unknown_api_versions(self, route: Route) -> _Bound:

@@ -2,16 +2,20 @@
 
 Idle connections hold no buffer: all of them receive into one scratch buffer, which is safe because the event loop hands
 over what arrived before it receives again. A frame that does not end there gets a buffer of its own, and the rest is
-received straight into it. A long frame's buffer grows as bytes arrive, so that a length alone costs no memory.
+received straight into it. A long frame's buffer grows as bytes arrive, so that a length alone costs no memory. A few of
+these buffers are kept for the next frames: memory fresh from the system costs as much as filling it.
 """
 
 from __future__ import annotations
 
 import struct
+from collections import deque
 from typing import Final
 
 SCRATCH_BYTES: Final = 64 << 10
 GROWTH_START_BYTES: Final = 1 << 20
+SPARES_MAX: Final = 4
+SPARE_BYTES_MAX: Final = 2 << 20
 
 _length_at = struct.Struct(">i").unpack_from
 
@@ -26,12 +30,34 @@ class Scratch:
     def __init__(self, size_bytes: int = SCRATCH_BYTES) -> None:
         self.data = bytearray(size_bytes)
         self.view = memoryview(self.data)
+        self._spares: deque[bytearray] = deque(maxlen=SPARES_MAX)
+
+    def give_back(self, frame: bytearray) -> None:
+        """Its handler is done with this frame, but others may still hold views of it."""
+        if len(frame) <= SPARE_BYTES_MAX:
+            self._spares.append(frame)
+
+    def take(self, size: int) -> bytearray:
+        """A buffer of `size` bytes at most, whatever they are."""
+        for _ in range(len(self._spares)):
+            spare = self._spares.popleft()
+            try:
+                last = spare.pop()  # refused while somebody has a view
+            except BufferError:
+                self._spares.append(spare)
+                continue
+            if len(spare) < size:
+                spare.append(last)
+            else:
+                del spare[size:]
+            return spare
+        return bytearray(min(size, GROWTH_START_BYTES))
 
 
 class Framer:
     """Ask `buffer()` where to receive, say `received(n)`, then take the frames."""
 
-    __slots__ = ("_backlog", "_filled", "_frame", "_head", "_limit_bytes", "_scratch", "_size", "_whole")
+    __slots__ = ("_backlog", "_filled", "_frame", "_head", "_lent", "_limit_bytes", "_scratch", "_size", "_whole")
 
     def __init__(self, scratch: Scratch, *, limit_bytes: int) -> None:
         self._scratch = scratch
@@ -40,6 +66,7 @@ class Framer:
         self._frame: bytearray | None = None  # a frame under way
         self._size = self._filled = 0
         self._whole: bytearray | None = None
+        self._lent: bytearray | None = None  # a whole frame that is being handled
         self._backlog: memoryview | None = None  # received, not yet cut
 
     @property
@@ -83,8 +110,10 @@ class Framer:
         """One whole frame, or None if more must be received first. To stop taking them in between, call `hold()`."""
         backlog = self._backlog
         if backlog is None:
-            whole, self._whole = self._whole, None
-            return whole
+            if self._lent is not None:
+                self._scratch.give_back(self._lent)
+            self._lent, self._whole = self._whole, None
+            return self._lent
         available = len(backlog) - 4
         if available >= 0:
             (size,) = _length_at(backlog)
@@ -105,6 +134,8 @@ class Framer:
             self._backlog = memoryview(bytes(self._backlog))
 
     def _begin(self, size: int, first: memoryview) -> None:
-        frame = bytearray(min(size, max(GROWTH_START_BYTES, len(first))))
+        frame = self._scratch.take(size)
+        if len(frame) < len(first):
+            frame.extend(bytes(len(first) - len(frame)))
         frame[: len(first)] = first
         self._frame, self._size, self._filled = frame, size, len(first)

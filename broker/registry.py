@@ -20,12 +20,16 @@ H = TypeVar("H", bound=Callable[..., Any])
 NO_ANSWER: Final = object()
 
 
-class Call(NamedTuple):
-    """The circumstances of one request."""
+class Call:
+    """The circumstances of requests: one for each API and version that a connection uses."""
 
-    connection: Any
-    version: int
-    client_id: str | None
+    __slots__ = ("client_id", "connection", "memo", "version")
+
+    def __init__(self, connection: Any, version: int, client_id: str | None) -> None:
+        self.connection = connection
+        self.version = version
+        self.client_id = client_id
+        self.memo: Any = None  # what the API's quick way has learnt
 
 
 class Route(NamedTuple):
@@ -35,6 +39,7 @@ class Route(NamedTuple):
     handle: Callable[..., Any]
     in_parts: bool  # the response holds file slices
     on_controller: bool  # other nodes pass it on
+    quick: Callable[..., Any] | None
 
     @property
     def key(self) -> int:
@@ -50,16 +55,23 @@ _routes: Final[dict[int, Route]] = {}
 
 
 def handles(
-    request: type[Any], response: type[Any], *, in_parts: bool = False, on_controller: bool = False
+    request: type[Any],
+    response: type[Any],
+    *,
+    in_parts: bool = False,
+    on_controller: bool = False,
+    quick: Callable[..., Any] | None = None,
 ) -> Callable[[H], H]:
     """Register the decorated function as the answer to every version of `request`.
 
     `on_controller`: it changes the metadata. A node that is not the controller passes the request on to it.
+    `quick(frame, position, call, …services)` is asked before the request is decoded. It returns the answer's bytes
+    (with room for size and correlation id), or what a handler returns; or None, and then nothing has happened.
     """
 
     def register(handle: H) -> H:
         key, versions = api(request).key, api(request).versions
-        route = Route(request, response, versions, handle, in_parts, on_controller)
+        route = Route(request, response, versions, handle, in_parts, on_controller, quick)
         served = _ALL.get(key)
         if key in _routes:
             raise TypeError(f"API {key} has two handlers")
@@ -86,7 +98,7 @@ def _module_of(key: int) -> str:
     return f"broker.handlers.{_ALL[key].module}"
 
 
-def bind(handle: Callable[..., Any], services: Mapping[str, Callable[[], Any]]) -> Callable[[Any, Call], Any]:
+def bind(handle: Callable[..., Any], services: Mapping[str, Callable[[], Any]]) -> Callable[..., Any]:
     """Give the handler the services it names."""
     named = [p.name for p in inspect.signature(handle).parameters.values() if p.kind is p.KEYWORD_ONLY]
     missing = [name for name in named if name not in services]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from protocol.schema import DecodeError
 
 
-def read_uvarint(buf: memoryview, pos: int) -> tuple[int, int]:
+def read_uvarint(buf: bytearray | memoryview, pos: int) -> tuple[int, int]:
     """An unsigned varint of at most 32 bits at `pos`, and the position after it."""
     result = shift = 0
     while True:

@@ -36,6 +36,9 @@ class Appended(NamedTuple):
     duplicate: bool = False  # the batch was in the log already, at these offsets
 
 
+_new_tuple = tuple.__new__  # what the class itself would call, without the call in between
+
+
 class Found(NamedTuple):
     offset: int
     timestamp: int
@@ -129,7 +132,7 @@ class Log(Maintenance):
         self.end_offset = last_offset + 1
         if producer_id >= 0:
             self._note_producer(header, marker, first_offset=base_offset, last_offset=last_offset)
-        return Appended(base_offset, last_offset, append_time)
+        return _new_tuple(Appended, (base_offset, last_offset, append_time, False))
 
     def append_replicated(self, data: Buffer) -> int:
         """Appends batches as a follower: they keep the offsets and epochs the leader gave them. A torn last batch (a

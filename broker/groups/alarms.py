@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from itertools import count
-from typing import Any
+from typing import Any, Final
+
+PURGE_MIN: Final = 64
 
 Action = Callable[[int], Any]  # is given the time; may return an Outcome
 
@@ -27,6 +29,7 @@ class Alarms:
         self._heap: list[tuple[int, int, Alarm]] = []
         self._order = count()
         self._earlier = earlier
+        self._purge_at = PURGE_MIN
 
     @property
     def next_ms(self) -> int | None:
@@ -39,9 +42,17 @@ class Alarms:
         alarm = Alarm(at_ms, action)
         sooner = not self._heap or at_ms < self._heap[0][0]
         heappush(self._heap, (at_ms, next(self._order), alarm))
+        if len(self._heap) >= self._purge_at:
+            self._purge()
         if sooner:
             self._earlier(at_ms)
         return alarm
+
+    def _purge(self) -> None:
+        """Drop what was cancelled, each time that there are twice as many as were left the last time."""
+        self._heap[:] = [entry for entry in self._heap if entry[2].action is not None]
+        heapify(self._heap)
+        self._purge_at = max(PURGE_MIN, 2 * len(self._heap))
 
     def due(self, now_ms: int) -> Iterator[Any]:
         """Run what is due, and yield what each action returned. An action may set further alarms."""

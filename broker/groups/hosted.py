@@ -13,6 +13,7 @@ from broker.coordination.loading import replay_log
 from broker.faults import EXPECTED, fault_of
 from broker.groups.alarms import Alarms
 from broker.groups.batch import build
+from broker.groups.consumer import group as _consumer_group  # noqa: F401  its records must be known before a log is read
 from broker.groups.outcome import Outcome
 from broker.groups.records import decode
 from broker.groups.shard import Shard

@@ -39,20 +39,23 @@ class BatchRules:
     ) -> tuple[memoryview, BatchHeader]:
         """The batch to append, which is the one given unless the topic wants it changed. `refused` names attributes
         that it must not have."""
-        if header.size != len(batch):
+        size = 12 + header.batch_length
+        if size != len(batch):
             raise Refused(ErrorCode.INVALID_RECORD, "A produce request must hold exactly one batch per partition.")
-        if header.size > self._bytes_max:
-            raise _too_large(header.size, self._bytes_max)
+        if size > self._bytes_max:
+            raise _too_large(size, self._bytes_max)
         if header.base_offset:
             raise Refused(ErrorCode.INVALID_RECORD, "The offsets of a produced batch must start at 0.")
-        if header.attributes & refused:
+        attributes = header.attributes
+        if attributes & refused:
             raise _not_plain(header)
         if not self._append_time and header.max_timestamp - now_ms > self._after_max_ms:
             raise self._bad_timestamp(batch, now_ms)
         if self._plain:
-            if header.attributes & 0x0F > ZSTD:
+            if attributes & 0x0F > ZSTD:
                 raise _bad_attributes(header)
-            if header.base_timestamp != NO_TIMESTAMP and now_ms - header.base_timestamp > self._before_max_ms:
+            base_timestamp = header.base_timestamp
+            if base_timestamp != NO_TIMESTAMP and now_ms - base_timestamp > self._before_max_ms:
                 raise self._bad_timestamp(batch, now_ms)
             return batch, header
         return self._change(batch, header, now_ms)

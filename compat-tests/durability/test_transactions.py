@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable
 
 import pytest
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Message, Producer
 from harness.broker_process import BrokerProcess
+from harness.committed import committed_items
 from harness.confluent_client import create_topic, producer, send_patiently
 
 INSTANCES = 2
@@ -114,15 +114,15 @@ def test_each_input_is_in_the_output_once(new_broker: Callable[..., BrokerProces
         for _ in range(KILLS):
             time.sleep(SECONDS_BETWEEN_KILLS)  # the load between two kills, not a wait for something
             broker.restart(clean=False)
-        counts = read_until(broker, target, RECORDS, lambda: replace_still_ones(instances))
+        with committed_items(broker.bootstrap, target, partitions=PARTITIONS, item=Message.value) as seen:
+            seen.wait_for(RECORDS, seconds_max=SECONDS_MAX, meanwhile=lambda: replace_still_ones(instances))
+            seen.assert_each_once(RECORDS)
     finally:
         for each in instances:
             each.stop.set()
         for each in instances:
             if not each.stands_still:
                 each.thread.join(SECONDS_STILL)
-    assert len(counts) == RECORDS
-    assert set(counts.values()) == {1}
     assert sum(each.transactions for each in instances) > KILLS
 
 
@@ -131,24 +131,3 @@ def replace_still_ones(instances: list[Instance]) -> None:
         if each.stands_still and not each.stop.is_set():
             each.stop.set()
             instances.append(each.successor())
-
-
-def read_until(broker: BrokerProcess, topic: str, wanted: int, meanwhile: Callable[[], None]) -> Counter[bytes]:
-    """Every committed value with its count, read until all are there and nothing more comes."""
-    reader = Consumer(
-        {
-            "bootstrap.servers": broker.bootstrap, "group.id": "watcher", "isolation.level": "read_committed",
-            "enable.auto.commit": False,
-        }
-    )  # fmt: skip
-    reader.assign([TopicPartition(topic, index, OFFSET_BEGINNING) for index in range(PARTITIONS)])
-    counts: Counter[bytes] = Counter()
-    deadline = time.monotonic() + SECONDS_MAX
-    while time.monotonic() < deadline:
-        meanwhile()
-        polled = [each for each in reader.consume(10_000, 1.0) if not each.error()]
-        counts.update(each.value() or b"" for each in polled)
-        if len(counts) >= wanted and not polled:
-            break
-    reader.close()
-    return counts

@@ -13,11 +13,18 @@ NO_ID = UUID(int=0)
 
 
 def produce(
-    wire: Wire, topic: str, records: bytes | None, *, partition: int = 0, acks: int = -1, version: int = 9
+    wire: Wire,
+    topic: str,
+    records: bytes | None,
+    *,
+    partition: int = 0,
+    acks: int = -1,
+    version: int = 9,
+    transactional_id: str | None = None,
 ) -> Any:
     """The answer for the one partition."""
     answer = wire.call(
-        "Produce", version, transactional_id=None, acks=acks, timeout_ms=10_000,
+        "Produce", version, transactional_id=transactional_id, acks=acks, timeout_ms=10_000,
         topic_data=[{"name": topic, "partition_data": [{"index": partition, "records": records}]}],
     )  # fmt: skip
     return answer.responses[0].partition_responses[0]

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from harness.broker_process import BrokerProcess
 from harness.topic import Topic, TopicMaker
+from harness.transactions import Identity, init, new_identity
 from harness.waiting import eventually
 from harness.wire import Wire
 
@@ -20,7 +21,7 @@ def has_leader(wire: Wire, name: str, partition: int) -> bool:
 
 @pytest.fixture(scope="session")
 def broker(session_brokers: Callable[..., BrokerProcess]) -> BrokerProcess:
-    return session_brokers({"auto.create.topics.enable": "true"})
+    return session_brokers({"auto.create.topics.enable": "true", "group.initial.rebalance.delay.ms": "0"})
 
 
 @pytest.fixture
@@ -76,3 +77,12 @@ def make_topic(wire: Wire) -> TopicMaker:
 def made(make_topic: TopicMaker) -> Topic:
     """One topic of one partition."""
     return make_topic()
+
+
+@pytest.fixture
+def producer(wire: Wire) -> Identity:
+    """A transactional one, at epoch 1, so that there is an older one."""
+    first = new_identity(wire)
+    answer = init(wire, first.transactional_id)
+    assert (answer.error_code, answer.producer_epoch) == (0, first.epoch + 1)
+    return first.but(epoch=answer.producer_epoch)

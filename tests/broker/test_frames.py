@@ -72,6 +72,51 @@ def test_a_long_frame_arrives_whole() -> None:
     assert feed(framer, framed(body, b"next"), [60_000, 7, 100_000]) == [body, b"next"]
 
 
+@given(
+    sizes=st.lists(st.integers(0, 40), min_size=1, max_size=30),
+    kept=st.sets(st.integers(0, 29)),
+    chunks=st.lists(st.integers(1, 60), min_size=1, max_size=5),
+)
+def test_buffers_are_used_again_but_never_under_a_view(sizes: list[int], kept: set[int], chunks: list[int]) -> None:
+    scratch = Scratch(12)
+    framers = [Framer(scratch, limit_bytes=1000), Framer(scratch, limit_bytes=1000)]
+    views: list[tuple[bytes, memoryview]] = []
+    for number, size in enumerate(sizes):
+        body = bytes([number]) * size
+        data, framer = framed(body), framers[number % 2]
+        while data:
+            buffer = framer.buffer()
+            count = min(len(buffer), len(data), chunks[number % len(chunks)])
+            buffer[:count] = data[:count]
+            del buffer
+            framer.received(count)
+            data = data[count:]
+            while (frame := framer.next_frame()) is not None:
+                assert bytes(frame) == body
+                if number in kept:
+                    views.append((body, memoryview(frame)))
+    assert all(bytes(view) == body for body, view in views)
+
+
+def test_a_long_frame_gets_the_buffer_of_the_one_before() -> None:
+    framer = Framer(Scratch(), limit_bytes=100 << 20)
+    bodies = [b"a" * 900_000, b"b" * 900_100, b"c" * 500_000]
+    frames = []
+    for body in bodies:
+        data = framed(body)
+        while data:
+            buffer = framer.buffer()
+            count = min(len(buffer), len(data))
+            buffer[:count] = data[:count]
+            del buffer
+            framer.received(count)
+            data = data[count:]
+            while (frame := framer.next_frame()) is not None:
+                assert frame == body
+                frames.append(frame)
+    assert frames[0] is frames[1] is frames[2]
+
+
 @pytest.mark.parametrize("length", [-1, -(2**31), 1001, 2**31 - 1, 0x47455420])
 def test_an_absurd_length_is_refused(length: int) -> None:
     framer = Framer(Scratch(), limit_bytes=1000)

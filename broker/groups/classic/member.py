@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Final
 
+from broker.groups.alarms import Alarm
 from broker.later import Later
 from protocol.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
 from protocol.messages.sync_group import SyncGroupResponse
@@ -15,7 +16,7 @@ Protocols = Sequence[tuple[str, bytes]]  # by preference: name and what it tells
 
 class Member:
     __slots__ = (
-        "alarm_at_ms",
+        "alarm",
         "assignment",
         "client_host",
         "client_id",
@@ -53,12 +54,17 @@ class Member:
         self.sync: Later[SyncGroupResponse] | None = None  # a SyncGroup that waits for the leader
         self.is_new = False  # has not seen its first generation: it cannot heartbeat yet
         self.deadline_ms = NEVER_MS  # when its session ends unless we hear from it
-        self.alarm_at_ms = NEVER_MS  # when we will look at that
+        self.alarm: Alarm | None = None  # when we will look at that
 
     @property
     def waits_for_us(self) -> bool:
         """While we owe it an answer, its silence is our doing."""
         return (self.join is not None and not self.is_new) or self.sync is not None
+
+    def cancel_alarm(self) -> None:
+        if self.alarm is not None:
+            self.alarm.cancel()
+            self.alarm = None
 
     def metadata(self, protocol: str | None) -> bytes:
         for name, metadata in self.protocols:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from broker.groups.classic.member import NEVER_MS, Member
+from broker.groups.classic.member import Member
 from broker.groups.classic.roster import Roster, State
 from broker.groups.outcome import Outcome
 from protocol.errors import ErrorCode
@@ -229,15 +229,15 @@ def start_session(shard: Shard, group: Roster, member: Member, *, now_ms: int) -
 def watch(shard: Shard, group: Roster, member: Member, *, deadline_ms: int) -> None:
     """Look after a member at its deadline. A heartbeat only moves the deadline: the alarm finds that out later."""
     member.deadline_ms = deadline_ms
-    if deadline_ms < member.alarm_at_ms:
-        member.alarm_at_ms = deadline_ms
-        shard.alarms.set(deadline_ms, partial(_look_after, shard, group, member, deadline_ms))
+    if member.alarm is None or deadline_ms < member.alarm.at_ms:
+        member.cancel_alarm()
+        member.alarm = shard.alarms.set(deadline_ms, partial(_look_after, shard, group, member))
 
 
-def _look_after(shard: Shard, group: Roster, member: Member, at_ms: int, now_ms: int) -> Outcome | None:
-    if member.alarm_at_ms != at_ms or group.members.get(member.member_id) is not member:
-        return None  # there is an earlier alarm, or the member is gone
-    member.alarm_at_ms = NEVER_MS
+def _look_after(shard: Shard, group: Roster, member: Member, now_ms: int) -> Outcome | None:
+    member.alarm = None
+    if group.members.get(member.member_id) is not member:
+        return None
     if member.waits_for_us:
         return None  # its answer starts the next session
     if member.deadline_ms > now_ms:

@@ -98,6 +98,7 @@ class Roster:
         self._votes.subtract(name for name, _ in member.protocols)
         self.joining -= member.join is not None
         self.unsynced.discard(member.member_id)
+        member.cancel_alarm()
         if self.leader == member.member_id:
             self.leader = next(iter(self.members), None)
 

@@ -1,35 +1,42 @@
-from broker.groups.alarms import Alarms
+from __future__ import annotations
+
+import gc
+import weakref
+
+from broker.groups.alarms import PURGE_MIN, Alarms
 
 
-def test_alarms_ring_in_order_and_only_when_due() -> None:
+class Member:
+    def wake(self, _now_ms: int) -> None: ...
+
+
+def test_what_was_cancelled_is_forgotten_before_its_time() -> None:
     alarms = Alarms()
-    rung: list[str] = []
-    for at_ms, name in ((30, "c"), (10, "a"), (20, "b"), (10, "a2")):
-        alarms.set(at_ms, lambda _, name=name: rung.append(name))  # type: ignore[misc]
-    assert alarms.next_ms == 10
-    list(alarms.due(20))
-    assert rung == ["a", "a2", "b"]
-    assert alarms.next_ms == 30
+    for at_ms in range(100_000):
+        alarms.set(1_000_000 + at_ms, lambda _: None).cancel()
+    assert len(alarms._heap) <= PURGE_MIN
 
 
-def test_a_cancelled_alarm_is_silent_and_not_waited_for() -> None:
-    alarms = Alarms()
-    alarms.set(10, lambda _: None).cancel()
+def test_a_cancelled_alarm_holds_nobody() -> None:
+    alarms, member = Alarms(), Member()
+    alarms.set(1_000, member.wake).cancel()
+    gone = weakref.ref(member)
+    del member
+    gc.collect()
+    assert gone() is None
+
+
+def test_alarms_go_off_in_their_order_whatever_was_cancelled_between() -> None:
+    alarms, heard = Alarms(), []
+    times = [at_ms * 7919 % 1000 for at_ms in range(1000)]
+    kept = []
+    for at_ms in times:
+        alarm = alarms.set(at_ms, lambda _now, at_ms=at_ms: heard.append(at_ms))
+        if at_ms % 3:
+            alarm.cancel()
+        else:
+            kept.append(at_ms)
+    assert alarms.next_ms == 0
+    list(alarms.due(2_000))
+    assert heard == sorted(kept)
     assert alarms.next_ms is None
-    assert list(alarms.due(100)) == []
-
-
-def test_an_alarm_may_set_another_that_is_due_at_once() -> None:
-    alarms = Alarms()
-    rung: list[int] = []
-    alarms.set(10, lambda now_ms: alarms.set(now_ms, rung.append))
-    list(alarms.due(15))
-    assert rung == [15]
-
-
-def test_the_driver_hears_of_every_earlier_alarm() -> None:
-    told: list[int] = []
-    alarms = Alarms(told.append)
-    for at_ms in (50, 70, 20):
-        alarms.set(at_ms, lambda _: None)
-    assert told == [50, 20]

@@ -34,7 +34,7 @@ async def test_nothing_is_acknowledged_while_a_member_is_silent_until_it_is_out(
     await cluster.until(lambda: cluster.replica(2).log.end_offset == 2)
     assert cluster.led(1).must_wait(last)
     assert await cluster.acknowledged(1, last) is None
-    assert cluster.altered == [{1, 2}]
+    assert cluster.altered[0] == {1, 2}
     cluster.cut = set()
     await cluster.until(lambda: cluster.altered[-1] == {1, 2, 3})
     assert cluster.values(3) == [b"a", b"b"]
@@ -145,7 +145,7 @@ async def test_a_lost_answer_of_the_controller_is_made_good_by_the_image(new_clu
     answers = iter(("lose", "agree"))
     cluster.answer_alter = lambda _: next(answers, "agree")
     last = cluster.append(1, b"a")
-    await cluster.until(lambda: cluster.altered == [{1, 2}])
+    await cluster.until(lambda: cluster.altered[:1] == [{1, 2}])
     assert cluster.led(1).must_wait(last), "it has not heard that the controller agreed"
     for replicas in cluster.nodes.values():
         cluster.tell(replicas)
@@ -181,6 +181,6 @@ async def test_a_corrupt_follower_is_rebuilt_once_nobody_relies_on_it(new_cluste
     cluster.start(3)
     assert 0 in cluster.nodes[3].topics["t"].offline
     cluster.append(1, b"more")
-    await cluster.until(lambda: cluster.altered == [{1, 2}])
+    await cluster.until(lambda: cluster.altered[:1] == [{1, 2}])
     await cluster.until(lambda: cluster.altered[-1] == {1, 2, 3})
     assert cluster.values(3) == cluster.values(1)
