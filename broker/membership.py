@@ -32,6 +32,7 @@ log = logging.getLogger(__name__)
 RETRY_SECONDS: Final = 0.05
 CATCH_UP_SECONDS: Final = 0.02  # between heartbeats of a broker that is about to be let in
 LEAVE_SECONDS_MAX: Final = 10.0
+UNHEARD_SECONDS_MAX: Final = 1.5  # a broker that leaves waits no longer for a controller that does not answer
 REQUEST_SECONDS_MAX: Final = 2.0
 SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")  # by Kafka's number
 _FATAL: Final = (ErrorCode.INCONSISTENT_CLUSTER_ID, ErrorCode.INVALID_REGISTRATION, ErrorCode.UNSUPPORTED_VERSION)
@@ -60,6 +61,7 @@ class Membership:
         self._cluster_id = cluster_id
         self._incarnation_id = os.urandom(16)
         self._wants_to_go = False
+        self._heard_at = 0.0
         self._may_go = asyncio.Event()
         self._admitted = asyncio.Event()
         self._wake = asyncio.Event()
@@ -159,6 +161,7 @@ class Membership:
 
     def _heard(self, response: BrokerHeartbeatResponse, sent_at: float) -> float:
         interval = self._settings.static.broker_heartbeat_interval_ms / 1000
+        self._heard_at = time.monotonic()
         if response.should_shut_down:
             self._may_go.set()
         if response.is_fenced:
@@ -175,12 +178,13 @@ class Membership:
             return False
         self._wants_to_go = True
         self._wake.set()
-        try:
-            async with asyncio.timeout(LEAVE_SECONDS_MAX):
-                await self._may_go.wait()
-        except TimeoutError:
-            log.warning("nobody has taken over within %.0f s; stopping all the same", LEAVE_SECONDS_MAX)
-            return False
+        deadline = time.monotonic() + LEAVE_SECONDS_MAX
+        self._heard_at = time.monotonic()
+        while not self._may_go.is_set():
+            if time.monotonic() > min(deadline, self._heard_at + UNHEARD_SECONDS_MAX):
+                log.warning("nobody takes over what this broker leads; stopping all the same")
+                return False
+            await asyncio.sleep(RETRY_SECONDS)
         return True
 
     async def close(self) -> None:
