@@ -40,20 +40,20 @@ def run(
     history = History()
     bootstrap = cluster.bootstrap
     started = time.monotonic()
-    clients: list[Writer | Reader] = [
-        Writer(number, bootstrap, TOPIC, partitions=PARTITIONS, history=history) for number in range(writers)
-    ]
-    clients += [Reader(number, bootstrap, TOPIC, partitions=PARTITIONS, history=history) for number in range(readers)]
+    writing = [Writer(number, bootstrap, TOPIC, partitions=PARTITIONS, history=history) for number in range(writers)]
+    reading = [Reader(number, bootstrap, TOPIC, partitions=PARTITIONS, history=history) for number in range(readers)]
     nemesis = Nemesis(cluster, faults, seed=seed, healthy=lambda: cluster.await_in_sync(TOPIC))
     try:
         nemesis.run(seconds)
     finally:
-        for client in clients:
-            client.stop.set()
-        for client in clients:
-            client.thread.join(120)
+        for writer in writing:
+            writer.stop.set()
+        for writer in writing:
+            writer.thread.join(120)
     took = time.monotonic() - started
     final = read_everything(bootstrap, TOPIC, partitions=PARTITIONS)
+    for reader in reading:
+        reader.finish(sum(map(len, final.values())))
     return Outcome(report=check(history, final), faults=dict(nemesis.injected), seconds=took)
 
 

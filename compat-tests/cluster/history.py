@@ -10,6 +10,7 @@ import threading
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import NamedTuple
 
 
@@ -139,12 +140,12 @@ def _skipped(history: History, final: Mapping[int, Sequence[tuple[int, Value]]])
         for place, _ in reads:
             by_partition[place.partition].append(place.offset)
         for partition, read in by_partition.items():
-            expected = offsets.get(partition, [])[: len(read)]
-            if read != expected:
-                wrong = next(
-                    index for index in range(len(read)) if read[index : index + 1] != expected[index : index + 1]
-                )
-                yield f"consumer {consumer} read offset {read[wrong]} of partition {partition}, not {expected[wrong:][:1]}"
+            expected = offsets.get(partition, [])
+            for position, offset in enumerate(read):
+                if expected[position : position + 1] != [offset]:
+                    there = expected[position] if position < len(expected) else "the end"
+                    yield f"consumer {consumer} read offset {offset} of partition {partition}, where {there} was next"
+                    break
 
 
 def _times_by_partition(history: History) -> Mapping[int, Sequence[float]]:
@@ -156,4 +157,4 @@ def _times_by_partition(history: History) -> Mapping[int, Sequence[float]]:
 
 def longest_gap(times: Sequence[float]) -> float:
     ordered = sorted(times)
-    return max((later - earlier for earlier, later in zip(ordered, ordered[1:], strict=False)), default=0.0)
+    return max((later - earlier for earlier, later in pairwise(ordered)), default=0.0)

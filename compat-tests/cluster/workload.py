@@ -10,6 +10,7 @@ from cluster.history import History, Place, Value
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 FLUSH_SECONDS_MAX = 90
+READ_SECONDS_MAX = 20
 
 
 class Writer:
@@ -77,6 +78,7 @@ class Reader:
     def __init__(self, number: int, bootstrap: str, topic: str, *, partitions: int, history: History) -> None:
         self._number = number
         self._history = history
+        self.errors: list[str] = []
         self._consumer = _consumer(bootstrap, f"reader-{number}")
         self._consumer.assign([TopicPartition(topic, index, OFFSET_BEGINNING) for index in range(partitions)])
         self.stop = threading.Event()
@@ -89,7 +91,22 @@ class Reader:
             for message in self._consumer.consume(500, timeout=0.2):
                 if message.error() is None:
                     reads.append((_place(message), Value.decode(message.value() or b"")))
+                else:
+                    self.errors.append(f"{time.time():.3f} {message.partition()}: {message.error()}")
         self._consumer.close()
+
+
+    def finish(self, count: int) -> None:
+        """Whatever happened, in the end a reader has read everything."""
+        reads = self._history.reads[self._number]
+        deadline = time.monotonic() + READ_SECONDS_MAX
+        while len(reads) < count and time.monotonic() < deadline:
+            time.sleep(0.1)
+        self.stop.set()
+        self.thread.join(30)
+        assert len(reads) >= count, (
+            f"reader {self._number} has read {len(reads)} of {count} records, and gets no further: {self.errors[-20:]}"
+        )
 
 
 def _place(message: Message) -> Place:
