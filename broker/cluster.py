@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from broker.metadata.image import Image
 from broker.metadata.store import MetadataStore
+
+if TYPE_CHECKING:
+    from broker.suspects import Suspects
 
 
 class BrokerAddress(NamedTuple):
@@ -20,6 +23,7 @@ class Cluster:
     def __init__(self, store: MetadataStore, *, node_id: int) -> None:
         self._store = store
         self._node_id = node_id
+        self.suspects: Suspects | None = None
 
     @property
     def cluster_id(self) -> str:

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from broker.config import BrokerConfig
 from broker.controller.controller import Controller
+from broker.controller.probing import is_gone
 from broker.dispatch import Dispatcher
 from broker.errors import Refused
 from broker.forwarding import Forwarding
@@ -25,6 +26,7 @@ from broker.quorum import Quorum
 from broker.served import SERVED_BY_CONTROLLER
 from broker.server import Server
 from broker.settings import Settings
+from broker.suspects import Suspects
 from protocol.errors import ErrorCode
 from protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from raft.errors import RaftError
@@ -60,6 +62,10 @@ class Clustered:
             listener=config.parsed_inter_broker_listener_name,
             new_cluster_id=lambda: cluster_id or new_cluster_id(),
         )
+        self.suspects = self.quorum.suspects = Suspects(
+            listener=config.parsed_inter_broker_listener_name, image=lambda: self.store.image, is_gone=is_gone
+        )
+        self.store.watch(self.suspects.follow)
         self.membership = Membership(
             store=self.store,
             peers=self.peers,
@@ -120,6 +126,7 @@ class Clustered:
 
     async def close(self) -> None:
         self.controller.close()
+        self.suspects.close()
         await self.membership.close()
         await self.quorum.close()
 

@@ -166,6 +166,7 @@ class Node:
         }
         if self._clustered is None:
             return services
+        made["cluster"].suspects = self._clustered.suspects
         services = self._clustered.services(services)
         self._creation.forwarding = self._clustered.forwarding
         return services

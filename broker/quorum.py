@@ -25,6 +25,7 @@ from raft.settings import Settings as RaftSettings
 
 if TYPE_CHECKING:
     from broker.controller.controller import Controller
+    from broker.suspects import Suspects
 
 log = logging.getLogger(__name__)
 
@@ -35,7 +36,8 @@ WILD: Final = ("", "0.0.0.0", "::")
 
 class Quorum:
     def __init__(self, config: BrokerConfig, directory: Path, *, failed: Callable[[BaseException], None]) -> None:
-        self.controller: Controller | None = None  # told of connections that closed
+        self.controller: Controller | None = None  # both are told of connections that closed
+        self.suspects: Suspects | None = None
         self._config = config
         self._voters = {each.node_id: Address(each.host, each.port) for each in config.parsed_controller_voters}
         self._told: dict[int, Address] = {}  # what others have said about where the leader is
@@ -57,6 +59,7 @@ class Quorum:
             leader_id=lambda: self.store.leader_id,
             controllers=self.addresses,
         )
+        self.peers.lost = self._lost_node
         self.store.watch_controller(self._lead)
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -116,8 +119,15 @@ class Quorum:
         if node_id is None or node_id == self._config.node_id:
             return
         self.store.driver.disconnected(node_id)
+        self._lost_node(node_id)
+
+    def _lost_node(self, node_id: int) -> None:
+        if node_id == self._config.node_id:
+            return
         if self.controller is not None:
             self.controller.suspect(node_id)
+        if self.suspects is not None:
+            self.suspects.note(node_id)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)

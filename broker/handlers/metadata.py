@@ -33,6 +33,14 @@ log = logging.getLogger(__name__)
 def metadata(
     request: MetadataRequest, call: Call, *, cluster: Cluster, settings: Settings, creation: TopicCreation
 ) -> Any:
+    if cluster.suspects:  # somebody has probably died: in a moment it is known who leads in its place
+        return _answer_soon(request, call, cluster, settings, creation)
+    return _answer_now(request, call, cluster, settings, creation)
+
+
+def _answer_now(
+    request: MetadataRequest, call: Call, cluster: Cluster, settings: Settings, creation: TopicCreation
+) -> Any:
     image = cluster.image
     wanted = request.topics
     if wanted is None or (call.version == 0 and not wanted):
@@ -41,6 +49,15 @@ def metadata(
     if missing and request.allow_auto_topic_creation and settings.current.auto_create_topics_enable:
         return _create_and_answer(request, call, cluster, creation, missing)
     return _answer(request, call, cluster, _wanted(request, image))
+
+
+async def _answer_soon(
+    request: MetadataRequest, call: Call, cluster: Cluster, settings: Settings, creation: TopicCreation
+) -> MetadataResponse:
+    if cluster.suspects is not None:
+        await cluster.suspects.settled()
+    answer = _answer_now(request, call, cluster, settings, creation)
+    return answer if isinstance(answer, MetadataResponse) else await answer
 
 
 async def _create_and_answer(

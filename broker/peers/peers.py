@@ -32,6 +32,7 @@ class Peers:
         self._image = image
         self._leader_id = leader_id
         self._controllers = controllers
+        self.lost: Callable[[int], None] | None = None  # told when a connection to a node has ended
         self._links: dict[tuple[str, int], PeerLink] = {}
         self._closing: list[PeerLink] = []
 
@@ -70,7 +71,13 @@ class Peers:
             link.hang_up()
             self._closing.append(link)
         name = f"{kind} {node_id} ({address.host}:{address.port})"
-        link = PeerLink(address.host, address.port, client_id=client_id_of(self.node_id), name=name)
+        link = PeerLink(
+            address.host,
+            address.port,
+            client_id=client_id_of(self.node_id),
+            name=name,
+            lost=lambda: None if self.lost is None else self.lost(node_id),
+        )
         self._links[kind, node_id] = link
         return link
 
