@@ -32,6 +32,7 @@ VERSION: Final = 3
 ANSWER_SECONDS_MAX: Final = 5.0
 RETRY_SECONDS: Final = 0.05
 BATCH_MAX: Final = 5_000
+TOLD_MAX: Final = 10  # partitions that one line of the log names
 
 # The controller knows better; what it knows is on its way to us.
 _WAIT_FOR_THE_IMAGE: Final = frozenset(
@@ -104,28 +105,33 @@ class InSyncChanges:
         self._filled.set()
 
     def _take(self, response: AlterPartitionResponse, batch: dict[Key, tuple[Partition, Proposal]]) -> None:
+        settled = []
         for topic in response.topics:
             for result in topic.partitions:
                 asked = batch.pop((topic.topic_id, result.partition_index), None)
-                if asked is not None:
-                    _settle(*asked, result)
+                if asked is not None and _settle(*asked, result):
+                    settled.append(f"{asked[0].topic}-{asked[0].index} {sorted(result.isr)}")
+        if settled:
+            more = f" and {len(settled) - TOLD_MAX} more" if len(settled) > TOLD_MAX else ""
+            log.info("in sync are now: %s%s", ", ".join(settled[:TOLD_MAX]), more)
         if batch:  # a controller that forgets to answer
             self._again(batch)
 
 
-def _settle(partition: Partition, proposal: Proposal, result: PartitionResult) -> None:
+def _settle(partition: Partition, proposal: Proposal, result: PartitionResult) -> bool:
+    """Whether it is as we asked."""
     code = ErrorCode(result.error_code)
     where = f"{partition.topic}-{partition.index}"
     if code == ErrorCode.NONE:
         if result.leader_epoch == partition.leader_epoch:
-            old = partition.leadership.isr
             partition.settle(isr=tuple(result.isr), partition_epoch=result.partition_epoch)
-            log.info("%s: in sync are now %s, before %s", where, sorted(result.isr), sorted(old))
+            return True
     elif code in _WAIT_FOR_THE_IMAGE:
         log.info("%s: the controller knows a newer state: %s", where, code.name)
     else:
         log.info("%s: the controller will not have %s in sync: %s", where, sorted(proposal.members), code.name)
         partition.refused(proposal)
+    return False
 
 
 def _topics(asked: Iterable[tuple[Partition, Proposal]]) -> list[TopicData]:

@@ -95,7 +95,6 @@ class Reader:
                     self.errors.append(f"{time.time():.3f} {message.partition()}: {message.error()}")
         self._consumer.close()
 
-
     def finish(self, count: int) -> None:
         """Whatever happened, in the end a reader has read everything."""
         reads = self._history.reads[self._number]

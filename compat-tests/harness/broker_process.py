@@ -47,6 +47,7 @@ class BrokerProcess(ABC):
         self.port = 0
         self.host = "127.0.0.1"
         self.starts = 0
+        self.is_paused = False
         self._process: subprocess.Popen[str] | None = None
         self._stdout: list[str] = []
         self._reader: threading.Thread | None = None
@@ -135,9 +136,11 @@ class BrokerProcess(ABC):
     def pause(self) -> None:
         """SIGSTOP: the process stands still, its connections stay open, its clocks go on."""
         self._running().send_signal(signal.SIGSTOP)
+        self.is_paused = True
 
     def resume(self) -> None:
         self._running().send_signal(signal.SIGCONT)
+        self.is_paused = False
 
     def restart(self, *, clean: bool) -> None:
         if clean:
