@@ -10,6 +10,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from typing import Any, Final
 
 from broker.controller.probing import is_gone
@@ -112,10 +113,10 @@ class Controller:
             known = image.brokers.get(wish.broker_id)
             return brokers.register(
                 image,
-                _with_epoch(wish, epoch),
+                replace(wish, broker_epoch=epoch),
                 self._settings.current,
                 stopped_cleanly=known is not None and known.broker_epoch == previous_epoch,
-                has_session=self._sessions.is_valid(wish.broker_id, self._time()),
+                has_session=self._sessions.is_alive(wish.broker_id, self._time()),
             )
 
         await self._store.change(decide)
@@ -136,7 +137,7 @@ class Controller:
             session = self._sessions.begin(
                 broker_id, broker_epoch=broker_epoch, now=now, unfence_after=self._store.applied_index
             )
-        session.heard_at = now
+        session.heard_at, session.is_heard = now, True
         session.metadata_offset = metadata_offset
         is_caught_up = metadata_offset >= session.unfence_after
         broker = self._store.image.brokers[broker_id]
@@ -229,12 +230,6 @@ class Controller:
                         image, self._settings.current, partitions_max=REBALANCED_AT_ONCE_MAX
                     )
                 )
-
-
-def _with_epoch(wish: BrokerImage, epoch: int) -> BrokerImage:
-    from dataclasses import replace
-
-    return replace(wish, broker_epoch=epoch)
 
 
 async def _reported(work: Coroutine[Any, Any, None]) -> None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 class Session:
     broker_epoch: int
     heard_at: float
+    is_heard: bool = False  # by this controller; what the one before it heard is taken on trust
     metadata_offset: int = -1  # how far its image has come
     unfence_after: int = 0  # it must have come so far before it is unfenced
     shutdown_offset: int | None = None  # since it wants to go: where its leaderships were given away
@@ -34,6 +35,11 @@ class Sessions:
     def is_valid(self, broker_id: int, now: float) -> bool:
         session = self._sessions.get(broker_id)
         return session is not None and now < session.heard_at + self._timeout
+
+    def is_alive(self, broker_id: int, now: float) -> bool:
+        """It has told this very controller so."""
+        session = self._sessions.get(broker_id)
+        return session is not None and session.is_heard and self.is_valid(broker_id, now)
 
     def expired(self, among: Iterable[int], now: float) -> Iterator[int]:
         return (broker_id for broker_id in among if not self.is_valid(broker_id, now))
