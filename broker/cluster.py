@@ -36,6 +36,11 @@ class Cluster:
         return leader_id if leader_id is not None and self._store.image.is_active(leader_id) else self._node_id
 
     @property
+    def metadata_offset(self) -> int:
+        """How much of the metadata log this node has seen."""
+        return self._store.applied_index
+
+    @property
     def image(self) -> Image:
         return self._store.image
 

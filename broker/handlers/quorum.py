@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import time
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from broker.errors import Refused
 from broker.metadata.store import MetadataStore
 from broker.peers.peers import Address
-from broker.quorum import Quorum
 from broker.registry import Call, handles
 from protocol.errors import ErrorCode
 from protocol.messages import add_raft_voter as add
@@ -22,6 +21,9 @@ from protocol.messages.describe_quorum import (
     ReplicaState,
     TopicResult,
 )
+
+if TYPE_CHECKING:
+    from broker.quorum import Quorum
 
 METADATA_TOPIC: Final = "__cluster_metadata"
 ALONE: Final = "This node has no controller listener: it is a cluster of its own."
