@@ -35,6 +35,7 @@ from broker.config.listeners import (
 from broker.config.topic import TOPIC_KEYS, TopicConfig
 
 UNSET: Any = object()
+NO_THROTTLE = "replication is not throttled yet"
 NO_REPLICATION = "replication is not served yet"
 _TOPIC_FIELDS = {f.name.replace("_", "."): f.metadata["key"] for f in fields(TopicConfig)}
 
@@ -364,6 +365,22 @@ class BrokerConfig:
         None,
         "Who chooses the replica that a consumer reads from (KIP-392): Kafka's RackAwareReplicaSelector sends it to one"
         " in its own rack. Without: to the leader.",
+    )
+
+    leader_replication_throttled_rate: int = long(
+        LONG_MAX,
+        "Bytes per second to followers, of replicas that are throttled.",
+        scope=Scope.PER_BROKER,
+        idle=NO_THROTTLE,
+    )
+    follower_replication_throttled_rate: int = long(
+        LONG_MAX,
+        "Bytes per second from leaders, of replicas that are throttled.",
+        scope=Scope.PER_BROKER,
+        idle=NO_THROTTLE,
+    )
+    replica_alter_log_dirs_io_max_bytes_per_second: int = long(
+        LONG_MAX, "Bytes per second between the log directories of a broker.", scope=Scope.PER_BROKER, idle=NO_THROTTLE
     )
 
     # Shutdown.

@@ -1,4 +1,4 @@
-"""DescribeCluster: who is in the cluster. Listeners for clients tell of brokers, a controller listener of controllers."""
+"""DescribeCluster: who is in the cluster: brokers on listeners for clients, controllers on a controller listener."""
 
 from __future__ import annotations
 
