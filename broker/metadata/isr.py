@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from broker.config import BrokerConfig
 from broker.errors import Refused
@@ -39,9 +39,12 @@ def alter_isr(image: Image, topic: TopicImage, wish: IsrWish, config: BrokerConf
     _check_epochs(partition, wish, leader=leader)
     _check_isr(partition, wish, isr, leader=leader)
     _check_members(image, partition, wish)
+    circumstances = circumstances_of(image, topic, config)
+    if leader not in isr:
+        circumstances = replace(circumstances, lost_data=(leader,))
     return revise(
         partition,
-        circumstances_of(image, topic, config),
+        circumstances,
         isr=isr,
         leader_recovery_state=wish.leader_recovery_state,
     )
@@ -61,8 +64,9 @@ def _check_epochs(partition: PartitionImage, wish: IsrWish, *, leader: int) -> N
 def _check_isr(partition: PartitionImage, wish: IsrWish, isr: tuple[int, ...], *, leader: int) -> None:
     if not set(isr) <= set(partition.replicas) or len(set(isr)) != len(isr):
         raise Refused(ErrorCode.INVALID_REQUEST, f"In sync can only be replicas, each once, not {list(isr)}.")
-    if leader not in isr:
-        raise Refused(ErrorCode.INVALID_REQUEST, "A leader is always in sync with itself.")
+    # A leader whose disk fails it may step aside, for others that are in sync (Kafka's has no such way).
+    if leader not in isr and not (isr and set(isr) <= set(partition.isr)):
+        raise Refused(ErrorCode.INVALID_REQUEST, "A leader is in sync with itself, or leaves it to others that are.")
     if wish.leader_recovery_state == RECOVERING:
         if len(isr) > 1:
             raise Refused(ErrorCode.INVALID_REQUEST, "While a leader recovers, it alone is in sync.")

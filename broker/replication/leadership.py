@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 UNKNOWN: Final = -1
+OUTSIDE_SECONDS_MAX: Final = 1.0  # how long somebody who is not in sync, but was as good as, can hold up the mark
+GIVEN_UP_SECONDS_MAX: Final = 2.0  # how long a follower may leave a partition out of its fetches
 NEVER: Final = float("-inf")
 
 
@@ -32,6 +34,7 @@ class Follower:
         "behind",
         "broker_epoch",
         "caught_up_at",
+        "given_up_at",
         "log_start_offset",
         "node_id",
         "offset",
@@ -44,6 +47,7 @@ class Follower:
         self.log_start_offset = UNKNOWN
         self.behind = True
         self.caught_up_at = now  # of a member of the ISR when we take over: it gets its time to be heard of
+        self.given_up_at: float | None = None  # when it stopped fetching this partition, if it has not got on since
         self._end_when_fetched = UNKNOWN
         self._pulse = Pulse()
 
@@ -51,6 +55,8 @@ class Follower:
         self, *, offset: int, log_start_offset: int, end_offset: int, broker_epoch: int, now: float, pulse: Pulse
     ) -> None:
         """It asks for `offset` while our log ends at `end_offset`."""
+        if offset > self.offset or offset >= end_offset:
+            self.given_up_at = None  # to ask again is not enough: it must get on
         if offset >= end_offset:
             self.behind = False
             self.caught_up_at = now
@@ -70,6 +76,12 @@ class Follower:
         if not self.behind:
             self.behind = True
             self.caught_up_at = max(self.caught_up_at, self._pulse.at)
+
+    def gave_up(self, now: float) -> None:
+        """It fetches others, but this partition no more: its disk, say, is in trouble."""
+        self.left_behind()
+        if self.given_up_at is None:
+            self.given_up_at = now
 
     @property
     def last_caught_up(self) -> float:
@@ -144,7 +156,7 @@ class Leadership:
             if each.offset < mark:
                 mark = each.offset
         for each in self._outside:
-            keeps_up = now - each.last_caught_up <= lag_max
+            keeps_up = now - each.last_caught_up <= min(lag_max, OUTSIDE_SECONDS_MAX)
             if each.offset < mark and keeps_up and self._is_eligible(each.node_id, each.broker_epoch):
                 mark = each.offset
         return mark
@@ -172,11 +184,21 @@ class Leadership:
         slow = set(self.laggards(now=now, lag_max=lag_max, end_offset=end_offset))
         return self._propose([node for node in self.isr if node not in slow], own_epoch) if slow else None
 
+    def propose_stepping_aside(self) -> Proposal | None:
+        """Our disk fails us: let another lead that is in sync. Nobody is added, so nothing else under way matters."""
+        others = [node for node in self.isr if node != self.node_id]
+        if not others or (self.proposal is not None and self.node_id not in self.proposal.members):
+            return None
+        return self._propose(others, UNKNOWN)
+
     def laggards(self, *, now: float, lag_max: float, end_offset: int) -> Iterator[int]:
         """Who has everything is in sync, silent or not: whether its broker lives is the controller's business."""
         for node in self.isr:
             follower = self.followers.get(node)
-            if follower is not None and follower.offset != end_offset and now - follower.last_caught_up > lag_max:
+            if follower is None or follower.offset == end_offset:
+                continue
+            gave_up = follower.given_up_at is not None and now - follower.given_up_at > GIVEN_UP_SECONDS_MAX
+            if gave_up or now - follower.last_caught_up > lag_max:
                 yield node
 
     def _propose(self, isr: Sequence[int], own_epoch: int) -> Proposal:

@@ -20,7 +20,7 @@ from broker.replication.replica import Replica, Watcher
 from broker.replication.validation import CONTROL
 from protocol.errors import ErrorCode
 from protocol.records import BatchHeader, EndTransaction, build_end_transaction, check_batch, read_header
-from storage import Appended, BatchTooLarge, Log, LogOffline, ProducerState, StaleProducerEpoch
+from storage import Appended, BatchTooLarge, Log, LogOffline, ProducerState, StaleProducerEpoch, WriteFailed
 
 __all__ = ["InternalPartition", "Partition", "Reached", "ReplicaWatcher", "Watcher", "check_marker"]
 
@@ -28,6 +28,7 @@ log = logging.getLogger(__name__)
 
 EPOCH_PER_TRANSACTION: Final = 2  # the transaction.version from which on it is so
 
+_DISK_TROUBLE: Final = (WriteFailed, LogOffline, OSError)
 Reached = Callable[[Exception | None], None]
 
 
@@ -48,6 +49,7 @@ class Partition(Replica):
         "_over",
         "_waiting",
         "commits_alone",
+        "fails",
         "leadership",
         "replica_watchers",
         "too_few_in_sync",
@@ -65,7 +67,10 @@ class Partition(Replica):
         executor: Executor,
         high_watermark: int | None = None,
         leadership: Leadership | None = None,
+        fails: Callable[[Partition, Exception], None] = lambda _partition, _error: None,
     ) -> None:
+        """`fails` is told when the disk does not do what it should."""
+        self.fails = fails
         self.leadership = leadership or _sole(leader_epoch, log.end_offset)
         self.replica_watchers: set[ReplicaWatcher] = set()
         # (offset that must be below the mark, whom to tell, whether to tell when there are too few to get there)
@@ -99,7 +104,11 @@ class Partition(Replica):
         """Check one batch, and append it as its leader. Whether it may be acknowledged yet: see `await_mark`."""
         header = check_batch(records)
         records, header = self.rules.admit(records, header, now_ms)
-        appended = self.log.append(records, header, leader_epoch=self.leader_epoch, now_ms=now_ms)
+        try:
+            appended = self.log.append(records, header, leader_epoch=self.leader_epoch, now_ms=now_ms)
+        except _DISK_TROUBLE as error:
+            self.fails(self, error)
+            raise
         if self.log.end_offset - self.log.recovery_point >= self.unflushed_limit:
             self._commit.request()
         if self.commits_alone:
@@ -138,7 +147,11 @@ class Partition(Replica):
             raise Refused(ErrorCode.NOT_ENOUGH_REPLICAS, f"{self.topic}-{self.index} has too few replicas in sync.")
 
     def _append_checked(self, batch: bytearray | memoryview, header: BatchHeader, now_ms: int) -> Appended:
-        appended = self.log.append(batch, header, leader_epoch=self.leader_epoch, now_ms=now_ms)
+        try:
+            appended = self.log.append(batch, header, leader_epoch=self.leader_epoch, now_ms=now_ms)
+        except _DISK_TROUBLE as error:
+            self.fails(self, error)
+            raise
         if self.log.end_offset - self.log.recovery_point >= self.unflushed_limit:
             self._commit.request()
         if self.commits_alone:
@@ -189,6 +202,7 @@ class Partition(Replica):
     def _flush_failed(self, error: BaseException) -> None:
         super()._flush_failed(error)
         self.close_waiting(LogOffline(f"syncing failed: {error}"))
+        self.fails(self, LogOffline(f"syncing failed: {error}"))
 
     def reconsider_mark(self, *, now: float | None = None) -> None:
         """Somebody has more than before: move the mark as far as everybody who counts has got."""
@@ -250,6 +264,10 @@ class Partition(Replica):
         for watcher in list(self.replica_watchers):
             watcher.ended(self)
         self.replica_watchers.clear()
+
+    @property
+    def is_over(self) -> bool:
+        return self._over is not None
 
     def close_waiting(self, error: Exception) -> None:
         while self._waiting:

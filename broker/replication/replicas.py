@@ -124,6 +124,10 @@ class Replicas:
         if self._replication is not None and node_id not in partition.leadership.isr:
             self._replication.consider_expansion(partition, node_id)
 
+    def follower_gave_up(self, partition: Partition) -> None:
+        if self._replication is not None:
+            self._replication.look_again(partition)
+
     # -- looking up --------------------------------------------------------
 
     def leader_of(self, topic: str, index: int) -> Partition:
@@ -238,6 +242,7 @@ class Replicas:
             executor=self._executor,
             high_watermark=None if leadership.is_alone else mark,
             leadership=leadership,
+            fails=self._step_aside,
         )
         self._retire(hosted, index, None)
         hosted.partitions[index] = partition
@@ -285,6 +290,11 @@ class Replicas:
             if self._replication is not None:
                 self._replication.unfollow(followed)
             followed.wake_all()
+
+    def _step_aside(self, partition: Partition, error: Exception) -> None:
+        """The disk of a partition that we lead is in trouble."""
+        if self._replication is not None:
+            self._replication.step_aside(partition, error)
 
     def _leave(self, hosted: HostedTopic, index: int) -> None:
         """This node has no replica of it any more."""

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from typing import TYPE_CHECKING
 
 from broker.replication.fetcher import Fetcher
 from broker.replication.followed import Followed
 from broker.replication.in_sync import InSyncChanges, LagCheck
+from broker.replication.leadership import GIVEN_UP_SECONDS_MAX
 from broker.replication.partition import Partition
 from broker.replication.serving import FollowerSessions
 
@@ -75,6 +77,13 @@ class Replication:
         if proposal is not None:
             self._changes.ask(partition, proposal)
 
+    def step_aside(self, partition: Partition, error: Exception) -> None:
+        """Who cannot write cannot lead; another can."""
+        proposal = partition.leadership.propose_stepping_aside()
+        if proposal is not None:
+            log.error("%s-%d is left to another leader: %s", partition.topic, partition.index, error)
+            self._changes.ask(partition, proposal)
+
     def brokers_changed(self) -> None:
         """Who has gone holds nobody up any more. And one that is active again may be in sync again: who has everything
         asks for nothing more, so that no fetch of its own would bring it up."""
@@ -89,17 +98,28 @@ class Replication:
         if not self._replicas.is_leased:
             return
         for partition in self._replicas.led():
-            if partition.leadership.is_alone:
-                continue
-            proposal = partition.leadership.propose_shrinking(
-                now=now,
-                lag_max=self._lag_seconds_max,
-                end_offset=partition.log.end_offset,
-                own_epoch=self._replicas.broker_epoch,
-            )
-            if proposal is not None:
-                self._changes.ask(partition, proposal)
+            if not partition.leadership.is_alone:
+                self._shrink_one(partition, now)
         self.brokers_changed()
+
+    def _shrink_one(self, partition: Partition, now: float) -> None:
+        proposal = partition.leadership.propose_shrinking(
+            now=now,
+            lag_max=self._lag_seconds_max,
+            end_offset=partition.log.end_offset,
+            own_epoch=self._replicas.broker_epoch,
+        )
+        if proposal is not None:
+            self._changes.ask(partition, proposal)
+
+    def look_again(self, partition: Partition) -> None:
+        """A follower has stopped fetching it: if it does not come back soon, it is not in sync."""
+        seconds = GIVEN_UP_SECONDS_MAX + 0.1
+        asyncio.get_running_loop().call_later(seconds, self._look, partition)
+
+    def _look(self, partition: Partition) -> None:
+        if self._replicas.is_leased and not partition.is_over:
+            self._shrink_one(partition, time.monotonic())
 
     async def stop(self) -> None:
         await self._lag_check.stop()

@@ -127,8 +127,12 @@ class FollowerSession:
     def _forget(self, key: Key) -> None:
         position = self._positions.pop(key, None)
         self._ready.pop(key, None)
-        if position is not None:
-            self._unwatch(position)
+        if position is None:
+            return
+        if position.partition is not None and position.follower is not None:
+            position.follower.gave_up(time.monotonic())
+            self._replicas.follower_gave_up(position.partition)
+        self._unwatch(position)
 
     def _unwatch(self, position: _Position) -> None:
         if position.partition is not None:

@@ -117,8 +117,14 @@ class BrokerProcess(ABC):
 
     def stop(self) -> None:
         """A clean stop must end on its own, in time, and say so with its exit code."""
+        self.ask_to_stop()
+        self.await_stopped()
+
+    def ask_to_stop(self) -> None:
+        self._running().send_signal(signal.SIGTERM)
+
+    def await_stopped(self) -> None:
         process = self._running()
-        process.send_signal(signal.SIGTERM)
         try:
             code = process.wait(60)
         except subprocess.TimeoutExpired:

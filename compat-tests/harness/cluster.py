@@ -93,9 +93,9 @@ class Cluster:
         for node in running:
             node.resume()
         for node in running:
-            node._running().terminate()
+            node.ask_to_stop()
         for node in running:
-            node.stop()
+            node.await_stopped()
 
     # -- what clients see --------------------------------------------------
 

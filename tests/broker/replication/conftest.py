@@ -163,7 +163,8 @@ class Cluster:
         else:
             isr = tuple(each.broker_id for each in asked.new_isr_with_epochs)
             self.altered.append(frozenset(isr))
-            self.become(isr=isr, except_for=tuple(self.nodes) if what == "lose" else ())
+            elected = {} if self.partition.leader in isr else {"leader": isr[0]}
+            self.become(isr=isr, except_for=tuple(self.nodes) if what == "lose" else (), **elected)
         if what == "lose":
             raise PeerUnavailable("the answer is lost")
         result.leader_epoch = self.partition.leader_epoch

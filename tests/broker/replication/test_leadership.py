@@ -69,7 +69,7 @@ def test_who_keeps_up_holds_the_mark_before_it_is_in_sync() -> None:
     led = leading(isr=(1,))
     fetches(led, 2, 10, end=10, now=1)
     assert mark(led, 12) == 10
-    assert mark(led, 12, now=1 + LAG + 1) == 12
+    assert mark(led, 12, now=2.5) == 12
 
 
 def test_who_is_gone_holds_nobody_up_however_lately_it_kept_up() -> None:
@@ -129,6 +129,19 @@ def test_a_slow_follower_leaves_and_holds_the_mark_until_the_controller_agrees()
     assert mark(led, 10, now=41) == 5
     assert led.settle(isr=(1, 2), partition_epoch=8)
     assert mark(led, 10, now=41) == 10
+
+
+def test_a_follower_that_gives_a_partition_up_leaves_soon_unless_it_gets_on() -> None:
+    led = leading()
+    for node in (2, 3):
+        fetches(led, node, 10, end=10, now=1)
+    led.followers[3].gave_up(1.0)
+    assert not list(led.laggards(now=2, lag_max=LAG, end_offset=11))
+    assert list(led.laggards(now=4, lag_max=LAG, end_offset=11)) == [3]
+    fetches(led, 3, 10, end=11, now=4)
+    assert list(led.laggards(now=4, lag_max=LAG, end_offset=11)) == [3], "to ask for the same again is no progress"
+    fetches(led, 3, 11, end=12, now=4)
+    assert not list(led.laggards(now=4, lag_max=LAG, end_offset=12))
 
 
 def test_a_silent_follower_that_has_everything_stays() -> None:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from broker.errors import Refused
 from protocol.errors import ErrorCode
+from storage import WriteFailed
 
 New = Callable[..., Any]
 
@@ -184,3 +188,24 @@ async def test_a_corrupt_follower_is_rebuilt_once_nobody_relies_on_it(new_cluste
     await cluster.until(lambda: cluster.altered[:1] == [{1, 2}])
     await cluster.until(lambda: cluster.altered[-1] == {1, 2, 3})
     assert cluster.values(3) == cluster.values(1)
+
+
+async def test_a_leader_that_cannot_write_leaves_it_to_another(
+    new_cluster: New, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = new_cluster()
+    await cluster.acknowledged(1, cluster.append(1, b"a"))
+
+    def full(*_: Any, **__: Any) -> Any:
+        raise OSError(errno.ENOSPC, "no space left")
+
+    active = cluster.led(1).log._segments.active
+    with monkeypatch.context() as disk:
+        disk.setattr(active, "_write", full)
+        with pytest.raises(WriteFailed):
+            cluster.append(1, b"b")
+        await cluster.until(lambda: cluster.partition.leader == 2)
+        assert await cluster.acknowledged(2, cluster.append(2, b"c")) is None
+        assert cluster.values(1) == [b"a"]
+    await cluster.until(lambda: cluster.values(1) == [b"a", b"c"])
+    await cluster.until(lambda: cluster.altered[-1] == {1, 2, 3})
