@@ -31,6 +31,8 @@ log = logging.getLogger(__name__)
 
 RETRY_SECONDS: Final = 0.1
 REQUEST_SECONDS_MAX: Final = 2.0
+WATCH_SECONDS: Final = 0.5
+ALONE_SECONDS_MAX: Final = 2.0  # without a leader; by then a quorum that works has elected one
 WILD: Final = ("", "0.0.0.0", "::")
 
 
@@ -40,7 +42,7 @@ class Quorum:
         self.suspects: Suspects | None = None
         self._config = config
         self._voters = {each.node_id: Address(each.host, each.port) for each in config.parsed_controller_voters}
-        self._told: dict[int, Address] = {}  # what others have said about where the leader is
+        self._strangers: dict[Address, PeerLink] = {}  # links to those whose ids are not known yet
         self._seen: tuple[Configuration, Mapping[int, Address]] = (Configuration(), {})
         self._transport = QuorumTransport(config.node_id)
         election_timeout = config.controller_quorum_election_timeout_ms / 1000
@@ -94,7 +96,7 @@ class Quorum:
         """The controller listeners of all members. What the settings say is newer than what the log says."""
         configuration = self.store.driver.node.configuration
         if configuration is not self._seen[0]:
-            self._seen = (configuration, {**self._told, **addresses_of(configuration), **self._voters})
+            self._seen = (configuration, {**addresses_of(configuration), **self._voters})
         return self._seen[1]
 
     # -- taking part -------------------------------------------------------
@@ -107,6 +109,8 @@ class Quorum:
     async def close(self) -> None:
         for task in self._tasks:
             task.cancel()
+        for link in self._strangers.values():
+            await link.close()
         await self.store.close()
         await self.peers.close()
 
@@ -148,17 +152,24 @@ class Quorum:
     # -- joining, and being found ------------------------------------------
 
     async def _join(self) -> None:
-        """Make sure that the quorum knows this node, and where it listens."""
-        own = detail_of(self.own_address)
+        """Make sure, again and again, that the quorum knows this node and where it listens.
+
+        Who loses its vote is no member any more; as long as it is a broker, it goes on without one.
+        """
+        alone_since: float | None = None
         while True:
-            node = self.store.driver.node
-            member = node.configuration.member(self._config.node_id)
-            if member is not None and (member.detail == own or node.configuration_index == 0):
-                return
-            for link in self._links_to_ask():
-                if await self._ask_to_join(link):
-                    break
-            await asyncio.sleep(RETRY_SECONDS)
+            alone_since = None if self.store.leader_id is not None else alone_since or time.monotonic()
+            is_alone = alone_since is not None and time.monotonic() > alone_since + ALONE_SECONDS_MAX
+            if is_alone or not self._is_known():
+                for link in self._links_to_ask():
+                    if await self._ask_to_join(link):
+                        break
+            await asyncio.sleep(RETRY_SECONDS if not self._is_known() else WATCH_SECONDS)
+
+    def _is_known(self) -> bool:
+        node = self.store.driver.node
+        member = node.configuration.member(self._config.node_id)
+        return member is not None and (member.detail == detail_of(self.own_address) or node.configuration_index == 0)
 
     def _links_to_ask(self) -> list[PeerLink]:
         try:
@@ -167,7 +178,9 @@ class Quorum:
             pass
         known = {*self._others(), *self.addresses().values()} - {self.own_address}
         client_id = client_id_of(self._config.node_id)
-        return [PeerLink(each.host, each.port, client_id=client_id) for each in sorted(known)]
+        for address in known - self._strangers.keys():
+            self._strangers[address] = PeerLink(*address, client_id=client_id)
+        return [self._strangers[address] for address in sorted(known)]
 
     async def _ask_to_join(self, link: PeerLink) -> bool:
         own = self.own_address
@@ -230,15 +243,30 @@ class Quorum:
                 raise Refused(ErrorCode.NOT_CONTROLLER, str(error)) from error
             await asyncio.sleep(RETRY_SECONDS)
 
+    async def forget(self, node_id: int) -> None:
+        """On the leader: a broker is gone for good. If it had a vote, taking that is another decision."""
+        if node_id in self.store.driver.node.configuration.learners:
+            try:
+                await self.store.driver.remove_member(node_id)
+            except (RaftError, LeadershipLost) as error:
+                log.warning("node %d stays in the quorum's configuration: %s", node_id, error)
+
     async def remove_voter(self, node_id: int) -> None:
         driver = self.store.driver
         if node_id not in driver.node.configuration.voters:
             raise Refused(ErrorCode.VOTER_NOT_FOUND, f"Node {node_id} is not a voter.")
+        member = driver.node.configuration.member(node_id)
         try:
             await driver.remove_member(node_id)
+            if node_id != self._config.node_id and node_id in self.store.image.brokers and member is not None:
+                await driver.add_learner(node_id, detail=member.detail)  # a broker follows the metadata, vote or not
         except UnknownMember as error:
             raise Refused(ErrorCode.INVALID_REQUEST, str(error)) from error
         except ChangePending as error:
             raise Refused(ErrorCode.REQUEST_TIMED_OUT, str(error)) from error
-        except (RaftError, LeadershipLost) as error:
+        except LeadershipLost as error:
+            # A leader that removes itself leads no more when that is committed.
+            if node_id != self._config.node_id or node_id in driver.node.configuration.voters:
+                raise Refused(ErrorCode.NOT_CONTROLLER, str(error)) from error
+        except RaftError as error:
             raise Refused(ErrorCode.NOT_CONTROLLER, str(error)) from error

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -84,9 +84,18 @@ class Controller:
         self._probed.clear()
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(_reported(work))
+        task = asyncio.create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if task.cancelled() or (error := task.exception()) is None:
+            return
+        if isinstance(error, Refused):
+            log.info("the controller stopped what it was doing: %s", error.message)
+        else:
+            log.error("the controller failed at its work", exc_info=error)
 
     async def _begin(self) -> None:
         if not self._store.image.cluster_id:
@@ -190,8 +199,8 @@ class Controller:
     async def _watch_sessions(self) -> None:
         while True:
             alive = [each.broker_id for each in self._store.image.brokers.values() if not each.fenced]
-            for broker_id in self._sessions.expired(alive, self._time()):
-                await self._fence(broker_id, "it has not been heard from for broker.session.timeout.ms")
+            for broker_id in list(self._sessions.expired(alive, self._time())):
+                await self._try(self._fence(broker_id, "it has not been heard from for broker.session.timeout.ms"))
             await asyncio.sleep(self._until_next_expiry())
 
     def _until_next_expiry(self) -> float:
@@ -225,17 +234,14 @@ class Controller:
         while True:
             await asyncio.sleep(self._settings.current.leader_imbalance_check_interval_seconds)
             if self._settings.current.auto_leader_rebalance_enable:
-                await self._store.change(
-                    lambda image: return_to_preferred(
-                        image, self._settings.current, partitions_max=REBALANCED_AT_ONCE_MAX
-                    )
-                )
+                await self._try(self._store.change(self._return_to_preferred))
 
+    def _return_to_preferred(self, image: Image) -> Sequence[Record]:
+        return return_to_preferred(image, self._settings.current, partitions_max=REBALANCED_AT_ONCE_MAX)
 
-async def _reported(work: Coroutine[Any, Any, None]) -> None:
-    try:
-        await work
-    except Refused as refusal:
-        log.info("the controller stopped what it was doing: %s", refusal.message)
-    except Exception:
-        log.exception("the controller failed at its work")
+    async def _try(self, work: Coroutine[Any, Any, object]) -> None:
+        """What is refused now is tried again the next time round."""
+        try:
+            await work
+        except Refused as refusal:
+            log.info("the controller could not do what it wanted: %s", refusal.message)

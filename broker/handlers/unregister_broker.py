@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from broker.errors import Refused
 from broker.metadata.brokers import unregister
 from broker.metadata.store import MetadataStore
@@ -10,10 +12,18 @@ from broker.settings import Settings
 from protocol.errors import ErrorCode
 from protocol.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 
+if TYPE_CHECKING:
+    from broker.quorum import Quorum
+
 
 @handles(UnregisterBrokerRequest, UnregisterBrokerResponse, on_controller=True)
 async def unregister_broker(
-    request: UnregisterBrokerRequest, _call: Call, *, store: MetadataStore, settings: Settings
+    request: UnregisterBrokerRequest,
+    _call: Call,
+    *,
+    store: MetadataStore,
+    settings: Settings,
+    quorum: Quorum | None,
 ) -> UnregisterBrokerResponse:
     try:
         await store.change(lambda image: unregister(image, request.broker_id, settings.current))
@@ -21,4 +31,6 @@ async def unregister_broker(
         if refusal.code == ErrorCode.NOT_CONTROLLER:
             raise
         return UnregisterBrokerResponse(error_code=refusal.code, error_message=refusal.message)
+    if quorum is not None:
+        await quorum.forget(request.broker_id)
     return UnregisterBrokerResponse()

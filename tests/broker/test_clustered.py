@@ -224,6 +224,23 @@ async def test_a_node_joins_without_a_vote_gets_one_and_loses_it(nodes: Nodes, a
     answer = await ask(1, remove.RemoveRaftVoterRequest(voter_id=4), remove.RemoveRaftVoterResponse, 0)
     assert answer.error_code == ErrorCode.NONE, answer
     assert driver.node.configuration.voters == (1, 2, 3)
+    assert driver.node.configuration.learners == (4,)
+    answer = await ask(4, topic("t"), CreateTopicsResponse, 7)  # without a vote it still knows what is going on
+    assert answer.topics[0].error_code == ErrorCode.NONE
+    assert "t" in nodes.image(4).topics
+
+
+async def test_a_controller_that_loses_its_vote_hands_over_and_stays_a_broker(nodes: Nodes, ask: Any) -> None:
+    await nodes.start()
+    first = nodes.controller
+    answer = await ask(first, remove.RemoveRaftVoterRequest(voter_id=first), remove.RemoveRaftVoterResponse, 0)
+    assert answer.error_code == ErrorCode.NONE, answer
+    await nodes.until(lambda: nodes.controller != first)
+    driver = nodes.running[nodes.controller]._store.driver
+    await nodes.until(lambda: driver.node.configuration.learners == (first,))
+    answer = await ask(first, topic("t"), CreateTopicsResponse, 7)
+    assert answer.topics[0].error_code == ErrorCode.NONE
+    assert "t" in nodes.image(first).topics
 
 
 async def test_partitions_are_reassigned_to_a_new_broker_and_the_old_one_goes(nodes: Nodes, ask: Any) -> None:
