@@ -140,7 +140,7 @@ class HostedShard:
             else:
                 later.resolve(result)
 
-        self.partition.await_mark(self._written, reached)
+        self.partition.await_mark(self._written, reached, impatient=True)
         return later
 
     # -- time --------------------------------------------------------------

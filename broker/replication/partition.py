@@ -245,11 +245,17 @@ class Partition(Replica):
         self._weigh()
         self.reconsider_mark()
         if self.too_few_in_sync:
-            error = Refused(
-                ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
-                f"{self.topic}-{self.index}: the record is written, but too few replicas are in sync.",
+            self.end_impatience(
+                Refused(
+                    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+                    f"{self.topic}-{self.index}: the record is written, but too few replicas are in sync.",
+                )
             )
-            impatient = [entry for entry in self._waiting if entry[2]]
+
+    def end_impatience(self, error: Exception) -> None:
+        """What they wait for will not come soon, if at all."""
+        impatient = [entry for entry in self._waiting if entry[2]]
+        if impatient:
             self._waiting = deque(entry for entry in self._waiting if not entry[2])
             for _, reached, _ in impatient:
                 reached(error)

@@ -5,20 +5,24 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from broker.errors import Refused
 from broker.replication.fetcher import Fetcher
 from broker.replication.followed import Followed
 from broker.replication.in_sync import InSyncChanges, LagCheck
 from broker.replication.leadership import GIVEN_UP_SECONDS_MAX
 from broker.replication.partition import Partition
 from broker.replication.serving import FollowerSessions
+from protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
     from broker.peers import Peers
     from broker.replication.replicas import Replicas
 
 log = logging.getLogger(__name__)
+
+LEASE_CHECK_SECONDS: Final = 0.2
 
 
 class Replication:
@@ -31,6 +35,8 @@ class Replication:
         self._changes = InSyncChanges(node_id=replicas.node_id, peers=peers, broker_epoch=lambda: replicas.broker_epoch)
         self._lag_check = LagCheck(seconds=lambda: self._lag_seconds_max / 2, check=self._shrink)
         Partition.lag_seconds_max = self._lag_seconds_max
+        self._loop = asyncio.get_running_loop()
+        self._lease_timer = self._loop.call_later(LEASE_CHECK_SECONDS, self._check_lease)
 
     @property
     def _lag_seconds_max(self) -> float:
@@ -84,6 +90,17 @@ class Replication:
             log.error("%s-%d is left to another leader: %s", partition.topic, partition.index, error)
             self._changes.ask(partition, proposal)
 
+    def _check_lease(self) -> None:
+        """Who is cut off cannot tell who waits here how it ended: they had better ask who leads by now."""
+        replicas = self._replicas
+        if not replicas.is_leased:
+            error = Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, "This node is cut off: another may lead by now.")
+            for partition in replicas.led():
+                partition.end_impatience(error)
+                partition.wake_all()
+        left = (replicas.lease_until or 0.0) - time.monotonic()
+        self._lease_timer = self._loop.call_later(max(left + 0.001, LEASE_CHECK_SECONDS), self._check_lease)
+
     def brokers_changed(self) -> None:
         """Who has gone holds nobody up any more. And one that is active again may be in sync again: who has everything
         asks for nothing more, so that no fetch of its own would bring it up."""
@@ -122,6 +139,7 @@ class Replication:
             self._shrink_one(partition, time.monotonic())
 
     async def stop(self) -> None:
+        self._lease_timer.cancel()
         await self._lag_check.stop()
         await self._changes.stop()
         for fetcher in self._fetchers.values():

@@ -120,7 +120,7 @@ class HostedTransactions:
             else:
                 later.resolve(ErrorCode.NOT_COORDINATOR if refuse is None else refuse(ErrorCode.NOT_COORDINATOR))
 
-        self.partition.await_mark(self._written, reached)
+        self.partition.await_mark(self._written, reached, impatient=True)
         return later
 
     # -- markers -----------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -9,6 +10,7 @@ from random import Random
 from typing import Protocol
 
 from harness.cluster import Cluster, ClusterNode
+from harness.network import Network
 
 
 class Fault(Protocol):
@@ -98,3 +100,81 @@ class Nemesis:
             fault(self._cluster, self._random)
             self._healthy()
             time.sleep(self._random.uniform(0.5, 2.0))
+
+
+class _Cut:
+    """Links between nodes are silent for a while; clients reach every node all the same."""
+
+    name = "cut"
+
+    def __init__(self, network: Network, seconds: tuple[float, float] = (2.0, 12.0)) -> None:
+        self._network = network
+        self._seconds = seconds
+
+    def links(self, nodes: Sequence[int]) -> list[tuple[int, int]]:
+        """Which are cut, of nodes in a random order: (from, to)."""
+        raise NotImplementedError
+
+    def __call__(self, cluster: Cluster, random: Random) -> None:
+        nodes = random.sample(list(cluster.nodes), len(cluster.nodes))
+        for source, target in self.links(nodes):
+            self._network.cut(source, target)
+        try:
+            time.sleep(random.uniform(*self._seconds))
+        finally:
+            self._network.mend_all()
+
+
+class CutOff(_Cut):
+    name = "a node cut off"
+
+    def links(self, nodes: Sequence[int]) -> list[tuple[int, int]]:
+        alone, *others = nodes
+        return [(alone, other) for other in others] + [(other, alone) for other in others]
+
+
+class CutPair(_Cut):
+    name = "two nodes cut off from each other"
+
+    def links(self, nodes: Sequence[int]) -> list[tuple[int, int]]:
+        return [(nodes[0], nodes[1]), (nodes[1], nodes[0])]
+
+
+class CutOneWay(_Cut):
+    name = "a node that hears but is not heard"
+
+    def links(self, nodes: Sequence[int]) -> list[tuple[int, int]]:
+        return [(nodes[0], other) for other in nodes[1:]]
+
+
+class CutOtherWay(_Cut):
+    name = "a node that is heard but hears not"
+
+    def links(self, nodes: Sequence[int]) -> list[tuple[int, int]]:
+        return [(other, nodes[0]) for other in nodes[1:]]
+
+
+class FullDisk:
+    """One node's data directory, a file system of its own, has no room left for a while."""
+
+    name = "full disk"
+
+    def __init__(self, seconds: tuple[float, float] = (3.0, 8.0)) -> None:
+        self._seconds = seconds
+
+    def __call__(self, cluster: Cluster, random: Random) -> None:
+        node = _any(cluster, random)
+        ballast = node.data / "ballast"
+        with ballast.open("wb", buffering=0) as file:
+            try:
+                while True:
+                    file.write(bytes(1 << 16))
+            except OSError as error:
+                assert error.errno == errno.ENOSPC
+        try:
+            time.sleep(random.uniform(*self._seconds))
+        finally:
+            ballast.unlink()
+        if not node.is_running:
+            node._reap()
+            node.start()
