@@ -38,8 +38,8 @@ def away_from(view: View, broker_id: int) -> list[Move]:
         free = [each.broker_id for each in candidates if each.broker_id not in rest]
         if not free:
             raise CommandFailed(
-                f"{partition.topic}-{partition.partition} has {len(partition.replicas)} replica(s), and no other broker is"
-                " left to take one: add a broker first."
+                f"{partition.topic}-{partition.partition} has {len(partition.replicas)} replica(s), and no other broker"
+                " is left to take one: add a broker first."
             )
         used = {racks[each] for each in rest}
         heir = min(free, key=lambda each: (racks[each] in used, load[each], each))
