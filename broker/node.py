@@ -104,7 +104,9 @@ class Node:
         else:
             await self._clustered.join(self._server, services)
             self._identify_all(self._store.image.cluster_id)
+            opening = self._replicas.open_gradually()
             await self._load_state()
+            await opening.finished()
             self._replicas.start_replication(self._clustered.peers)
         opened.callback(self._replicas.end_waits)
         opened.callback(self._coordinators.close)

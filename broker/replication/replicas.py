@@ -16,6 +16,7 @@ from broker.errors import Refused
 from broker.metadata.image import TOPIC_RESOURCE, Image, PartitionImage, TopicImage
 from broker.metadata.internal import INTERNAL_TOPICS
 from broker.replication.leadership import Leadership
+from broker.replication.opening import Opening
 from broker.replication.partition import InternalPartition, Partition
 from broker.replication.replica import Replica
 from protocol.errors import ErrorCode
@@ -74,10 +75,12 @@ class Replicas:
         self.lease_until: float | None = None
         self.peers: Peers | None = None
         self._replication: Replication | None = None
+        self._opening: Opening | None = None
         self._config = config
         self._on_disk = {each.path: set(each.partitions()) for each in directories}
         self._executor: Executor = ThreadPoolExecutor(SYNC_THREADS, thread_name_prefix="sync")
         self._warned_uncleaned: set[str] = set()
+        self._unopened: dict[tuple[bytes, int], Exception] = {}
 
     # -- the others --------------------------------------------------------
 
@@ -93,6 +96,8 @@ class Replicas:
                 self._replication.follow(followed)
 
     async def stop_replication(self) -> None:
+        if self._opening is not None:
+            self._opening.close()
         if self._replication is not None:
             await self._replication.stop()
 
@@ -196,7 +201,20 @@ class Replicas:
             before, hosted.image = hosted.image.partitions, topic
         for index, partition in enumerate(topic.partitions):
             if index >= len(before) or before[index] is not partition:
-                self._assign(hosted, index, partition)
+                if self._opening is not None and hosted.replica(index) is None and self.node_id in partition.replicas:
+                    self._opening.add(hosted.topic_id, index)
+                else:
+                    self._assign(hosted, index, partition)
+
+    def open_gradually(self) -> Opening:
+        """From now on new logs are opened a few at a time: on a cluster, others wait for this node's heartbeats."""
+        self._opening = Opening(self._open_later)
+        return self._opening
+
+    def _open_later(self, topic_id: bytes, index: int) -> None:
+        hosted = self.topics_by_id.get(topic_id)
+        if hosted is not None and index < len(hosted.image.partitions):
+            self._assign(hosted, index, hosted.image.partitions[index])
 
     def _assign(self, hosted: HostedTopic, index: int, image: PartitionImage) -> None:
         """Take the role that the image gives us."""
@@ -210,9 +228,34 @@ class Replicas:
                 self._follow(hosted, index, image)
             hosted.offline.pop(index, None)
         except (OSError, StorageError) as error:
-            log.error("%s-%d cannot be opened and is offline: %s", hosted.name, index, error)
+            if hosted.offline.get(index) != str(error):
+                log.error("%s-%d cannot be opened and is offline: %s", hosted.name, index, error)
             self._retire(hosted, index, error)
             hosted.offline[index] = str(error)
+            self._unopened[hosted.topic_id, index] = error
+            if image.leader == self.node_id:
+                self._leave_to_another(hosted, index, image, error)
+
+    def _leave_to_another(self, hosted: HostedTopic, index: int, image: PartitionImage, error: Exception) -> None:
+        if self._replication is None or not self.is_leased:
+            return
+        from broker.replication.in_sync import Unopened
+
+        leadership = self._leadership(image, start_offset=0)
+        unopened = Unopened(topic=hosted.name, topic_id=hosted.topic_id, index=index, leadership=leadership)
+        self._replication.step_aside(unopened, error)
+
+    def _leadership(self, image: PartitionImage, *, start_offset: int) -> Leadership:
+        return Leadership(
+            node_id=self.node_id,
+            leader_epoch=image.leader_epoch,
+            partition_epoch=image.partition_epoch,
+            replicas=image.replicas,
+            isr=image.isr,
+            start_offset=start_offset,
+            now=time.monotonic(),
+            is_eligible=self._is_eligible,
+        )
 
     def _lead(self, hosted: HostedTopic, index: int, image: PartitionImage) -> None:
         led = hosted.partitions.get(index)
@@ -221,16 +264,7 @@ class Replicas:
             return
         log_on_disk, mark = self._log_and_mark(hosted, index)
         log_on_disk.start_epoch(image.leader_epoch)
-        leadership = Leadership(
-            node_id=self.node_id,
-            leader_epoch=image.leader_epoch,
-            partition_epoch=image.partition_epoch,
-            replicas=image.replicas,
-            isr=image.isr,
-            start_offset=log_on_disk.end_offset,
-            now=time.monotonic(),
-            is_eligible=self._is_eligible,
-        )
+        leadership = self._leadership(image, start_offset=log_on_disk.end_offset)
         kind = InternalPartition if hosted.name in INTERNAL_TOPICS else Partition
         partition = kind(
             topic=hosted.name,
@@ -322,7 +356,7 @@ class Replicas:
         log_on_disk.config = config
         return log_on_disk, directory.high_watermarks.get(key, 0)
 
-    def _may_discard(self, image: PartitionImage, error: StorageError) -> bool:
+    def _may_discard(self, image: PartitionImage, error: Exception) -> bool:
         """Whether nobody relies on what this node has: it leads nothing, is in nobody's in-sync set, and knows that for
         certain, which it does while it has a lease."""
         if self.lease_until is None or not self.is_leased:
@@ -333,16 +367,16 @@ class Replicas:
         return image.leader >= 0 and self.node_id not in relied_on
 
     def retry_offline(self) -> None:
-        """Partitions that could not be opened: perhaps they may be rebuilt by now."""
-        for hosted in list(self.topics.values()):
-            for index in list(hosted.offline):
-                if hosted.replica(index) is None and index < len(hosted.image.partitions):
-                    self._retry(hosted, index)
-
-    def _retry(self, hosted: HostedTopic, index: int) -> None:
-        image = hosted.image.partitions[index]
-        if self.is_leased and self.node_id in image.replicas and self.node_id not in {image.leader, *image.isr}:
-            self._assign(hosted, index, image)
+        """Partitions that could not be opened: perhaps there is room again, or they may be rebuilt by now."""
+        for key, error in list(self._unopened.items()):
+            hosted = self.topics_by_id.get(key[0])
+            if hosted is None or key[1] not in hosted.offline:
+                del self._unopened[key]
+                continue
+            image = hosted.image.partitions[key[1]]
+            lasting = isinstance(error, CorruptLog | TopicIdMismatch)  # to look again would find the same
+            if self.is_leased and (not lasting or self._may_discard(image, error)):
+                self._assign(hosted, key[1], image)
 
     def failed(self, replica: Replica, error: Exception) -> None:
         """A replica's log is offline: it cannot be followed any further."""
@@ -350,6 +384,7 @@ class Replicas:
         if hosted is not None and hosted.replica(replica.index) is replica:
             self._retire(hosted, replica.index, error)
             hosted.offline[replica.index] = str(error)
+            self._unopened[hosted.topic_id, replica.index] = error
 
     def _drop_topic(self, name: str) -> None:
         hosted = self.topics.pop(name, None)
