@@ -11,11 +11,10 @@ import contextlib
 import logging
 import time
 from collections.abc import Callable, Iterable
-from typing import Final
+from typing import Final, Protocol
 
 from broker.peers import Peers, PeerUnavailable
-from broker.replication.leadership import Proposal
-from broker.replication.partition import Partition
+from broker.replication.leadership import Leadership, Proposal
 from protocol.errors import ErrorCode
 from protocol.messages.alter_partition import (
     AlterPartitionRequest,
@@ -48,16 +47,47 @@ _WAIT_FOR_THE_IMAGE: Final = frozenset(
 Key = tuple[bytes, int]
 
 
+class Led(Protocol):
+    """A partition whose leader we are."""
+
+    topic: str
+    topic_id: bytes
+    index: int
+    leader_epoch: int
+    leadership: Leadership
+
+    def settle(self, *, isr: tuple[int, ...], partition_epoch: int) -> None: ...
+
+    def refused(self, proposal: Proposal) -> None: ...
+
+
+class Unopened:
+    """One that we are to lead and cannot, because its log does not open."""
+
+    def __init__(self, *, topic: str, topic_id: bytes, index: int, leadership: Leadership) -> None:
+        self.topic = topic
+        self.topic_id = topic_id
+        self.index = index
+        self.leader_epoch = leadership.leader_epoch
+        self.leadership = leadership
+
+    def settle(self, *, isr: tuple[int, ...], partition_epoch: int) -> None:
+        self.leadership.settle(isr=isr, partition_epoch=partition_epoch)
+
+    def refused(self, proposal: Proposal) -> None:
+        self.leadership.refused(proposal)
+
+
 class InSyncChanges:
     def __init__(self, *, node_id: int, peers: Peers, broker_epoch: Callable[[], int]) -> None:
         self._node_id = node_id
         self._peers = peers
         self._broker_epoch = broker_epoch
-        self._queue: dict[Key, tuple[Partition, Proposal]] = {}
+        self._queue: dict[Key, tuple[Led, Proposal]] = {}
         self._filled = asyncio.Event()
         self._task = asyncio.get_running_loop().create_task(self._run())
 
-    def ask(self, partition: Partition, proposal: Proposal) -> None:
+    def ask(self, partition: Led, proposal: Proposal) -> None:
         self._queue[partition.topic_id, partition.index] = (partition, proposal)
         self._filled.set()
 
@@ -79,7 +109,7 @@ class InSyncChanges:
             if self._queue:
                 self._filled.set()
 
-    async def _send(self, batch: dict[Key, tuple[Partition, Proposal]]) -> None:
+    async def _send(self, batch: dict[Key, tuple[Led, Proposal]]) -> None:
         request = AlterPartitionRequest(
             broker_id=self._node_id, broker_epoch=self._broker_epoch(), topics=_topics(batch.values())
         )
@@ -100,11 +130,11 @@ class InSyncChanges:
             return
         self._take(response, batch)
 
-    def _again(self, batch: dict[Key, tuple[Partition, Proposal]]) -> None:
+    def _again(self, batch: dict[Key, tuple[Led, Proposal]]) -> None:
         self._queue = {**batch, **self._queue}
         self._filled.set()
 
-    def _take(self, response: AlterPartitionResponse, batch: dict[Key, tuple[Partition, Proposal]]) -> None:
+    def _take(self, response: AlterPartitionResponse, batch: dict[Key, tuple[Led, Proposal]]) -> None:
         settled = []
         for topic in response.topics:
             for result in topic.partitions:
@@ -118,7 +148,7 @@ class InSyncChanges:
             self._again(batch)
 
 
-def _settle(partition: Partition, proposal: Proposal, result: PartitionResult) -> bool:
+def _settle(partition: Led, proposal: Proposal, result: PartitionResult) -> bool:
     """Whether it is as we asked."""
     code = ErrorCode(result.error_code)
     where = f"{partition.topic}-{partition.index}"
@@ -134,7 +164,7 @@ def _settle(partition: Partition, proposal: Proposal, result: PartitionResult) -
     return False
 
 
-def _topics(asked: Iterable[tuple[Partition, Proposal]]) -> list[TopicData]:
+def _topics(asked: Iterable[tuple[Led, Proposal]]) -> list[TopicData]:
     topics: dict[bytes, TopicData] = {}
     for partition, proposal in asked:
         topic = topics.setdefault(partition.topic_id, TopicData(topic_id=partition.topic_id))

@@ -230,7 +230,7 @@ class Partition(Replica):
 
     # -- the in-sync set ---------------------------------------------------
 
-    def settle(self, *, isr: tuple[int, ...], replicas: tuple[int, ...] | None = None, partition_epoch: int) -> None:
+    def settle(self, *, isr: tuple[int, ...], partition_epoch: int, replicas: tuple[int, ...] | None = None) -> None:
         """The controller has spoken."""
         if replicas is not None:
             self.leadership.reassigned(replicas=replicas, now=time.monotonic())

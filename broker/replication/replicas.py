@@ -79,6 +79,8 @@ class Replicas:
         self._config = config
         self._on_disk = {each.path: set(each.partitions()) for each in directories}
         self._executor: Executor = ThreadPoolExecutor(SYNC_THREADS, thread_name_prefix="sync")
+        # Told of a topic of which something was opened when no change of the metadata says so.
+        self.opened_later: Callable[[str], None] = lambda _topic: None
         self._warned_uncleaned: set[str] = set()
         self._unopened: dict[tuple[bytes, int], Exception] = {}
 
@@ -215,6 +217,7 @@ class Replicas:
         hosted = self.topics_by_id.get(topic_id)
         if hosted is not None and index < len(hosted.image.partitions):
             self._assign(hosted, index, hosted.image.partitions[index])
+            self.opened_later(hosted.name)
 
     def _assign(self, hosted: HostedTopic, index: int, image: PartitionImage) -> None:
         """Take the role that the image gives us."""
@@ -377,6 +380,7 @@ class Replicas:
             lasting = isinstance(error, CorruptLog | TopicIdMismatch)  # to look again would find the same
             if self.is_leased and (not lasting or self._may_discard(image, error)):
                 self._assign(hosted, key[1], image)
+                self.opened_later(hosted.name)
 
     def failed(self, replica: Replica, error: Exception) -> None:
         """A replica's log is offline: it cannot be followed any further."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from broker.errors import Refused
 from broker.replication.fetcher import Fetcher
 from broker.replication.followed import Followed
-from broker.replication.in_sync import InSyncChanges, LagCheck
+from broker.replication.in_sync import InSyncChanges, LagCheck, Led
 from broker.replication.leadership import GIVEN_UP_SECONDS_MAX
 from broker.replication.partition import Partition
 from broker.replication.serving import FollowerSessions
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 LEASE_CHECK_SECONDS: Final = 0.2
+RETRY_SECONDS: Final = 1.0  # before what could not be opened is tried again
 
 
 class Replication:
@@ -37,6 +38,7 @@ class Replication:
         Partition.lag_seconds_max = self._lag_seconds_max
         self._loop = asyncio.get_running_loop()
         self._lease_timer = self._loop.call_later(LEASE_CHECK_SECONDS, self._check_lease)
+        self._retry_timer = self._loop.call_later(RETRY_SECONDS, self._retry)
 
     @property
     def _lag_seconds_max(self) -> float:
@@ -83,7 +85,7 @@ class Replication:
         if proposal is not None:
             self._changes.ask(partition, proposal)
 
-    def step_aside(self, partition: Partition, error: Exception) -> None:
+    def step_aside(self, partition: Led, error: Exception) -> None:
         """Who cannot write cannot lead; another can."""
         proposal = partition.leadership.propose_stepping_aside()
         if proposal is not None:
@@ -100,6 +102,10 @@ class Replication:
                 partition.wake_all()
         left = (replicas.lease_until or 0.0) - time.monotonic()
         self._lease_timer = self._loop.call_later(max(left + 0.001, LEASE_CHECK_SECONDS), self._check_lease)
+
+    def _retry(self) -> None:
+        self._retry_timer = self._loop.call_later(RETRY_SECONDS, self._retry)
+        self._replicas.retry_offline()
 
     def brokers_changed(self) -> None:
         """Who has gone holds nobody up any more. And one that is active again may be in sync again: who has everything
@@ -140,6 +146,7 @@ class Replication:
 
     async def stop(self) -> None:
         self._lease_timer.cancel()
+        self._retry_timer.cancel()
         await self._lag_check.stop()
         await self._changes.stop()
         for fetcher in self._fetchers.values():

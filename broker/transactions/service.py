@@ -109,9 +109,11 @@ class Transactions:
     def follow(self, old: Image, new: Image) -> None:
         self.image = new
         if old.topics is not new.topics and not self._closed:
-            self._host(new)
+            self.host()
 
-    def _host(self, image: Image) -> None:
+    def host(self) -> None:
+        """Be the coordinator of what we lead, and of nothing else."""
+        image = self.image
         topic = image.topics.get(TRANSACTIONS_TOPIC)
         hosted_topic = self._replicas.topics.get(TRANSACTIONS_TOPIC)
         led = {

@@ -159,7 +159,8 @@ class FullDisk:
 
     name = "full disk"
 
-    def __init__(self, seconds: tuple[float, float] = (3.0, 8.0)) -> None:
+    def __init__(self, topic: str, seconds: tuple[float, float] = (3.0, 8.0)) -> None:
+        self._topic = topic
         self._seconds = seconds
 
     def __call__(self, cluster: Cluster, random: Random) -> None:
@@ -170,11 +171,20 @@ class FullDisk:
                 while True:
                     file.write(bytes(1 << 16))
             except OSError as error:
-                assert error.errno == errno.ENOSPC
+                if error.errno != errno.ENOSPC:
+                    raise
         try:
             time.sleep(random.uniform(*self._seconds))
         finally:
             ballast.unlink()
-        if not node.is_running:
-            node._reap()
-            node.start()
+        self._revive(cluster, node)
+
+    def _revive(self, cluster: Cluster, node: ClusterNode) -> None:
+        """A node that could not write its metadata stops, as it should; somebody makes room and starts it again."""
+        deadline = time.monotonic() + 60
+        while not all(len(isr) == len(cluster.nodes) for isr in cluster.in_sync(self._topic).values()):
+            assert time.monotonic() < deadline, f"node {node.node_id} does not come back after its disk was full"
+            if not node.is_running:
+                node.close()
+                node.start()
+            time.sleep(0.2)

@@ -1,4 +1,4 @@
-"""A network for a cluster on one machine: a namespace per node, all on one bridge, whose links can be cut one way or both.
+"""A network for a cluster on one machine: a namespace per node, all on one bridge; links can be cut, one way or both.
 
 A cut is silent, as a broken switch is: the sender is given a hardware address that nobody has, so that what it sends
 goes nowhere and it hears of nothing. This needs Linux, root, and `ip`.
