@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -36,6 +37,7 @@ log = logging.getLogger(__name__)
 CLEAN_STOP: Final = "clean-stop"  # holds the broker epoch of a life that ended in good order
 HAND_OVER_SECONDS_MAX: Final = 1.0
 REQUEST_SECONDS_MAX: Final = 5.0
+RETRY_SECONDS: Final = 0.05
 
 
 class Clustered:
@@ -147,21 +149,22 @@ class Clustered:
     # -- producer ids ------------------------------------------------------
 
     async def allocate_producer_ids(self) -> int:
+        deadline = time.monotonic() + REQUEST_SECONDS_MAX
         while True:
-            if self.store.is_controller:
-                return await reserve(self.store)
-            request = AllocateProducerIdsRequest(
-                broker_id=self._config.node_id, broker_epoch=self.membership.broker_epoch
-            )
             try:
-                link = self.peers.to_controller(purpose="forwarding")
-                answer: AllocateProducerIdsResponse = await link.send(request, version=0, timeout=REQUEST_SECONDS_MAX)
-            except PeerUnavailable as error:
-                raise Refused(
-                    ErrorCode.COORDINATOR_NOT_AVAILABLE, f"No controller gave producer ids: {error}"
-                ) from error
-            if answer.error_code == ErrorCode.NONE:
-                return answer.producer_id_start
-            if answer.error_code != ErrorCode.NOT_CONTROLLER:
-                raise Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE, "The controller gave no producer ids.")
-            await asyncio.sleep(0.05)
+                if self.store.is_controller:
+                    return await reserve(self.store)
+                return await self._ask_for_producer_ids()
+            except (Refused, PeerUnavailable) as error:
+                if time.monotonic() > deadline:
+                    code = ErrorCode.COORDINATOR_NOT_AVAILABLE
+                    raise Refused(code, f"No controller gave producer ids: {error}") from error
+            await asyncio.sleep(RETRY_SECONDS)
+
+    async def _ask_for_producer_ids(self) -> int:
+        request = AllocateProducerIdsRequest(broker_id=self._config.node_id, broker_epoch=self.membership.broker_epoch)
+        link = self.peers.to_controller(purpose="forwarding")
+        answer: AllocateProducerIdsResponse = await link.send(request, version=0, timeout=REQUEST_SECONDS_MAX)
+        if answer.error_code != ErrorCode.NONE:
+            raise Refused(ErrorCode(answer.error_code), "The controller gave no producer ids.")
+        return answer.producer_id_start
