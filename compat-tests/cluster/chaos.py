@@ -6,17 +6,33 @@ import argparse
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 if __name__ == "__main__":
     sys.path.append(str(Path(__file__).resolve().parents[1]))
 
 from cluster.history import History, Report, check
-from cluster.nemesis import Fault, Kill, KillController, LongPause, Nemesis, Pause, RollingRestart
+from cluster.nemesis import (
+    CutOff,
+    CutOneWay,
+    CutOtherWay,
+    CutPair,
+    Fault,
+    Kill,
+    KillController,
+    LongPause,
+    Nemesis,
+    Pause,
+    RollingRestart,
+)
 from cluster.workload import Reader, Writer, read_everything
-from harness.cluster import Cluster
+from harness import network
+from harness.cluster import Cluster, ClusterNode
+from harness.network import Network
 
 TOPIC = "chaos"
 PARTITIONS = 6
@@ -61,6 +77,10 @@ def everything() -> list[Fault]:
     return [Kill(), Kill((0.0, 0.0)), KillController(), Pause(), LongPause(), RollingRestart()]
 
 
+def cuts(over: Network) -> list[Fault]:
+    return [CutOff(over), CutPair(over), CutOneWay(over), CutOtherWay(over)]
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--minutes", type=float, default=5.0)
@@ -68,15 +88,25 @@ def main() -> int:
     arguments = parser.parse_args()
     seed = int(time.time()) if arguments.seed is None else arguments.seed
     print(f"seed {seed}", flush=True)
-    with tempfile.TemporaryDirectory(prefix="tidemark-chaos-") as directory:
-        cluster = Cluster(Path(directory))
+    with ExitStack() as opened:
+        directory = Path(opened.enter_context(tempfile.TemporaryDirectory(prefix="tidemark-chaos-")))
+        faults = everything()
+        if network.available():
+            over = opened.enter_context(Network(3))
+            faults += cuts(over)
+            cluster = Cluster(directory, make=partial(_on, over))
+        else:
+            print("without cuts in the network: they need Linux and root", flush=True)
+            cluster = Cluster(directory)
         cluster.start()
-        try:
-            outcome = run(cluster, everything(), seconds=arguments.minutes * 60, seed=seed)
-        finally:
-            cluster.close()
+        opened.callback(cluster.close)
+        outcome = run(cluster, faults, seconds=arguments.minutes * 60, seed=seed)
     print(outcome)
     return 0 if outcome.report.is_clean else 1
+
+
+def _on(over: Network, path: Path, settings: Mapping[str, str] | None, *, node_id: int) -> ClusterNode:
+    return ClusterNode(path, settings, node_id=node_id, host=over.host(node_id), prefix=over.inside(node_id))
 
 
 if __name__ == "__main__":
