@@ -8,10 +8,12 @@ PIP := $(PY) -m pip install --quiet --disable-pip-version-check -c constraints.t
 RUN := $(VENV)/.installed-run
 DEV := $(VENV)/.installed-dev
 BENCH := $(VENV)/.installed-bench
+SPARK := $(VENV)/.installed-spark
 JARS := .cache/jars/.gathered
+SPARK_JARS := .cache/spark-jars/.gathered
 ARGS ?=
 
-.PHONY: help install run test chaos lint types layers jars system bench docs clean
+.PHONY: help install run test chaos lint types layers jars spark spark-jars system bench docs clean
 .DEFAULT_GOAL := help
 
 help:
@@ -22,6 +24,7 @@ help:
 	@echo "make lint     check style            make types   check types         make layers  check who imports whom"
 	@echo "make bench    measure beside Apache Kafka"
 	@echo "make jars     gather Apache Kafka's jars, for the Java cases and the benchmarks"
+	@echo "make spark    what the pipeline needs: PySpark in $(VENV), and its jars in .cache/spark-jars"
 	@echo "make docs     make docs/config.md    make clean   remove what was built (not $(VENV), not ./data)"
 
 # The environment. A stamp per set of extras, so that a second run goes straight to work, and `make run` on a new machine
@@ -36,13 +39,18 @@ $(RUN): pyproject.toml constraints.txt | $(PY)
 
 $(DEV): pyproject.toml constraints.txt | $(PY)
 	@echo "Installing what development needs into $(VENV) …"
-	@$(PIP) --config-settings editable_mode=compat -e '.[dev]'
-	@touch $(RUN) $@
+	@$(PIP) --config-settings editable_mode=compat -e '.[dev,spark]'
+	@touch $(RUN) $(SPARK) $@
 
 $(BENCH): pyproject.toml constraints.txt | $(PY)
 	@echo "Installing what the benchmarks need into $(VENV) …"
-	@$(PIP) --config-settings editable_mode=compat -e '.[dev,bench]'
-	@touch $(RUN) $(DEV) $@
+	@$(PIP) --config-settings editable_mode=compat -e '.[dev,spark,bench]'
+	@touch $(RUN) $(DEV) $(SPARK) $@
+
+$(SPARK): pyproject.toml constraints.txt | $(PY)
+	@echo "Installing what the pipeline needs into $(VENV) …"
+	@$(PIP) --config-settings editable_mode=compat -e '.[spark]'
+	@touch $(RUN) $@
 
 install: $(DEV)
 
@@ -52,6 +60,7 @@ run: $(RUN)
 
 test: $(DEV) system
 	@$(MAKE) --no-print-directory jars || echo "Going on without Apache Kafka's jars: the Java cases will fail." >&2
+	@$(MAKE) --no-print-directory spark-jars || echo "Going on without Spark's jars: the Spark cases will fail." >&2
 	@$(PY) -m pytest tests compat-tests $(ARGS)
 
 # A cluster under load while its nodes are killed, stopped, cut off and restarted, for as long as you like.
@@ -79,12 +88,22 @@ $(JARS): compat-tests/java/pom.xml | system
 	@tools/gather-jars .cache/jars
 	@touch $@
 
-bench: $(BENCH) system $(JARS)
+# The pipeline downloads nothing when it runs: all of it is fetched here.
+spark: $(SPARK) spark-jars
+
+spark-jars: $(SPARK_JARS)
+
+$(SPARK_JARS): pipeline/pom.xml | system
+	@rm -rf $(@D)
+	@tools/gather-jars $(@D) pipeline/pom.xml
+	@touch $@
+
+bench: $(BENCH) system $(JARS) $(SPARK_JARS)
 	@$(PY) -m bench $(ARGS)
 
 docs: $(RUN)
 	@$(PY) -m broker.config.docs > docs/config.md
 
 clean:
-	rm -rf build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .cache/jars
+	rm -rf build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .cache/jars .cache/spark-jars
 	find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +

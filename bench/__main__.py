@@ -29,7 +29,7 @@ def _arguments() -> argparse.Namespace:
     one.add_argument("--tidemark-only", action="store_true", help="no Apache Kafka, hence no ratios")
     one.add_argument("--kafka-only", action="store_true", help="Apache Kafka alone")
     parser.add_argument("--loader", choices=("librdkafka", "java"), default="librdkafka",
-                        help="java: produce with ProducerPerformance")  # fmt: skip
+                        help="java: ProducerPerformance, and kafka-clients for transactions")  # fmt: skip
     parser.add_argument("--jars", type=Path, default=ROOT / ".cache" / "jars", help="Apache Kafka (`make jars`)")
     parser.add_argument("--data", type=Path, default=ROOT / ".cache", help="where the brokers' data lives meanwhile")
     parser.add_argument("--out", type=Path, default=ROOT / "bench" / "results", help="directory for JSON and chart")

@@ -28,7 +28,7 @@ _SETTINGS = {
 }
 
 # What bin/kafka-server-start.sh and kafka-run-class.sh give the JVM, heap included.
-_JVM = [
+JVM = [
     "-Xmx1G", "-Xms1G", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20",
     "-XX:InitiatingHeapOccupancyPercent=35", "-XX:+ExplicitGCInvokesConcurrent", "-Djava.awt.headless=true",
 ]  # fmt: skip
@@ -49,7 +49,7 @@ share.coordinator.state.topic.min.isr=1
 """
 
 # Errors only: Kafka's default INFO lines would cost it CPU that we do not want to count against it.
-_KAFKA_LOG4J = """\
+KAFKA_LOG4J = """\
 status = error
 appender.out.type = Console
 appender.out.name = out
@@ -99,11 +99,11 @@ def prepare_kafka(directory: Path, *, jars: Path) -> Launch:
     settings = {"port": port, "controller_port": free_port(), "data": directory / "data"}
     common = "".join(f"{key}={value}\n" for key, value in _SETTINGS.items())
     properties.write_text(_KAFKA_PROPERTIES.format(**settings) + common, encoding="utf-8")
-    log4j.write_text(_KAFKA_LOG4J, encoding="utf-8")
+    log4j.write_text(KAFKA_LOG4J, encoding="utf-8")
     java = ["java", f"-Dlog4j2.configurationFile={log4j}", "-cp", f"{jars}/*"]
     storage_tool = [*java, "kafka.tools.StorageTool", "format", "-t", "dGlkZW1hcmstYmVuY2gtMQ", "--standalone"]
     subprocess.run([*storage_tool, "-c", str(properties)], check=True, stdout=subprocess.DEVNULL)
-    argv = [java[0], *_JVM, *java[1:], "kafka.Kafka", str(properties)]
+    argv = [java[0], *JVM, *java[1:], "kafka.Kafka", str(properties)]
     return Launch(name=KAFKA, argv=argv, port=port, directory=directory)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import psutil
 
@@ -51,6 +51,9 @@ class Scale:
     commit_s: float = 2.0
     idle_groups: int = 1_000
     idle_groups_s: float = 6.0
+    txn_s: float = 4.0
+    txn_commits: int = 1_000
+    txn_bytes: int = 500_000_000
     java_jars: Path | None = None
 
     def bytes_of(self, size: int) -> int:
@@ -71,7 +74,14 @@ QUICK = Scale(
     commit_s=1.0,
     idle_groups=50,
     idle_groups_s=3.0,
+    txn_s=1.5,
+    txn_commits=200,
+    txn_bytes=100_000_000,
 )
+
+
+class Measured(Protocol):
+    def cpu_s(self) -> float: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +104,7 @@ class Sample:
         return sum(int(report["records"]) for report in self.reports)
 
 
-def sample(broker: Running, loads: list[Load], *, after: Callable[[], None] = lambda: None) -> Sample:
+def sample(broker: Measured, loads: list[Load], *, after: Callable[[], None] = lambda: None) -> Sample:
     """`after` is called when the load is over but its processes, and their connections, are still there."""
     edges: list[tuple[float, float, float]] = []
 

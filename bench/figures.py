@@ -19,7 +19,7 @@ class Figure:
             return ""
         sign = "≥" if self.higher_is_better else "≤"
         if self.absolute:
-            return f"{sign} {self.goal:,.0f} {self.unit}"
+            return f"{sign} {self.goal:,g} {self.unit}"
         whole = round(1 / self.goal)
         return f"{sign} 1/{whole}" if self.goal < 0.5 else f"{sign} {self.goal:.1f}"
 
@@ -77,6 +77,34 @@ FIGURES: dict[str, Figure] = {
     "group-idle.cpu": Figure(title="CPU, 1,000 idle groups", unit="ms/s", higher_is_better=False, goal=0.5),
     "group-idle.rss": Figure(title="memory, 1,000 idle groups", unit="MiB", higher_is_better=False, goal=0.5),
     "group-idle.growth": Figure(title="memory that they added", unit="MiB", higher_is_better=False, goal=0.5),
+    "txn-small.one": Figure(
+        title="transactions of 10 records, 1 producer", unit="transactions/s", higher_is_better=True, goal=1.0
+    ),
+    "txn-small.one_cpu": Figure(title="the same, broker CPU", unit="µs each", higher_is_better=False),
+    "txn-small.eight": Figure(
+        title="transactions of 10 records, 8 producers", unit="transactions/s", higher_is_better=True, goal=1.0
+    ),
+    "txn-small.eight_cpu": Figure(title="the same, broker CPU", unit="µs each", higher_is_better=False),
+    "txn-commit.p50": Figure(title="commit of a transaction, p50", unit="ms", higher_is_better=False, goal=1.0),
+    "txn-commit.p99": Figure(title="commit of a transaction, p99", unit="ms", higher_is_better=False, goal=1.0),
+    "txn-large.rate": _rate("produce 1 KB in large transactions", 1.0),
+    "txn-large.share": Figure(title="the same, of plain acks=all", unit="of 1", higher_is_better=True),
+    "txn-read.committed": _rate("consume read_committed, 10 % aborted", 1.0),
+    "txn-read.committed_cpu": _cpu("the same, broker CPU", 1.0),
+    "txn-read.uncommitted": _rate("consume read_uncommitted, the same data", 1.0),
+    "txn-read.share": Figure(title="read_committed, of read_uncommitted", unit="of 1", higher_is_better=True),
+    "spark-read.connector": _rate("Spark's connector reads 1 KB records", 1.0),
+    "spark-read.connector_cpu": _cpu("the same, broker CPU", 0.8),
+    "spark-read.tuned": _rate("the connector with large fetches", 1.0),
+    "spark-read.tuned_cpu": _cpu("the same, broker CPU", 0.8),
+    "spark-read.files": Figure(title='format("tidemark"), files', unit="MB/s", higher_is_better=True),
+    "spark-read.files_cpu": Figure(title="the same, broker CPU", unit="CPU s/GB", higher_is_better=False),
+    "spark-read.files_share": Figure(
+        title="the same, of the connector's rate", unit="of 1", higher_is_better=True, goal=1.5, absolute=True
+    ),
+    "spark-read.protocol": Figure(title='format("tidemark"), protocol', unit="MB/s", higher_is_better=True),
+    "spark-read.protocol_cpu": Figure(title="the same, broker CPU", unit="CPU s/GB", higher_is_better=False),
+    "spark-read.protocol_share": Figure(title="the same, of the connector's rate", unit="of 1", higher_is_better=True),
     "latency.p50": Figure(title="end to end, p50", unit="ms", higher_is_better=False, goal=0.8),
     "latency.p99": Figure(title="end to end, p99", unit="ms", higher_is_better=False, goal=1.0),
     "start.ready": Figure(title="start to first Metadata", unit="s", higher_is_better=False, goal=1 / 8),
@@ -89,6 +117,20 @@ FIGURES: dict[str, Figure] = {
     ),
     "connections.rss": Figure(title="memory per idle connection", unit="KiB", higher_is_better=False),
     "connections.produce": Figure(title="produce while they are held", unit="ms", higher_is_better=False),
+    "cluster-produce.rate": _rate("three nodes: produce 1 KB, acks=all", 1.0),
+    "cluster-produce.cpu": Figure(title="the same, CPU of all three", unit="CPU s/GB", higher_is_better=False),
+    "cluster-acks.p50": Figure(title="acknowledgement by all, p50", unit="ms", higher_is_better=False),
+    "cluster-acks.p99": Figure(title="acknowledgement by all, p99", unit="ms", higher_is_better=False, goal=1.0),
+    "cluster-failover.gap": Figure(
+        title="longest silence when a leader is killed", unit="s", higher_is_better=False, goal=1 / 5
+    ),
+    "cluster-catch-up.time": Figure(
+        title="a follower that missed 1 GB in sync again", unit="s", higher_is_better=False
+    ),
+    "cluster-idle.cpu": Figure(
+        title="CPU of three nodes, 1,000 idle partitions", unit="ms/s", higher_is_better=False, goal=1.0
+    ),
+    "cluster-idle.rss": Figure(title="memory of the same", unit="MiB", higher_is_better=False),
 }
 
 

@@ -49,6 +49,11 @@ _FUNCTIONS: dict[str, tuple[type | None, list[type]]] = {
     "rd_kafka_consume_stop": (_INT, [_PTR, ctypes.c_int32]),
     "rd_kafka_consume_batch_queue": (ctypes.c_ssize_t, [_PTR, _INT, _PTR, ctypes.c_size_t]),
     "rd_kafka_message_destroy": (None, [_PTR]),
+    "rd_kafka_init_transactions": (_PTR, [_PTR, _INT]),
+    "rd_kafka_begin_transaction": (_PTR, [_PTR]),
+    "rd_kafka_commit_transaction": (_PTR, [_PTR, _INT]),
+    "rd_kafka_abort_transaction": (_PTR, [_PTR, _INT]),
+    "rd_kafka_error_string": (_STR, [_PTR]),
     "rd_kafka_last_error": (_INT, []),
     "rd_kafka_err2str": (_STR, [_INT]),
 }
@@ -74,6 +79,11 @@ class ClientError(RuntimeError):
 def _check(code: int, what: str) -> None:
     if code:
         raise ClientError(f"{what}: {_rd.rd_kafka_err2str(code).decode()}")
+
+
+def _check_error(error: int | None, what: str) -> None:
+    if error is not None:
+        raise ClientError(f"{what}: {_rd.rd_kafka_error_string(error).decode()}")
 
 
 def _client(kind: int, config: Mapping[str, str | int]) -> int:
@@ -126,6 +136,24 @@ class BatchProducer(_Topic):
 
     def flush(self, *, timeout_ms: int = 120_000) -> None:
         _check(_rd.rd_kafka_flush(self._client, timeout_ms), "flush")
+
+
+class TransactionalProducer(BatchProducer):
+    """Needs a `transactional.id`. An error of a transaction is raised: a load that fails is not worth going on with."""
+
+    def init(self, *, timeout_ms: int = 60_000) -> None:
+        _check_error(_rd.rd_kafka_init_transactions(self._client, timeout_ms), "init_transactions")
+
+    def begin(self) -> None:
+        _check_error(_rd.rd_kafka_begin_transaction(self._client), "begin_transaction")
+
+    def commit(self, *, timeout_ms: int = 60_000) -> None:
+        """Sends what is left, and waits for the coordinator's word."""
+        _check_error(_rd.rd_kafka_commit_transaction(self._client, timeout_ms), "commit_transaction")
+
+    def abort(self, *, timeout_ms: int = 60_000) -> None:
+        """What is not flushed before is never sent."""
+        _check_error(_rd.rd_kafka_abort_transaction(self._client, timeout_ms), "abort_transaction")
 
 
 class BatchConsumer(_Topic):

@@ -27,7 +27,7 @@ def _arguments() -> argparse.Namespace:
     modes = "sample: shares of CPU; calls: cProfile with counts; perf: C and kernel (Linux perf)"
     parser.add_argument("--mode", choices=tuple(PRINTERS), default="sample", help=modes)
     parser.add_argument("--top", type=int, default=30, help="how many functions to print")
-    parser.add_argument("--seconds", type=float, default=6.0, help="length of the load of small and group-commit")
+    parser.add_argument("--seconds", type=float, default=6.0, help="length of loads that last a time")
     return parser.parse_args()
 
 
@@ -52,6 +52,7 @@ def _profile(arguments: argparse.Namespace, directory: Path) -> None:
         launch = replace(launch, argv=wrapped)
     scale = replace(QUICK, bytes_1k=1_000_000_000, bytes_100=400_000_000)
     scale = replace(scale, small_s=arguments.seconds, commit_s=arguments.seconds / 2, idle_groups=1_000)
+    scale = replace(scale, txn_s=arguments.seconds / 2, txn_commits=1_000, txn_bytes=500_000_000)
     with Running(launch) as broker, WARM_CASES[arguments.case](broker, scale) as one_round:
         one_round()
         before = broker.cpu_s()

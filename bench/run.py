@@ -12,9 +12,11 @@ from bench.cases import CASES, QUICK, Round, Scale
 from bench.figures import Rounds
 from bench.fresh import CONNECTIONS, FRESH_CASES, fresh_round
 from bench.group_cases import GROUP_CASES, UNREHEARSED
+from bench.spark_cases import SPARK_CASES, UNREHEARSED_SPARK
+from bench.transaction_cases import TRANSACTION_CASES
 
 # Groups first: the data loads leave memory behind them, in which a thousand groups would not be seen.
-WARM_CASES = {**GROUP_CASES, **CASES}
+WARM_CASES = {**GROUP_CASES, **TRANSACTION_CASES, **SPARK_CASES, **CASES}
 ALL_CASES = (*FRESH_CASES, *WARM_CASES)
 Prepare = Callable[[Path], Launch]
 
@@ -89,7 +91,7 @@ class Run:
                     name: stack.enter_context(WARM_CASES[case](broker, self._plan.scale))
                     for name, broker in brokers.items()
                 }
-                if case not in UNREHEARSED:
+                if case not in UNREHEARSED | UNREHEARSED_SPARK:
                     for one_round in prepared.values():
                         one_round()  # not kept: files, caches and compilers meet this load for the first time
                 self._rounds_in_turns(prepared)

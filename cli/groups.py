@@ -35,6 +35,7 @@ def _add_describe(actions: Any, options: argparse.ArgumentParser) -> None:
 def _add_delete(actions: Any, options: argparse.ArgumentParser) -> None:
     parser = actions.add_parser("delete", parents=[options], help="delete groups and what they committed")
     parser.add_argument("-g", "--group", required=True, action="append", dest="groups", metavar="G")
+    parser.add_argument("--json", action="store_true", help="as JSON: each group, and why it could not be deleted")
     parser.set_defaults(run=delete)
 
 
@@ -126,12 +127,19 @@ def delete(args: argparse.Namespace) -> int:
     from confluent_kafka import KafkaException
 
     admin = client.admin(args)  # held while its futures run: they fail once it is gone
-    failures = []
+    failures: dict[str, CommandFailed] = {}
     for group, future in admin.delete_consumer_groups(args.groups, request_timeout=args.timeout).items():
         try:
             future.result()
         except KafkaException as error:
-            failures.append(group_failure(error, group, args))
+            failures[group] = group_failure(error, group, args)
+    if args.json:
+        print_json([_deleted(group, failures.get(group)) for group in args.groups])
     if failures:
-        raise CommandFailed("\ntidemark: ".join(map(str, failures)), code=failures[0].code)
+        told = list(failures.values())
+        raise CommandFailed("\ntidemark: ".join(map(str, told)), code=told[0].code)
     return ExitCode.OK
+
+
+def _deleted(group: str, failure: CommandFailed | None) -> dict[str, Any]:
+    return {"group": group, "deleted": failure is None, "error": None if failure is None else str(failure)}

@@ -1,0 +1,1 @@
+"""The data pipeline: topics in, tables and topics out, on Spark. `tidemark pipeline` is its command."""

@@ -17,6 +17,9 @@ def prepare(parameters: dict[str, Any]) -> Callable[[], dict[str, Any]]:
     producer = BatchProducer(parameters["client"], topic=parameters["topic"], value=value, batch=batch)
     for partition in range(partitions):
         producer.watermarks(partition)
+    if parameters.get("send_first"):  # an idempotent client asks for its id when it sends, and takes its time
+        producer.send(first, count=1)
+        producer.flush()
 
     def send_count() -> int:
         rounds = int(parameters["records"]) // batch

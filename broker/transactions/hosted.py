@@ -118,7 +118,7 @@ class HostedTransactions:
             if error is None:
                 later.resolve(result)
             else:
-                later.resolve(ErrorCode.NOT_COORDINATOR if refuse is None else refuse(ErrorCode.NOT_COORDINATOR))
+                later.resolve(_refused(result) if refuse is None else refuse(ErrorCode.NOT_COORDINATOR))
 
         self.partition.await_mark(self._written, reached, impatient=True)
         return later
@@ -126,10 +126,11 @@ class HostedTransactions:
     # -- markers -----------------------------------------------------------
 
     def _send(self, *, must_wait: bool) -> None:
-        """A decision is carried out when it cannot be undone any more."""
+        """A decision is carried out when it cannot be undone any more, and after its answer has left: the producer is
+        told as soon as it is written down, and the markers are there before its next request is read."""
         orders, self.shard.to_send = self.shard.to_send, []
         if not must_wait:
-            self._write_all(orders, None)
+            self._loop.call_soon(self._write_all, orders, None)
         else:
             self.partition.await_mark(self._written, partial(self._write_all, orders))
 
@@ -188,3 +189,9 @@ class HostedTransactions:
         for handle in self._retries:
             handle.cancel()
         self._retries.clear()
+
+
+def _refused(result: Any) -> Any:
+    """An answer of the same kind that says to ask another coordinator."""
+    code = ErrorCode.NOT_COORDINATOR
+    return code if isinstance(result, ErrorCode) else type(result)(error_code=code)

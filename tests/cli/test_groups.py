@@ -172,6 +172,15 @@ def test_a_deleted_group_is_gone(broker: EmbeddedBroker, tidemark: Run) -> None:
     assert "doomed" not in tidemark("groups", "list")[1]
 
 
+def test_what_was_deleted_and_what_not_is_told_as_json(broker: EmbeddedBroker, tidemark: Run) -> None:
+    commit(broker, "doomed", 1)
+    code, out, err = tidemark("groups", "delete", "--group", "doomed", "--group", "never-there", "--json")
+    gone, missing = json.loads(out)
+    assert (code != 0, gone) == (True, {"group": "doomed", "deleted": True, "error": None})
+    assert (missing["group"], missing["deleted"]) == ("never-there", False)
+    assert err == f"tidemark: {missing['error']}\n"
+
+
 @pytest.mark.parametrize("topic", ["", ":1", "orders:", "orders:x", "orders:1,"])
 def test_a_topic_option_that_cannot_be_read_is_wrong_usage(tidemark: Run, topic: str) -> None:
     with pytest.raises(SystemExit) as caught:

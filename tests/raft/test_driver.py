@@ -263,12 +263,12 @@ async def test_a_failing_disk_stops_the_node_and_fails_who_waits(tmp_path: Path)
     await cluster.leader()
 
     def fail(effects: Effects) -> None:
-        raise OSError(28, "No space left on device")
+        raise OSError(5, "Input/output error")
 
     cluster.storages[1].save = fail  # type: ignore[method-assign]
     with pytest.raises(LeadershipLost):
         await driver.propose(b"lost")
-    with pytest.raises(OSError, match="No space left"):
+    with pytest.raises(OSError, match="Input/output error"):
         await cluster._tasks[1]
     cluster.storages[1].close()
 

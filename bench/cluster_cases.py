@@ -1,0 +1,158 @@
+"""What three brokers do together: replicated produce, acknowledgements, a leader's death, catching up, idleness."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from confluent_kafka import KafkaException, TopicCollection
+from confluent_kafka.admin import AdminClient, NewTopic, TopicDescription
+
+from bench.brokers import settle
+from bench.cases import MIB, fresh_name, sample
+from bench.cluster_brokers import NODES, Cluster, wait_until
+from bench.loaders.process import Load
+
+TIMEOUT_S = 90.0
+PARTITIONS = 6
+LOADERS = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterScale:
+    produce_bytes: int = 600_000_000
+    acks: int = 2_000
+    failover_s: float = 20.0
+    kill_after_s: float = 3.0
+    catch_up_bytes: int = 1_000_000_000
+    idle_partitions: int = 1_000
+    idle_s: float = 15.0
+
+
+QUICK = ClusterScale(
+    produce_bytes=60_000_000, acks=200, failover_s=14.0, catch_up_bytes=50_000_000, idle_partitions=60, idle_s=3.0
+)
+
+
+class Topics:
+    def __init__(self, cluster: Cluster) -> None:
+        self._admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 2})
+
+    @contextmanager
+    def new(self, kind: str, *, partitions: int) -> Iterator[str]:
+        name = fresh_name(kind)
+        settings = {"min.insync.replicas": "2"}
+        request = NewTopic(name, num_partitions=partitions, replication_factor=len(NODES), config=settings)
+        self._admin.create_topics([request])[name].result(TIMEOUT_S)
+        wait_until(lambda: self.is_whole(name), timeout_s=TIMEOUT_S, what=f"{name} in sync")
+        try:
+            yield name
+        finally:
+            self._admin.delete_topics([name])[name].result(TIMEOUT_S)
+
+    def describe(self, name: str) -> TopicDescription | None:
+        try:
+            found: TopicDescription = self._admin.describe_topics(TopicCollection([name]))[name].result(TIMEOUT_S)
+            return found
+        except KafkaException:
+            return None
+
+    def is_whole(self, name: str) -> bool:
+        found = self.describe(name)
+        return found is not None and all(
+            partition.leader is not None and len(partition.isr) == len(NODES) for partition in found.partitions
+        )
+
+    def is_without(self, name: str, node_id: int) -> bool:
+        found = self.describe(name)
+        return found is not None and all(
+            partition.leader is not None and node_id not in {node.id for node in partition.isr}
+            for partition in found.partitions
+        )
+
+    def leader(self, name: str) -> int:
+        found = self.describe(name)
+        if found is None:
+            raise RuntimeError(f"{name} is not known")
+        return int(found.partitions[0].leader.id)
+
+
+def _loads(cluster: Cluster, name: str, total_bytes: int) -> list[Load]:
+    client = {"bootstrap.servers": cluster.bootstrap, "acks": "all"}
+    share = {
+        "topic": name, "size": 1000, "client": client, "partitions": PARTITIONS, "batch": 1000,
+        "records": total_bytes // 1000 // LOADERS,
+    }  # fmt: skip
+    firsts = range(0, PARTITIONS, PARTITIONS // LOADERS)
+    return [Load(module="produce", parameters={**share, "first_partition": first}) for first in firsts]
+
+
+def produce(cluster: Cluster, topics: Topics, scale: ClusterScale) -> dict[str, float]:
+    with topics.new("cluster-produce", partitions=PARTITIONS) as name:
+        settle()
+        taken = sample(cluster, _loads(cluster, name, scale.produce_bytes))
+    payload = taken.records * 1000
+    return {
+        "cluster-produce.rate": payload / taken.wall_s / 1e6,
+        "cluster-produce.cpu": taken.cpu_s / (payload / 1e9),
+        **{f"cluster-produce.{who}_cores": cores for who, cores in taken.cores.items()},
+    }
+
+
+def acks(cluster: Cluster, topics: Topics, scale: ClusterScale) -> dict[str, float]:
+    with topics.new("cluster-acks", partitions=1) as name:
+        client = {"bootstrap.servers": cluster.bootstrap}
+        parameters = {"topic": name, "client": client, "size": 1000, "warm_up": 200, "records": scale.acks}
+        report = sample(cluster, [Load(module="acks", parameters=parameters)]).reports[0]
+    return {"cluster-acks.p50": report["p50_ms"], "cluster-acks.p99": report["p99_ms"]}
+
+
+def failover(cluster: Cluster, topics: Topics, scale: ClusterScale) -> dict[str, float]:
+    """The leader is killed under a producer at its defaults, and started again afterwards."""
+    with topics.new("cluster-failover", partitions=1) as name:
+        leader = topics.leader(name)
+        client = {"bootstrap.servers": cluster.bootstrap, "log_level": 0}
+        parameters = {"topic": name, "client": client, "size": 100, "warm_up": 100, "seconds": scale.failover_s}
+        killer = threading.Timer(scale.kill_after_s, cluster.kill, (leader,))
+        killer.start()
+        try:
+            report = sample(cluster, [Load(module="acks", parameters=parameters)]).reports[0]
+        finally:
+            killer.join()
+            cluster.start(leader)
+        wait_until(lambda: topics.is_whole(name), timeout_s=TIMEOUT_S, what=f"{name} in sync again")
+    return {"cluster-failover.gap": report["gap_s"]}
+
+
+def catch_up(cluster: Cluster, topics: Topics, scale: ClusterScale) -> dict[str, float]:
+    """A follower is away while a gigabyte is written: from its start until it is in sync everywhere again."""
+    with topics.new("cluster-catch-up", partitions=PARTITIONS) as name:
+        cluster.kill(NODES[-1])
+        wait_until(lambda: topics.is_without(name, NODES[-1]), timeout_s=TIMEOUT_S, what="the loss being noticed")
+        sample(cluster, _loads(cluster, name, scale.catch_up_bytes))
+        settle()
+        begun = time.monotonic()
+        cluster.start(NODES[-1])
+        wait_until(lambda: topics.is_whole(name), timeout_s=TIMEOUT_S, what=f"{name} in sync again")
+        return {"cluster-catch-up.time": time.monotonic() - begun}
+
+
+def idle(cluster: Cluster, topics: Topics, scale: ClusterScale) -> dict[str, float]:
+    with topics.new("cluster-idle", partitions=scale.idle_partitions):
+        time.sleep(scale.idle_s / 3)
+        before = cluster.cpu_s()
+        time.sleep(scale.idle_s)
+        return {
+            "cluster-idle.cpu": 1e3 * (cluster.cpu_s() - before) / scale.idle_s,
+            "cluster-idle.rss": cluster.rss_bytes() / MIB,
+        }
+
+
+CASES: dict[str, Callable[[Cluster, Topics, ClusterScale], dict[str, float]]] = {
+    "cluster-idle": idle,
+    "cluster-produce": produce,
+    "cluster-acks": acks,
+    "cluster-failover": failover,
+    "cluster-catch-up": catch_up,
+}

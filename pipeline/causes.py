@@ -1,0 +1,48 @@
+"""Why a query failed, in a sentence, and whether trying again may help."""
+
+from __future__ import annotations
+
+import re
+
+# What a broker that restarts, a network that stumbles or a worker that is killed leaves in a failed query's message.
+_PASSING = re.compile(
+    r"TimeoutException|TimeoutError|Timed out|_TRANSPORT|_ALL_BROKERS_DOWN|_TIMED_OUT|DisconnectException"
+    r"|NetworkException|Python worker exited unexpectedly|Connection refused|Connection reset"
+    r"|BatchesUnreadable|_FENCED|PRODUCER_FENCED"
+    r"|INVALID_PRODUCER_EPOCH|NOT_COORDINATOR|COORDINATOR_|CoordinatorNotAvailable|NotLeaderOrFollower"
+    r"|LeaderNotAvailable|_STATE|EOFException|No resolvable bootstrap|fetching offsets|UnknownTopicOrPartition"
+)
+_LOSS = re.compile(
+    r"data may have been lost|missed because they are not available|DATA_LOSS|OffsetOutOfRange|KAFKA_DATA_LOSS|"
+    r"earliest offset|have been aged out"
+)
+_MALFORMED = re.compile(r"Malformed record in \S+ at offset \d+")
+_LEFT_OVER = re.compile(r"LeftOver: (?P<what>[^\n]+)")
+_PYTHON = re.compile(r"^(?P<what>[A-Za-z_.]+(Error|Exception|Failed)?: [^\n]+)$", re.MULTILINE)
+
+
+def may_pass(message: str) -> bool:
+    """Would the same batch, tried again from the checkpoint, perhaps go through?"""
+    return not is_loss(message) and not _MALFORMED.search(message) and bool(_PASSING.search(message))
+
+
+def is_loss(message: str) -> bool:
+    return bool(_LOSS.search(message))
+
+
+def sentence(message: str) -> str:
+    """The one line of a stack trace that says what happened."""
+    if found := _MALFORMED.search(message):
+        return f"{found[0]}; set 'on_malformed: count' or 'dead_letter' to go on past such records."
+    if _LEFT_OVER.search(message):
+        return "Another run of this pipeline has taken over its sinks."
+    lines = [line.strip() for line in message.splitlines() if line.strip() and not line.strip().startswith("at ")]
+    caused = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
+    python = [found["what"] for found in _PYTHON.finditer(message)]
+    told = (python or caused or lines or ["the query stopped without a reason"])[-1]
+    return f"{_shortened(told).rstrip('.')}."
+
+
+def _shortened(text: str) -> str:
+    text = re.sub(r"^([a-z]+\.)+([A-Z]\w+): ", r"\2: ", text)
+    return text if len(text) <= 400 else text[:400] + " …"

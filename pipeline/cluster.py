@@ -1,0 +1,159 @@
+"""What the pipeline asks a cluster itself: which topics there are, and from where to where their partitions go.
+
+librdkafka's errors become sentences here. Settings are given once, by the names that librdkafka and the Java client
+share; the few that differ are translated for Spark's connector.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from pipeline.failure import ExitCode, PipelineFailed
+
+if TYPE_CHECKING:
+    from confluent_kafka import Consumer
+    from confluent_kafka.admin import AdminClient
+
+Partition = tuple[str, int]
+TIMEOUT_S = 15.0
+
+
+def client_settings(bootstrap: str, kafka: Mapping[str, str]) -> dict[str, Any]:
+    """For librdkafka. It is told to keep its log to itself: what matters comes back from the calls."""
+    return {"bootstrap.servers": bootstrap, "log_level": 0, **kafka}
+
+
+def java_settings(bootstrap: str, kafka: Mapping[str, str]) -> dict[str, str]:
+    """For Spark's connector: the Java client keeps user and password in a line of their own."""
+    rest = {k: v for k, v in kafka.items() if k not in ("sasl.username", "sasl.password", "sasl.mechanisms")}
+    if "sasl.mechanisms" in kafka:
+        rest["sasl.mechanism"] = kafka["sasl.mechanisms"]
+    if "sasl.username" in kafka:
+        scram = rest.get("sasl.mechanism", "PLAIN").startswith("SCRAM")
+        module = "scram.ScramLoginModule" if scram else "plain.PlainLoginModule"
+        user, password = (kafka.get(f"sasl.{each}", "").replace('"', '\\"') for each in ("username", "password"))
+        rest["sasl.jaas.config"] = (
+            f'org.apache.kafka.common.security.{module} required username="{user}" password="{password}";'
+        )
+    if "ssl.ca.location" in rest:
+        rest["ssl.truststore.location"] = rest.pop("ssl.ca.location")
+        rest["ssl.truststore.type"] = "PEM"
+    return {f"kafka.{k}": v for k, v in {"bootstrap.servers": bootstrap, **rest}.items()}
+
+
+class Cluster:
+    """One cluster, asked through librdkafka."""
+
+    def __init__(self, bootstrap: str, kafka: Mapping[str, str]) -> None:
+        self.bootstrap = bootstrap
+        self.kafka = dict(kafka)
+        self._admin: AdminClient | None = None
+        self._problems: list[str] = []
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        return client_settings(self.bootstrap, self.kafka)
+
+    def require_reachable(self) -> None:
+        """Fail at once, with the system's reason, where no address accepts connections."""
+        reasons = []
+        for address in self.bootstrap.split(","):
+            host, _, port = address.strip().rpartition("://")[2].rpartition(":")
+            try:
+                socket.create_connection((host.strip("[]"), int(port)), timeout=TIMEOUT_S).close()
+                return
+            except ValueError:
+                raise PipelineFailed(f"bootstrap: {address!r} is not host:port.", code=ExitCode.USAGE) from None
+            except TimeoutError:
+                reasons.append("no answer")
+            except OSError as error:
+                reasons.append((error.strerror or str(error)).lower())
+        why = "; ".join(dict.fromkeys(reasons))
+        raise PipelineFailed(f"No broker is reachable at {self.bootstrap}: {why}.", code=ExitCode.NOT_REACHABLE)
+
+    def topics(self) -> dict[str, list[int]]:
+        """Every topic with its partitions."""
+        from confluent_kafka import KafkaException
+
+        try:
+            listed = self.admin.list_topics(timeout=TIMEOUT_S).topics
+        except KafkaException as error:
+            raise self._failure(error.args[0]) from None
+        return {name: sorted(topic.partitions) for name, topic in listed.items()}
+
+    def matching(self, pattern: str) -> list[str]:
+        try:
+            compiled = re.compile(pattern)
+        except re.error as error:
+            raise PipelineFailed(f"The pattern {pattern!r} cannot be used: {error}.", code=ExitCode.USAGE) from None
+        return sorted(name for name in self.topics() if compiled.fullmatch(name) and not name.startswith("__"))
+
+    def create_topic(
+        self, name: str, *, partitions: int | None = None, config: Mapping[str, str] | None = None
+    ) -> None:
+        """Creates it if it is missing; with its partitions left to the cluster if none are said."""
+        from confluent_kafka import KafkaError, KafkaException
+        from confluent_kafka.admin import NewTopic
+
+        wanted = NewTopic(name, num_partitions=partitions or -1, replication_factor=-1, config=dict(config or {}))
+        try:
+            self.admin.create_topics([wanted], request_timeout=TIMEOUT_S)[name].result()
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                raise PipelineFailed(f"The topic {name!r} cannot be created: {error.args[0].str()}.") from None
+
+    def grow_topic(self, name: str, *, partitions: int) -> None:
+        from confluent_kafka.admin import NewPartitions
+
+        if len(self.topics().get(name, ())) < partitions:
+            self.admin.create_partitions([NewPartitions(name, partitions)], request_timeout=TIMEOUT_S)[name].result()
+
+    def ranges(self, partitions: Iterable[Partition]) -> dict[Partition, tuple[int, int]]:
+        """The first offset that a partition still holds, and the one after its last."""
+        from confluent_kafka import KafkaException, TopicPartition
+
+        found = {}
+        with self.consumer() as reader:
+            for topic, index in partitions:
+                try:
+                    found[topic, index] = reader.get_watermark_offsets(TopicPartition(topic, index), timeout=TIMEOUT_S)
+                except KafkaException as error:
+                    raise self._failure(error.args[0]) from None
+        return found
+
+    def consumer(self, **settings: Any) -> Consumer:
+        from confluent_kafka import Consumer
+
+        # A group is demanded by the constructor; nothing joins it.
+        wanted = {"group.id": "tidemark-pipeline", "enable.auto.commit": False, **settings}
+        return Consumer({**self.settings, **wanted})
+
+    @property
+    def admin(self) -> AdminClient:
+        from confluent_kafka import KafkaException
+        from confluent_kafka.admin import AdminClient
+
+        if self._admin is None:
+            self.require_reachable()
+            try:
+                settings: dict[str, Any] = {**self.settings, "error_cb": self._note}
+                self._admin = AdminClient(settings)
+            except KafkaException as error:
+                raise PipelineFailed(f"kafka: {error.args[0].str()}.", code=ExitCode.USAGE) from None
+        return self._admin
+
+    def _note(self, error: Any) -> None:
+        """Why a connection failed is only told here; the call that waits for it just times out."""
+        from confluent_kafka import KafkaError
+
+        if error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL):
+            self._problems.append(error.str())
+
+    def _failure(self, error: Any) -> PipelineFailed:
+        if self._problems:
+            return PipelineFailed(f"{self.bootstrap} refused us: {self._problems[-1].rstrip('.')}.")
+        message = f"{self.bootstrap} accepts connections but did not answer as a Kafka broker in time ({error.str()})."
+        return PipelineFailed(message, code=ExitCode.NOT_REACHABLE)

@@ -1,0 +1,187 @@
+"""`tidemark pipeline …`: run, validate, explain, status, compact, generate."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pipeline.checkpoint import Checkpoint
+from pipeline.cluster import Cluster
+from pipeline.failure import ExitCode, PipelineFailed
+from pipeline.spec import Pipeline, load
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+DEFAULT_MASTER = "local[*]"
+
+
+def parser() -> argparse.ArgumentParser:
+    root = argparse.ArgumentParser(
+        prog="tidemark pipeline", description="Topics in, tables and topics out, exactly once, on Spark."
+    )
+    commands = root.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    run = _with_file(commands.add_parser("run", help="run a pipeline until Ctrl-C"), _run)
+    run.add_argument("--once", action="store_true", help="read what is there now, then end")
+    _with_master(run)
+    _with_master(_with_file(commands.add_parser("validate", help="find mistakes without running"), _validate))
+    commands.choices["validate"].add_argument(
+        "--no-spark", action="store_true", help="leave the SQL unchecked: quick, and needs no JVM"
+    )
+    _with_master(_with_file(commands.add_parser("explain", help="show Spark's plan for each sink"), _explain))
+    status = _with_file(commands.add_parser("status", help="show how far a pipeline is"), _status)
+    status.add_argument("--json", action="store_true", help="as JSON")
+    compact = commands.add_parser(
+        "compact", help="make few large files of a table's many small ones; stop what writes to it first"
+    )
+    compact.add_argument("table", metavar="TABLE", help="a directory of Parquet or Delta, or an Iceberg table's name")
+    compact.add_argument("--target-file-size", default="128MB", metavar="SIZE")
+    compact.add_argument("--warehouse", default="warehouse", metavar="DIRECTORY", help="where Iceberg tables are kept")
+    _with_master(compact).set_defaults(command=_compact)
+    generate = commands.add_parser("generate", help="produce the input of a shipped pipeline at a set rate")
+    generate.add_argument("name", metavar="NAME", help="clickstream, orders, archive, replay or quality")
+    generate.add_argument("--rate", type=int, default=1000, metavar="N", help="records per second (default: 1000)")
+    generate.add_argument("--count", type=int, metavar="N", help="stop after so many (default: never)")
+    generate.add_argument("--seed", type=int, default=1, metavar="N", help="the same seed, the same records")
+    generate.add_argument(
+        "-b", "--bootstrap", default=os.environ.get("TIDEMARK_BOOTSTRAP") or "127.0.0.1:9092", metavar="HOST:PORT,…"
+    )
+    generate.set_defaults(command=_generate)
+    return root
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    args = parser().parse_args(argv)
+    try:
+        code: int = args.command(args)
+        sys.stdout.flush()
+    except PipelineFailed as failure:
+        print(f"tidemark: {failure}", file=sys.stderr)
+        return failure.code
+    except KeyboardInterrupt:
+        return ExitCode.INTERRUPTED
+    return code
+
+
+def _with_file(command: argparse.ArgumentParser, run: Any) -> argparse.ArgumentParser:
+    command.add_argument("file", type=Path, metavar="FILE", help="the pipeline's YAML")
+    command.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        dest="overrides",
+        metavar="KEY=VALUE",
+        help="a value that wins over the file, such as sinks.counts.topic=other; may be repeated",
+    )
+    command.set_defaults(command=run)
+    return command
+
+
+def _with_master(command: argparse.ArgumentParser) -> argparse.ArgumentParser:
+    command.add_argument("--master", default=DEFAULT_MASTER, metavar="M", help="Spark's master (default: %(default)s)")
+    return command
+
+
+def _session(pipeline: Pipeline, master: str, **settings: str) -> SparkSession:
+    from pipeline.spark import session
+
+    return session(pipeline.name, master=master, warehouse=pipeline.warehouse, settings={**settings, **pipeline.spark})
+
+
+def _require_sources(pipeline: Pipeline) -> None:
+    from pipeline.inputs import topics_of
+
+    cluster = Cluster(pipeline.bootstrap, pipeline.kafka)
+    for source in pipeline.topic_sources:
+        topics_of(source, cluster)
+
+
+def _run(args: argparse.Namespace) -> int:
+    from pipeline.runner import Runner, stop_on_signals
+
+    pipeline = load(args.file, overrides=args.overrides)
+    _require_sources(pipeline)  # before the JVM starts: a wrong address is told at once
+    spark = _session(pipeline, args.master)
+    try:
+        runner = Runner(spark, pipeline, once=args.once)
+        stop_on_signals(runner)
+        runner.run()
+    finally:
+        spark.stop()
+    return ExitCode.OK
+
+
+def _validate(args: argparse.Namespace) -> int:
+    pipeline = load(args.file, overrides=args.overrides)
+    _require_sources(pipeline)
+    if not args.no_spark:
+        _views(pipeline, args.master)
+    print(f"{args.file}: no mistakes found.")
+    return ExitCode.OK
+
+
+def _explain(args: argparse.Namespace) -> int:
+    pipeline = load(args.file, overrides=args.overrides)
+    for name, view in _views(pipeline, args.master).items():
+        print(f"== {name} ==")
+        view.explain(mode="formatted")
+    return ExitCode.OK
+
+
+def _views(pipeline: Pipeline, master: str) -> dict[str, Any]:
+    """Every sink's rows, analysed: unknown columns and wrong types are found here."""
+    from pyspark.errors import AnalysisException
+
+    from pipeline.graph import Graph, all_sinks
+    from pipeline.schemas import settle
+    from pipeline.sinks.topic import records
+    from pipeline.spec import TopicSink
+
+    spark = _session(pipeline, master, **{"spark.ui.enabled": "false"})
+    cluster = Cluster(pipeline.bootstrap, pipeline.kafka)
+    schemas = settle(spark, pipeline, cluster, Checkpoint(pipeline.checkpoint), keep=False)
+    graph = Graph(spark, pipeline, schemas=schemas)
+    views = {}
+    for sink in all_sinks(pipeline):
+        view = graph.view_of(sink)
+        try:
+            views[sink.name] = records(view, sink) if isinstance(sink, TopicSink) else view
+        except AnalysisException as error:
+            why = str(error).strip().splitlines()[0].rstrip(".")
+            raise PipelineFailed(f"sinks.{sink.name}: {why}.", code=ExitCode.USAGE) from None
+    return views
+
+
+def _status(args: argparse.Namespace) -> int:
+    from pipeline.status import show
+
+    show(load(args.file, overrides=args.overrides), as_json=args.json)
+    return ExitCode.OK
+
+
+def _compact(args: argparse.Namespace) -> int:
+    from pipeline.compaction import compact
+    from pipeline.spark import session
+    from pipeline.spec.units import parse_bytes
+
+    try:
+        target = parse_bytes(args.target_file_size)
+    except ValueError as error:
+        raise PipelineFailed(f"--target-file-size: {error}.", code=ExitCode.USAGE) from None
+    spark = session("compact", master=args.master, warehouse=args.warehouse, settings={"spark.ui.enabled": "false"})
+    try:
+        print(compact(spark, args.table, target_file_bytes=target))
+    finally:
+        spark.stop()
+    return ExitCode.OK
+
+
+def _generate(args: argparse.Namespace) -> int:
+    from pipeline.generators import generate
+
+    generate(args.name, bootstrap=args.bootstrap, rate=args.rate, count=args.count, seed=args.seed)
+    return ExitCode.OK

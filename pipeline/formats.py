@@ -1,0 +1,75 @@
+"""Bytes of records to columns: good rows have them, malformed ones a reason."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pipeline.spec import TopicSource
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+CORRUPT = "_corrupt"
+PARSED = "_parsed"
+REASON = "_reason"
+# Spark's names of what surrounds a value in a topic, under names that leave the plain ones to the user's columns.
+METADATA = {
+    "topic": "_topic",
+    "partition": "_partition",
+    "offset": "_offset",
+    "timestamp": "_timestamp",
+    "key": "_key",
+    "value": "_value",
+    "headers": "_headers",
+}
+
+
+def with_metadata(records: DataFrame) -> DataFrame:
+    from pyspark.sql import functions as f
+
+    return records.select(*(f.col(plain).alias(ours) for plain, ours in METADATA.items()))
+
+
+def decoded(records: DataFrame, source: TopicSource, *, schema: str | None) -> DataFrame:
+    """Adds _parsed (a struct) and _reason: null if the value could be read."""
+    from pyspark.sql import functions as f
+
+    parsed = _parse(source, schema)
+    if parsed is None:
+        return records.withColumn(REASON, f.lit(None).cast("string"))
+    with_parsed = records.withColumn(PARSED, parsed)
+    is_bad = f.col(PARSED).isNull()
+    if source.format in ("json", "csv"):
+        is_bad = is_bad | f.col(f"{PARSED}.{CORRUPT}").isNotNull()
+    reason = f.when(f.col("_value").isNotNull() & is_bad, f.lit(f"the value is not {source.format} of the schema"))
+    return with_parsed.withColumn(REASON, reason)
+
+
+def good_rows(rows: DataFrame, source: TopicSource) -> DataFrame:
+    """The view that steps see: the value's columns, then the record's own."""
+    from pyspark.sql import functions as f
+
+    good = rows.where(f.col(REASON).isNull())
+    metadata = [f.col(name) for name in METADATA.values()]
+    if source.format == "binary":
+        return good.select(f.col("_value").alias("value"), *metadata)
+    if source.format == "string":
+        return good.select(f.col("_value").cast("string").alias("value"), *metadata)
+    fields = [name for name in good.select(f"{PARSED}.*").columns if name != CORRUPT]
+    return good.select(*(f.col(f"{PARSED}.`{name}`").alias(name) for name in fields), *metadata)
+
+
+def _parse(source: TopicSource, schema: str | None) -> Column | None:
+    from pyspark.sql import functions as f
+
+    if source.format in ("string", "binary"):
+        return None
+    assert schema is not None
+    if source.format == "avro":
+        from pyspark.sql.avro.functions import from_avro
+
+        return from_avro("_value", schema, {"mode": "PERMISSIVE", **source.options})
+    options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT, **source.options}
+    text = f.col("_value").cast("string")
+    wanted = f"{schema}, `{CORRUPT}` STRING"
+    return f.from_json(text, wanted, options) if source.format == "json" else f.from_csv(text, wanted, options)

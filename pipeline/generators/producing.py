@@ -1,0 +1,62 @@
+"""From a generator to a cluster, at a set rate."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable, Iterator, Mapping
+from random import Random
+from types import ModuleType
+
+from pipeline.cluster import Cluster, client_settings
+from pipeline.failure import ExitCode, PipelineFailed
+from pipeline.generators import archive, clickstream, orders, quality, replay
+from pipeline.generators.made import Made
+
+GENERATORS: Mapping[str, ModuleType] = {
+    "archive": archive,
+    "clickstream": clickstream,
+    "orders": orders,
+    "quality": quality,
+    "replay": replay,
+}
+
+
+def generate(name: str, *, bootstrap: str, rate: int, count: int | None, seed: int) -> int:
+    """Creates the topics that are missing, then produces; the number of records produced."""
+    from confluent_kafka import Producer
+
+    if name not in GENERATORS:
+        message = f"There is no generator {name!r}; there are {', '.join(GENERATORS)}."
+        raise PipelineFailed(message, code=ExitCode.USAGE)
+    generator = GENERATORS[name]
+    cluster = Cluster(bootstrap, {})
+    for topic, partitions in generator.TOPICS.items():
+        config = {"cleanup.policy": "compact"} if topic in getattr(generator, "COMPACTED", ()) else {}
+        cluster.create_topic(topic, partitions=partitions, config=config)
+    made: Iterator[Made] = generator.records(Random(seed), rate=rate)
+    producer = Producer({**client_settings(bootstrap, {}), "partitioner": "murmur2_random", "linger.ms": 5})
+    return _produce(producer, itertools.islice(made, count), rate=rate, sleep=time.sleep)
+
+
+def _produce(producer: object, made: Iterator[Made], *, rate: int, sleep: Callable[[float], None]) -> int:
+    from confluent_kafka import Producer
+
+    assert isinstance(producer, Producer)
+    began = time.monotonic()
+    sent = 0
+    for each in made:
+        while True:
+            try:
+                producer.produce(each.topic, each.value, each.key, headers=list(each.headers))
+                break
+            except BufferError:
+                producer.poll(0.1)
+        sent += 1
+        ahead = sent / rate - (time.monotonic() - began)
+        if ahead > 0.02:
+            producer.poll(0)
+            sleep(ahead)
+    if producer.flush(60):
+        raise PipelineFailed("Not all records were acknowledged within 60 s.")
+    return sent

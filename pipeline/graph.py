@@ -1,0 +1,120 @@
+"""From a declaration to Spark's plans: sources become views, steps views over views, and each sink takes one away."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from pipeline.balance import ReadPlan
+from pipeline.failure import ExitCode, PipelineFailed
+from pipeline.inputs import lake_input, topic_input
+from pipeline.spec import LakeSource, Pipeline, Sink, Step, TopicSink, TopicSource
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+DEAD_LETTER_PREFIX = "dead-letters-"
+_HEADERS = """concat(coalesce(_headers, array()), array(
+  named_struct('key', 'dead-letter-reason', 'value', cast(_reason AS BINARY)),
+  named_struct('key', 'dead-letter-topic', 'value', cast(_topic AS BINARY)),
+  named_struct('key', 'dead-letter-partition', 'value', cast(cast(_partition AS STRING) AS BINARY)),
+  named_struct('key', 'dead-letter-offset', 'value', cast(cast(_offset AS STRING) AS BINARY))))"""
+
+
+def dead_letter_sink(source: TopicSource) -> TopicSink:
+    """Where a source's malformed records go, as they came, with the reason in their headers."""
+    assert source.dead_letter_topic is not None
+    return TopicSink(
+        name=DEAD_LETTER_PREFIX + source.name,
+        view=DEAD_LETTER_PREFIX + source.name,
+        topic=source.dead_letter_topic,
+        key="_key",
+        value="_value",
+        headers=_HEADERS,
+    )
+
+
+def all_sinks(pipeline: Pipeline) -> list[Sink]:
+    """Those of the file, and one for each source with dead letters."""
+    letters = [
+        dead_letter_sink(each)
+        for each in pipeline.topic_sources
+        if each.on_malformed == "dead_letter" and not each.table
+    ]
+    return [*pipeline.sinks, *letters]
+
+
+class Graph:
+    """Builds the views of one pipeline, as often as they are wanted: each sink's query has sources of its own."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        pipeline: Pipeline,
+        *,
+        schemas: Mapping[str, str],
+        plans: Mapping[str, ReadPlan] | None = None,
+    ) -> None:
+        self._spark = spark
+        self._pipeline = pipeline
+        self._schemas = schemas
+        self._plans = plans or {}
+
+    def view_of(self, sink: Sink, *, source_options: Mapping[str, str] | None = None) -> DataFrame:
+        views = self._sources(source_options or {})
+        if sink.view in views:
+            return views[sink.view]
+        for step in self._pipeline.steps:
+            views |= self._step(step)
+            if sink.view in views:
+                break
+        return views[sink.view]
+
+    def _sources(self, source_options: Mapping[str, str]) -> dict[str, DataFrame]:
+        views = {}
+        for source in self._pipeline.sources:
+            if isinstance(source, LakeSource):
+                made = lake_input(self._spark, source)
+            else:
+                made = topic_input(
+                    self._spark,
+                    source,
+                    pipeline=self._pipeline,
+                    schema=self._schemas.get(source.name),
+                    plan=self._plans.get(source.name, ReadPlan()),
+                    extra=source_options,
+                )
+            made.good.createOrReplaceTempView(source.name)
+            views[source.name] = made.good
+            if made.all is not None:
+                views[DEAD_LETTER_PREFIX + source.name] = made.all.where("_reason IS NOT NULL")
+        return views
+
+    def _step(self, step: Step) -> dict[str, DataFrame]:
+        from pyspark.errors import AnalysisException, ParseException
+
+        try:
+            rows = self._spark.sql(step.sql)
+            if step.watermark is not None:
+                rows = rows.withWatermark(step.watermark.column, step.watermark.delay)
+            if step.dedupe is not None:
+                rows = rows.dropDuplicatesWithinWatermark(list(step.dedupe.keys))
+            made = {step.name: rows} if not step.rules else _divided(rows, step)
+        except (AnalysisException, ParseException) as error:
+            why = str(error).strip().splitlines()[0].rstrip(".")
+            raise PipelineFailed(f"The step {step.name!r}: {why}.", code=ExitCode.USAGE) from None
+        for name, view in made.items():
+            view.createOrReplaceTempView(name)
+        return made
+
+
+def _divided(rows: DataFrame, step: Step) -> dict[str, DataFrame]:
+    """Rows that keep all rules, and the others with the rules that they break. A condition that is null is broken."""
+    from pyspark.sql import functions as f
+
+    broken = [f.when(~f.coalesce(f.expr(rule), f.lit(False)), f.lit(name)) for name, rule in step.rules.items()]
+    judged = rows.withColumn("_reason", f.concat_ws("; ", *broken))
+    return {
+        step.name: judged.where("_reason = ''").drop("_reason"),
+        step.rejected: judged.where("_reason <> ''"),
+    }

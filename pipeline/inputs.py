@@ -1,0 +1,172 @@
+"""Sources as streams of rows, by Spark's Kafka connector or its file sources."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pipeline.balance import ReadPlan
+from pipeline.cluster import Cluster, Partition, java_settings
+from pipeline.failure import ExitCode, PipelineFailed
+from pipeline.formats import decoded, good_rows, with_metadata
+from pipeline.spec import LakeSource, Pipeline, TopicSource
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+SAMPLE_RECORDS = 500
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Input:
+    """One source: the rows that steps see, and all rows with the reason of the malformed."""
+
+    good: DataFrame
+    all: DataFrame | None = None
+
+
+def topics_of(source: TopicSource, cluster: Cluster) -> list[str]:
+    """The topics that a source reads now. One that is named must be there."""
+    if source.pattern is not None:
+        found = cluster.matching(source.pattern)
+        if not found:
+            message = f"sources.{source.name}: no topic matches the pattern {source.pattern!r}."
+            raise PipelineFailed(message, code=ExitCode.NOT_FOUND)
+        return found
+    there = cluster.topics()
+    for topic in source.topics:
+        if topic not in there:
+            message = f"sources.{source.name}: there is no topic {topic!r} at {cluster.bootstrap}."
+            raise PipelineFailed(message, code=ExitCode.NOT_FOUND)
+    return list(source.topics)
+
+
+def partitions_of(source: TopicSource, cluster: Cluster) -> list[Partition]:
+    there = cluster.topics()
+    return [(topic, index) for topic in topics_of(source, cluster) for index in there[topic]]
+
+
+def topic_input(
+    spark: SparkSession,
+    source: TopicSource,
+    *,
+    pipeline: Pipeline,
+    schema: str | None,
+    plan: ReadPlan,
+    extra: Mapping[str, str],
+) -> Input:
+    options = {**_options(source, pipeline), **plan.options(), **extra, **_connector_options(source)}
+    if source.table:
+        table = with_metadata(spark.read.format("kafka").options(**_table_options(options)).load())
+        return Input(good=_newest_of_each_key(good_rows(decoded(table, source, schema=schema), source)))
+    rows = with_metadata(spark.readStream.format("kafka").options(**options).load())
+    if source.end_time_ms is not None:
+        rows = rows.where(f"_timestamp < timestamp_millis({source.end_time_ms})")
+    every = decoded(rows, source, schema=schema)
+    return Input(good=good_rows(_counted(every, source), source), all=every)
+
+
+def lake_input(spark: SparkSession, source: LakeSource) -> Input:
+    if source.kind == "iceberg":
+        rows = spark.readStream.format("iceberg").options(**source.options).load(source.path)
+        return Input(good=rows)
+    reader = spark.readStream.format(source.kind).option("maxFilesPerTrigger", str(source.files_per_batch))
+    if source.kind == "parquet":
+        reader = reader.schema(spark.read.parquet(source.path).schema)
+    return Input(good=reader.options(**source.options).load(source.path))
+
+
+def infer_schema(spark: SparkSession, source: TopicSource, cluster: Cluster) -> str:
+    """The columns of the newest records, as DDL."""
+    sample = _sample(cluster, partitions_of(source, cluster))
+    if not sample:
+        raise PipelineFailed(
+            f"sources.{source.name}: no schema is given, and there are no records yet to infer one from; add 'schema'."
+        )
+    lines = spark.sparkContext.parallelize(sample, 1)
+    if source.format == "csv":
+        found = spark.read.options(inferSchema="true", **source.options).csv(lines).schema  # type: ignore[arg-type]
+    else:
+        found = spark.read.options(**source.options).json(lines).schema
+    columns = [field for field in found.fields if field.name != "_corrupt_record"]
+    if not columns:
+        raise PipelineFailed(f"sources.{source.name}: none of {len(sample)} records is {source.format}; add 'schema'.")
+    return ", ".join(f"`{field.name}` {field.dataType.simpleString()}" for field in columns)
+
+
+def _options(source: TopicSource, pipeline: Pipeline) -> dict[str, str]:
+    options = {
+        **java_settings(pipeline.bootstrap, pipeline.kafka),
+        "kafka.isolation.level": "read_committed",
+        "includeHeaders": "true",
+        "startingOffsets": source.start,
+        "failOnDataLoss": "true" if source.on_data_loss == "fail" else "false",
+    }
+    if source.pattern is not None:
+        options["subscribePattern"] = source.pattern
+    else:
+        options["subscribe"] = ",".join(source.topics)
+    if source.start_time_ms is not None:
+        options["startingTimestamp"] = str(source.start_time_ms)
+        options["startingOffsetsByTimestampStrategy"] = "latest"  # a time after the last record means the end
+    if source.batch_records_max is not None:
+        options["maxOffsetsPerTrigger"] = str(source.batch_records_max)
+    return options
+
+
+def _connector_options(source: TopicSource) -> dict[str, str]:
+    """What the user set of the connector itself wins; other options are the format's."""
+    known = (
+        "minPartitions",
+        "maxRecordsPerPartition",
+        "maxOffsetsPerTrigger",
+        "minOffsetsPerTrigger",
+        "maxTriggerDelay",
+    )
+    return {name: value for name, value in source.options.items() if name in known or name.startswith("kafka.")}
+
+
+def _table_options(options: Mapping[str, str]) -> dict[str, str]:
+    streaming = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
+    return {**{k: v for k, v in options.items() if k not in streaming}, "startingOffsets": "earliest"}
+
+
+def _newest_of_each_key(rows: DataFrame) -> DataFrame:
+    """A compacted topic as a table. A null value is a deletion."""
+    from pyspark.sql import functions as f
+
+    everything = f.struct(*(f.col(f"`{name}`") for name in rows.columns))
+    newest = rows.groupBy("_topic", "_key").agg(f.max_by(everything, "_offset").alias("row"))
+    return newest.select("row.*").where("_value IS NOT NULL")
+
+
+def _counted(every: DataFrame, source: TopicSource) -> DataFrame:
+    """Counts travel with Spark's progress: free, and right even when a batch is tried again."""
+    from pyspark.sql import functions as f
+
+    if source.on_malformed == "fail":
+        place = f.concat("_topic", f.lit("-"), f.col("_partition").cast("string"))
+        problem = f.concat(f.lit("Malformed record in "), place, f.lit(" at offset "), f.col("_offset").cast("string"))
+        return every.where(f.when(f.col("_reason").isNull(), True).otherwise(f.raise_error(problem).cast("boolean")))
+    return every.observe(f"source:{source.name}", f.count("*").alias("records"), f.count("_reason").alias("malformed"))
+
+
+def _sample(cluster: Cluster, partitions: list[Partition]) -> list[str]:
+    from confluent_kafka import TopicPartition
+
+    ranges = cluster.ranges(partitions)
+    share = max(1, SAMPLE_RECORDS // max(1, len(ranges)))
+    starts = [TopicPartition(t, p, max(low, high - share)) for (t, p), (low, high) in ranges.items() if high > low]
+    if not starts:
+        return []
+    found: list[str] = []
+    with cluster.consumer(**{"isolation.level": "read_committed", "enable.partition.eof": True}) as reader:
+        reader.assign(starts)
+        ended = 0
+        while ended < len(starts) and len(found) < SAMPLE_RECORDS and (message := reader.poll(10)) is not None:
+            if message.error():
+                ended += 1
+            elif (value := message.value()) is not None:
+                found.append(value.decode("utf-8", errors="replace"))
+    return found

@@ -1,0 +1,53 @@
+"""The pipeline's position as a consumer group's: finished batches' offsets are committed, for Kafka's tools to see.
+
+Spark itself never reads them: its checkpoint decides where a query goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from pipeline.cluster import Cluster, Partition
+
+
+class GroupPosition:
+    """Where the pipeline is: a partition's position is that of the sink that is furthest behind."""
+
+    def __init__(self, cluster: Cluster, group: str, sinks: Iterable[str]) -> None:
+        self._cluster = cluster
+        self._group = group
+        self._by_sink: dict[str, dict[Partition, int]] = {sink: {} for sink in sinks}
+        self._committed: dict[Partition, int] = {}
+        self._reader: Any = None
+
+    def note(self, sink: str, positions: Mapping[Partition, int]) -> None:
+        self._by_sink[sink].update(positions)
+
+    def position(self) -> dict[Partition, int]:
+        """Of the partitions that every sink which reads topics has got to."""
+        reading = [positions for positions in self._by_sink.values() if positions]
+        if not reading:
+            return {}
+        shared = set(reading[0]).intersection(*reading[1:])
+        return {partition: min(each[partition] for each in reading) for partition in sorted(shared)}
+
+    def commit(self) -> None:
+        """Tell the group's coordinator, if anything has moved. What cannot be told now is told with the next batch."""
+        from confluent_kafka import KafkaException, TopicPartition
+
+        position = self.position()
+        moved = {each: offset for each, offset in position.items() if self._committed.get(each) != offset}
+        if not moved:
+            return
+        if self._reader is None:
+            self._reader = self._cluster.consumer(**{"group.id": self._group})
+        try:
+            self._reader.commit(offsets=[TopicPartition(t, p, o) for (t, p), o in moved.items()], asynchronous=False)
+        except KafkaException:
+            return
+        self._committed |= moved
+
+    def close(self) -> None:
+        if self._reader is not None:
+            self._reader.close()

@@ -1,0 +1,77 @@
+"""What Spark tells of a finished batch, as a value, and as a line that a person can follow."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from pipeline.checkpoint import positions_in
+from pipeline.cluster import Partition
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    sink: str
+    batch: int
+    at: float  # seconds since 1970, when the batch began
+    rows: int
+    rows_per_second: float
+    batch_seconds: float
+    lag: int
+    state_rows: int
+    state_bytes: int
+    malformed: Mapping[str, int] = field(default_factory=dict)
+    positions: Mapping[Partition, int] = field(default_factory=dict)
+
+
+def read_progress(sink: str, told: Mapping[str, Any]) -> Progress:
+    """From the JSON of Spark's StreamingQueryProgress."""
+    positions: dict[Partition, int] = {}
+    newest: dict[Partition, int] = {}
+    for source in told.get("sources", ()):
+        positions |= positions_in(_offsets(source.get("endOffset")))
+        newest |= positions_in(_offsets(source.get("latestOffset")))
+    operators = told.get("stateOperators", ())
+    observed = told.get("observedMetrics") or {}
+    return Progress(
+        sink=sink,
+        batch=int(told["batchId"]),
+        at=datetime.fromisoformat(told["timestamp"]).timestamp(),
+        rows=int(told.get("numInputRows") or 0),
+        rows_per_second=float(told.get("processedRowsPerSecond") or 0),
+        batch_seconds=float((told.get("durationMs") or {}).get("triggerExecution", 0)) / 1000,
+        lag=sum(max(0, end - positions.get(partition, 0)) for partition, end in newest.items()),
+        state_rows=sum(int(each.get("numRowsTotal", 0)) for each in operators),
+        state_bytes=sum(int(each.get("memoryUsedBytes", 0)) for each in operators),
+        malformed={
+            name.removeprefix("source:"): int(counts.get("malformed") or 0)
+            for name, counts in observed.items()
+            if name.startswith("source:")
+        },
+        positions=positions,
+    )
+
+
+def _offsets(told: Any) -> Any:
+    return json.loads(told) if isinstance(told, str) else told
+
+
+def line(progress: Progress) -> str:
+    parts = [
+        f"{datetime.fromtimestamp(progress.at):%H:%M:%S}",
+        f"{progress.sink}",
+        f"batch {progress.batch}",
+        f"{progress.rows:,} rows",
+        f"{progress.rows_per_second:,.0f} rows/s",
+        f"lag {progress.lag:,}",
+        f"{progress.batch_seconds:.1f} s",
+    ]
+    if progress.state_rows:
+        parts.append(f"state {progress.state_rows:,} rows, {progress.state_bytes / (1 << 20):.1f} MB")
+    bad = sum(progress.malformed.values())
+    if bad:
+        parts.append(f"{bad:,} malformed")
+    return "  ".join(parts)

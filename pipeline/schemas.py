@@ -1,0 +1,79 @@
+"""Schemas over time: what a source's values looked like when the pipeline first ran is kept, and changes are judged."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from pipeline.checkpoint import Checkpoint
+from pipeline.cluster import Cluster
+from pipeline.failure import ExitCode, PipelineFailed
+from pipeline.inputs import infer_schema
+from pipeline.spec import Pipeline, TopicSource
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+NOTE = "schemas.json"
+
+
+def changes(*, before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+    """What cannot go on from the old columns to the new. A new column can: older rows have it null."""
+    gone = [f"the column {name!r} is gone" for name in before if name not in now]
+    other = [
+        f"the column {name!r} was {kind} and is now {now[name]}"
+        for name, kind in before.items()
+        if name in now and now[name] != kind
+    ]
+    return gone + other
+
+
+def settle(
+    spark: SparkSession, pipeline: Pipeline, cluster: Cluster, checkpoint: Checkpoint, *, keep: bool = True
+) -> dict[str, str]:
+    """The schema of each source that has one, by name: declared, kept from the first run, or inferred now."""
+    kept: dict[str, str] = checkpoint.read_note(NOTE)
+    settled: dict[str, str] = {}
+    for source in pipeline.topic_sources:
+        if source.schema is None and not source.inferred:
+            continue
+        settled[source.name] = _settle_one(spark, source, cluster, checkpoint, kept.get(source.name))
+    if keep and settled != kept:
+        checkpoint.write_note(NOTE, settled)
+    return settled
+
+
+def _settle_one(
+    spark: SparkSession, source: TopicSource, cluster: Cluster, checkpoint: Checkpoint, kept: str | None
+) -> str:
+    if source.schema is None:
+        if not checkpoint.is_local:
+            raise PipelineFailed(
+                f"sources.{source.name} needs a 'schema': one that is inferred is kept in the checkpoint, and "
+                f"{checkpoint.location} is not a directory of this machine."
+            )
+        return kept if kept is not None else infer_schema(spark, source, cluster)
+    if kept is None or kept == source.schema or source.on_schema_change == "accept":
+        return source.schema
+    found = _changes_of(source, before=kept, now=source.schema)
+    if found:
+        raise PipelineFailed(
+            f"sources.{source.name}: the schema has changed since this pipeline's first run: {'; '.join(found)}. "
+            "Set 'on_schema_change: accept' to go on with the new one.",
+            code=ExitCode.USAGE,
+        )
+    return source.schema
+
+
+def _changes_of(source: TopicSource, *, before: str, now: str) -> list[str]:
+    if source.format == "avro":
+        return ["the Avro schema is another"]
+    return changes(before=columns_of(before), now=columns_of(now))
+
+
+def columns_of(ddl: str) -> dict[str, str]:
+    from pyspark.sql.types import StructType
+
+    parsed = StructType.fromDDL(ddl)
+    assert isinstance(parsed, StructType)
+    return {field.name: field.dataType.simpleString() for field in parsed.fields}

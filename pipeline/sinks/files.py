@@ -1,0 +1,62 @@
+"""Tables as sinks: exactly once through Spark's checkpoint and each format's commit log, and few files."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pipeline.spec import FileSink
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+DEFAULT_RECORD_BYTES = 512
+
+
+def commit_by_size_or_time(sink: FileSink, *, record_bytes: int | None) -> dict[str, str]:
+    """The connector's options that let a batch wait until there is enough for good files, but not for ever."""
+    if sink.commit_every_s is None:
+        return {}
+    records = sink.target_file_bytes * sink.files // (record_bytes or DEFAULT_RECORD_BYTES)
+    return {"minOffsetsPerTrigger": str(max(1, records)), "maxTriggerDelay": f"{int(sink.commit_every_s * 1000)}ms"}
+
+
+def start(spark: SparkSession, view: DataFrame, sink: FileSink, writer: DataStreamWriter) -> StreamingQuery:
+    """`writer` has name, checkpoint and trigger already; it is the view's own unless files must be gathered."""
+    writer = writer.options(**sink.options)
+    if sink.kind == "console":
+        return writer.format("console").option("truncate", "false").start()
+    if sink.kind == "iceberg":
+        _create_iceberg_table(spark, view, sink)
+        return writer.format("iceberg").option("fanout-enabled", "true").toTable(sink.path)
+    if sink.partition_by:
+        writer = writer.partitionBy(*sink.partition_by)
+    return writer.format(sink.kind).start(local_path(sink.path))
+
+
+def gathered(view: DataFrame, sink: FileSink) -> DataFrame:
+    """As many files as wanted per batch (and per partition of the table), not as many as there were tasks."""
+    if sink.kind == "console":
+        return view
+    if sink.partition_by:
+        return view.repartition(sink.files, *sink.partition_by)
+    return view.repartition(sink.files)
+
+
+def local_path(path: str) -> str:
+    """A path of this machine must not depend on where Spark's processes stand."""
+    return path if "://" in path else os.fspath(Path(path).absolute())
+
+
+def _create_iceberg_table(spark: SparkSession, view: DataFrame, sink: FileSink) -> None:
+    columns = ", ".join(f"`{field.name}` {field.dataType.simpleString()}" for field in view.schema.fields)
+    partitioned = f" PARTITIONED BY ({', '.join(sink.partition_by)})" if sink.partition_by else ""
+    namespace = sink.path.rpartition(".")[0]
+    spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {namespace}")
+    properties = f"'write.target-file-size-bytes'='{sink.target_file_bytes}'"
+    spark.sql(
+        f"CREATE TABLE IF NOT EXISTS {sink.path} ({columns}) USING iceberg{partitioned} TBLPROPERTIES ({properties})"
+    )

@@ -1,0 +1,137 @@
+"""The exactly-once topic sink, driver's side: rows become records, and every record gets its writer."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any
+
+from pipeline.cluster import Cluster
+from pipeline.failure import PipelineFailed
+from pipeline.sinks.transactional import Row, Writing, fence_writers, write_part, writers_of_begun_batch
+from pipeline.spec import TopicSink
+
+if TYPE_CHECKING:
+    from pyarrow import RecordBatch
+    from pyspark.sql import Column, DataFrame
+
+BATCHES_CONFIG = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.1"}
+QUERY_ID_SECONDS_MAX = 60
+SOURCE_ORDER = ("_topic", "_partition", "_offset")
+
+
+def batches_topic(*, pipeline: str, sink: str) -> str:
+    return f"{pipeline}.{sink}.batches"
+
+
+def records(view: DataFrame, sink: TopicSink) -> DataFrame:
+    """A view as records: topic, key, value, headers, timestamp, and the order they go out in."""
+    from pyspark.sql import functions as f
+
+    def expression(text: str | None, otherwise: Column) -> Column:
+        return otherwise if text is None else f.expr(text)
+
+    visible = [f.col(f"`{name}`") for name in view.columns if not name.startswith("_")]
+    if sink.value is None and not visible:
+        raise PipelineFailed(f"sinks.{sink.name}: the view {sink.view!r} has no columns to write.")
+    value = expression(sink.value, f.to_json(f.struct(*visible)))
+    topic = f.col(sink.topic_column) if sink.topic_column else f.lit(sink.topic)
+    order = [f.col(name) for name in SOURCE_ORDER if name in view.columns]
+    return view.select(
+        topic.cast("string").alias("topic"),
+        expression(sink.key, f.lit(None)).cast("string").cast("binary").alias("key")
+        if not _is_binary(view, sink.key)
+        else f.expr(str(sink.key)).alias("key"),
+        value.cast("binary").alias("value"),
+        expression(sink.headers, f.lit(None)).cast("array<struct<key:string,value:binary>>").alias("headers"),
+        f.unix_millis(expression(sink.timestamp, f.lit(None)).cast("timestamp")).alias("timestamp"),
+        f.struct(*order).alias("source_order") if order else f.lit(None).cast("int").alias("source_order"),
+    )
+
+
+def _is_binary(view: DataFrame, expression: str | None) -> bool:
+    return expression is not None and view.selectExpr(expression).schema[0].dataType.typeName() == "binary"
+
+
+class TopicBatches:
+    """What foreachBatch calls, once per batch of one sink; owns the sink's run."""
+
+    def __init__(self, sink: TopicSink, *, pipeline: str, cluster: Cluster) -> None:
+        self._sink = sink
+        self._pipeline = pipeline
+        self._cluster = cluster
+        self._topic = batches_topic(pipeline=pipeline, sink=sink.name)
+        self._run = uuid.uuid4().hex
+        self._known_writers = 0  # none until this run has taken over
+        self.query_id: Future[str] = Future()
+        self.rows_written = 0
+
+    def __call__(self, batch: DataFrame, batch_id: int) -> None:
+        writing = self._writing(batch_id, writers=self._sink.writers)
+        if not self._known_writers:
+            self._take_over(writing)
+            begun = writers_of_begun_batch(writing, known_writers=self._known_writers)
+            if begun is not None:  # an older run wrote a part of this batch: its rows are divided as it divided them
+                writing = self._writing(batch_id, writers=begun)
+        self.rows_written += write_batch(batch, writing)
+
+    def _take_over(self, writing: Writing) -> None:
+        writers = self._sink.writers
+        self._cluster.create_topic(self._topic, partitions=1 + writers, config=BATCHES_CONFIG)
+        self._cluster.grow_topic(self._topic, partitions=1 + writers)
+        known = len(self._cluster.topics()[self._topic]) - 1
+        fence_writers(writing, known_writers=known)
+        self._known_writers = known
+
+    def _writing(self, batch_id: int, *, writers: int) -> Writing:
+        query = self.query_id.result(QUERY_ID_SECONDS_MAX)
+        rate = self._sink.rate
+        return Writing(
+            settings=self._cluster.settings,
+            transactional_prefix=f"{self._pipeline}.{self._sink.name}.{query}",
+            batches_topic=self._topic,
+            run=self._run,
+            query=query,
+            batch=batch_id,
+            writers=writers,
+            transaction_timeout_s=self._sink.transaction_timeout_s,
+            rate=None if rate is None else rate / writers,
+        )
+
+
+def write_batch(batch: DataFrame, writing: Writing) -> int:
+    """Every record to its writer, every writer's part in one transaction; the rows written now."""
+    from pyspark.sql import functions as f
+
+    # By content, not by where Spark happens to hold a row: tried again, a row goes to the same writer, whatever the
+    # number of tasks, executors or machines. Records of one key share a writer, and so keep their order.
+    if writing.writers == 1:
+        parts = batch.repartition(1)
+    else:
+        by_content = f.xxhash64("topic", f.coalesce("key", "value"))
+        writer = f.pmod(by_content, f.lit(writing.writers)).cast("int")
+        parts = batch.repartitionById(writing.writers, writer)
+    if batch.schema["source_order"].dataType.typeName() == "struct":
+        parts = parts.sortWithinPartitions("source_order")
+    written = parts.drop("source_order").mapInArrow(part_writer(writing), "rows long").collect()
+    return sum(row.rows for row in written)
+
+
+def part_writer(writing: Writing) -> Callable[[Iterable[RecordBatch]], Iterable[RecordBatch]]:
+    def write(batches: Iterable[RecordBatch]) -> Iterable[RecordBatch]:
+        import pyarrow
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        assert context is not None
+        rows = write_part(writing, context.partitionId(), _rows(batches))
+        yield pyarrow.RecordBatch.from_arrays([pyarrow.array([rows])], ["rows"])
+
+    return write
+
+
+def _rows(batches: Iterable[Any]) -> Iterator[Row]:
+    for batch in batches:
+        columns = [batch.column(name).to_pylist() for name in ("topic", "key", "value", "headers", "timestamp")]
+        yield from zip(*columns, strict=True)

@@ -1,0 +1,22 @@
+"""`spark.read.format("tidemark")`: topics read straight from segment files, or over the protocol, as Arrow batches.
+
+`register(spark)` makes the format known; `TidemarkDataSource` is the class for `spark.dataSource.register`. Both are
+loaded when first asked for, as they need PySpark, and the rest of the package does not.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pipeline.source.datasource import TidemarkDataSource, register
+
+__all__ = ["TidemarkDataSource", "register"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in __all__:
+        from pipeline.source import datasource
+
+        return getattr(datasource, name)
+    raise AttributeError(name)

@@ -1,0 +1,294 @@
+"""A Kafka client for readers that plan by offsets: metadata, offsets by position or time, log directories, fetch.
+
+Plain connections and one question at a time are enough here; a fetch may be sent ahead of the time when it is needed.
+"""
+
+from __future__ import annotations
+
+import random
+import socket
+import struct
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from protocol.errors import ErrorCode
+from protocol.messages.describe_log_dirs import (
+    DescribableLogDirTopic,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+)
+from protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from protocol.schema import api, codec
+
+CLIENT_ID = b"tidemark-spark"
+ANSWER_BYTES_MAX = 512 << 20
+EARLIEST, LATEST = -2, -1
+# Versions that Apache Kafka has served since 3.3 and still does.
+METADATA_VERSION, LIST_OFFSETS_VERSION, LOG_DIRS_VERSION = 12, 7, 4
+RETRIABLE = frozenset(
+    {
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.REPLICA_NOT_AVAILABLE,
+        ErrorCode.OFFSET_NOT_AVAILABLE,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.BROKER_NOT_AVAILABLE,
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.REQUEST_TIMED_OUT,
+    }
+)
+
+TopicPartition = tuple[str, int]
+Address = tuple[str, int]
+T = TypeVar("T")
+
+
+class ReadFailed(Exception):
+    """What a user is told, in a sentence."""
+
+
+class TryAgain(Exception):
+    """A condition that new metadata or a little time may heal."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Topic:
+    name: str
+    topic_id: bytes
+    leaders: Mapping[int, int]  # by partition; -1 where there is none
+    internal: bool = False
+
+
+class Connection:
+    """One broker. Answers come in the order of the requests."""
+
+    def __init__(self, address: Address, *, timeout_s: float) -> None:
+        self._socket = socket.create_connection(address, timeout=timeout_s)
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def send(self, request: Any, version: int) -> None:
+        declared = api(type(request))
+        out = bytearray(struct.pack(">ihhih", 0, declared.key, version, 0, len(CLIENT_ID)) + CLIENT_ID)
+        if version in declared.flexible:
+            out.append(0)
+        codec(type(request), version).encode(request, out)
+        struct.pack_into(">i", out, 0, len(out) - 4)
+        self._socket.sendall(out)
+
+    def receive(self, response: type[T], version: int) -> T:
+        (size,) = struct.unpack(">i", self._exactly(4))
+        if not 4 <= size <= ANSWER_BYTES_MAX:
+            raise OSError(f"an answer of {size} bytes")
+        frame = self._exactly(size)
+        decoded: T = codec(response, version).decode(frame, 5 if version in api(response).flexible else 4)
+        return decoded
+
+    def _exactly(self, size: int) -> memoryview:
+        frame = memoryview(bytearray(size))
+        got = 0
+        while got < size:
+            part = self._socket.recv_into(frame[got:])
+            if not part:
+                raise OSError("it closed the connection")
+            got += part
+        return frame
+
+
+class Cluster:
+    """The brokers behind a bootstrap address, as far as they are needed."""
+
+    def __init__(self, bootstrap: str, *, timeout_s: float) -> None:
+        self.bootstrap = bootstrap
+        self.cluster_id = ""
+        self._timeout_s = timeout_s
+        self._addresses: dict[int, Address] = {}
+        self._connections: dict[Address, Connection] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        for each in self._connections.values():
+            each.close()
+        self._connections.clear()
+
+    # Asking
+
+    def connection(self, node: int) -> Connection:
+        return self._connection(self._addresses[node])
+
+    def drop(self, node: int) -> None:
+        """Ends a connection whose answers can no longer be told apart, or that failed."""
+        self._drop(self._addresses[node])
+
+    def ask(self, node: int, request: Any, response: type[T], version: int) -> T:
+        if node not in self._addresses:
+            raise TryAgain("a partition has no leader")
+        return self._ask(self._addresses[node], request, response, version)
+
+    def _ask(self, address: Address, request: Any, response: type[T], version: int) -> T:
+        try:
+            connection = self._connection(address)
+            connection.send(request, version)
+            return connection.receive(response, version)
+        except (OSError, ValueError) as error:
+            self._drop(address)
+            reason = str(error) or type(error).__name__
+            raise TryAgain(f"{address[0]}:{address[1]} did not answer as it should: {reason}") from error
+
+    def _connection(self, address: Address) -> Connection:
+        if address not in self._connections:
+            self._connections[address] = Connection(address, timeout_s=self._timeout_s)
+        return self._connections[address]
+
+    def _drop(self, address: Address) -> None:
+        if connection := self._connections.pop(address, None):
+            connection.close()
+
+    def persist(self, attempt: Callable[[], T]) -> T:
+        """Repeats what says TryAgain until the time-out, and then says why it never worked."""
+        deadline = time.monotonic() + self._timeout_s
+        pause_s = 0.02
+        while True:
+            try:
+                return attempt()
+            except TryAgain as reason:
+                if time.monotonic() > deadline:
+                    raise ReadFailed(f"{reason}. (Tried for {self._timeout_s:g} s.)") from reason
+            time.sleep(pause_s * random.uniform(0.5, 1))
+            pause_s = min(2 * pause_s, 1.0)
+
+    # Questions
+
+    def topics(self, names: Iterable[str] | None) -> dict[str, Topic]:
+        """The topics of these names that exist, or all of them. Nothing is created by asking."""
+        wanted = None if names is None else [MetadataRequestTopic(name=name) for name in names]
+        request = MetadataRequest(topics=wanted, allow_auto_topic_creation=False)
+        return self.persist(lambda: self._topics(request))
+
+    def _topics(self, request: MetadataRequest) -> dict[str, Topic]:
+        answer = self._ask_any(request, MetadataResponse, METADATA_VERSION)
+        self._addresses = {each.node_id: (each.host, each.port) for each in answer.brokers}
+        self.cluster_id = answer.cluster_id or ""
+        found = {}
+        for topic in answer.topics:
+            if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                continue
+            if topic.error_code:
+                check(topic.error_code, f"Topic {topic.name}")
+            leaders = {each.partition_index: each.leader_id for each in topic.partitions}
+            name = str(topic.name)
+            found[name] = Topic(name=name, topic_id=topic.topic_id, leaders=leaders, internal=topic.is_internal)
+        return found
+
+    def _ask_any(self, request: Any, response: type[T], version: int) -> T:
+        known = list(self._addresses.values())
+        failure = TryAgain("no broker is known")
+        for address in [*known, *(each for each in addresses(self.bootstrap) if each not in known)]:
+            try:
+                return self._ask(address, request, response, version)
+            except TryAgain as reason:
+                failure = reason
+        raise failure
+
+    def offsets(self, wanted: Mapping[TopicPartition, int], *, committed: bool) -> dict[TopicPartition, int]:
+        """The offset at a time, or at EARLIEST or LATEST; -1 if there is no record at or after a time.
+
+        LATEST is the high watermark or, for readers of `committed` records only, the last stable offset.
+        """
+        return self.persist(lambda: self._offsets(wanted, committed=committed)) if wanted else {}
+
+    def _offsets(self, wanted: Mapping[TopicPartition, int], *, committed: bool) -> dict[TopicPartition, int]:
+        topics = self._topics(
+            MetadataRequest(
+                topics=[MetadataRequestTopic(name=name) for name in sorted({topic for topic, _ in wanted})],
+                allow_auto_topic_creation=False,
+            )
+        )
+        by_leader: dict[int, dict[str, list[ListOffsetsPartition]]] = {}
+        for (name, partition), timestamp in wanted.items():
+            leader = leader_of(topics, name, partition)
+            question = ListOffsetsPartition(partition_index=partition, timestamp=timestamp)
+            by_leader.setdefault(leader, {}).setdefault(name, []).append(question)
+        found = {}
+        for leader, questions in by_leader.items():
+            request = ListOffsetsRequest(
+                replica_id=-1,
+                isolation_level=int(committed),
+                topics=[ListOffsetsTopic(name=name, partitions=asked) for name, asked in questions.items()],
+            )
+            answer = self.ask(leader, request, ListOffsetsResponse, LIST_OFFSETS_VERSION)
+            for topic in answer.topics:
+                for each in topic.partitions:
+                    check(each.error_code, f"The offsets of {topic.name}-{each.partition_index}")
+                    found[topic.name, each.partition_index] = each.offset
+        return found
+
+    def log_dirs(self, node: int, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, str]:
+        """In which directory of this broker's machine each partition is; empty when we may not know."""
+        by_topic: dict[str, list[int]] = {}
+        for topic, partition in partitions:
+            by_topic.setdefault(topic, []).append(partition)
+        request = DescribeLogDirsRequest(
+            topics=[DescribableLogDirTopic(topic=topic, partitions=which) for topic, which in by_topic.items()]
+        )
+        try:
+            answer = self.ask(node, request, DescribeLogDirsResponse, LOG_DIRS_VERSION)
+        except TryAgain:
+            return {}
+        return {
+            (topic.name, each.partition_index): result.log_dir
+            for result in answer.results
+            if not result.error_code
+            for topic in result.topics
+            for each in topic.partitions
+            if not each.is_future_key
+        }
+
+
+def leader_of(topics: Mapping[str, Topic], name: str, partition: int) -> int:
+    if name not in topics or partition not in topics[name].leaders:
+        raise ReadFailed(f"There is no partition {partition} of a topic {name}.")
+    leader = topics[name].leaders[partition]
+    if leader < 0:
+        raise TryAgain(f"{name}-{partition} has no leader")
+    return leader
+
+
+def check(code: int, about: str) -> None:
+    if not code:
+        return
+    name = ErrorCode(code).name if code in set(ErrorCode) else f"error {code}"
+    if code in RETRIABLE:
+        raise TryAgain(f"{about}: {name}")
+    raise ReadFailed(f"{about}: {name}.")
+
+
+def addresses(bootstrap: str) -> list[Address]:
+    """`host:port,host:port`, brackets around an IPv6 address."""
+    found = []
+    for each in bootstrap.split(","):
+        host, colon, port = each.strip().rpartition(":")
+        if not colon or not host or not port.isdigit():
+            raise ReadFailed(f"kafka.bootstrap.servers: {each.strip()!r} is no host:port.")
+        found.append((host.strip("[]"), int(port)))
+    return found

@@ -1,0 +1,182 @@
+"""`format("tidemark")` for Spark: a Python Data Source with the columns and options of `format("kafka")`.
+
+Spark makes a reader in a process of its own on the driver, asks it for partitions, and sends reader and partitions to
+the Python workers. So readers hold options and nothing that cannot travel; connections are made where they are used.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.types import StructType
+
+from pipeline.source.client import Cluster, TopicPartition
+from pipeline.source.limiting import Limits, limited
+from pipeline.source.options import ReadOptions, read_options
+from pipeline.source.planning import Planner, Range, split
+from pipeline.source.reading import read_range
+from pipeline.source.segments import Place
+
+NAME = "tidemark"
+_COLUMNS = (
+    "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, timestampType int"
+)
+_HEADERS = ", headers array<struct<key: string, value: binary>>"
+
+# An offset of a stream as Spark keeps it: {"topic": {"0": 23}}, the form of the Kafka source.
+StreamOffset = dict[str, dict[str, int]]
+
+
+@dataclass(frozen=True)
+class Piece(InputPartition):
+    """What one task reads."""
+
+    wanted: Range
+    topic_id: bytes
+    place: Place | None
+
+
+class TidemarkDataSource(DataSource):
+    """Register with `spark.dataSource.register(TidemarkDataSource)`."""
+
+    @classmethod
+    def name(cls) -> str:
+        return NAME
+
+    def schema(self) -> str:
+        with_headers = str(self.options.get("includeHeaders", "false")).strip().lower() == "true"
+        return _COLUMNS + _HEADERS if with_headers else _COLUMNS
+
+    def reader(self, schema: StructType) -> TidemarkReader:
+        return TidemarkReader(read_options(self.options, streaming=False))
+
+    def streamReader(self, schema: StructType) -> TidemarkStreamReader:  # noqa: N802 — Spark's name
+        return TidemarkStreamReader(read_options(self.options, streaming=True))
+
+
+class TidemarkReader(DataSourceReader):
+    """A batch: everything between two positions that are fixed when the query is planned."""
+
+    def __init__(self, options: ReadOptions) -> None:
+        self._options = options
+
+    def partitions(self) -> Sequence[InputPartition]:
+        with _cluster(self._options) as cluster:
+            planner = Planner(cluster, self._options)
+            selected = planner.partitions()
+            return pieces(planner, planner.ranges(planner.start(selected), planner.end(selected)), self._options)
+
+    def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
+        return read_piece(partition, self._options)
+
+
+class TidemarkStreamReader(DataSourceStreamReader):
+    """A stream. One of these lives on the driver as long as the query; the copies on workers only read."""
+
+    def __init__(self, options: ReadOptions) -> None:
+        self._options = options
+        # Where the stream stands. Spark tells us after a restart, by asking for the partitions of an empty range before
+        # anything else; if it does not, the query is new, and begins where its options say.
+        self._position: dict[TopicPartition, int] | None = None
+        self._initial: dict[TopicPartition, int] | None = None
+        self._progressed_at = 0.0
+
+    def initialOffset(self) -> StreamOffset:  # noqa: N802 — Spark's name
+        with _cluster(self._options) as cluster:
+            return to_stream(self._start(Planner(cluster, self._options)))
+
+    def _start(self, planner: Planner) -> dict[TopicPartition, int]:
+        """Found out once: "latest" must not move between two questions."""
+        if self._initial is None:
+            self._initial = planner.start(planner.partitions())
+        return self._initial
+
+    def latestOffset(self) -> StreamOffset:  # noqa: N802 — Spark's name
+        with _cluster(self._options) as cluster:
+            planner = Planner(cluster, self._options)
+            if self._position is None:
+                self._moved_to(self._start(planner))
+            known = self._position or {}
+            selected = planner.partitions()
+            latest = planner.latest(selected)
+            position = {key: offset for key, offset in known.items() if key in latest}
+            position |= planner.earliest(key for key in selected if key not in position)
+        limits = Limits(at_most=self._options.trigger_offsets_max, at_least=self._options.trigger_offsets_min)
+        waited_ms = 1000 * (time.monotonic() - self._progressed_at)
+        end = limited(position, latest, limits, waited_long=waited_ms >= self._options.trigger_delay_ms_max)
+        gone = {key: offset for key, offset in known.items() if key not in latest}
+        return to_stream(gone | end)
+
+    def partitions(self, start: StreamOffset, end: StreamOffset) -> Sequence[InputPartition]:
+        first, stop = from_stream(start), from_stream(end)
+        if first == stop:
+            self._moved_to(stop)
+            return []
+        with _cluster(self._options) as cluster:
+            planner = Planner(cluster, self._options)
+            there = set(planner.partitions())
+            added = [key for key in stop if key not in first]
+            first |= planner.earliest(key for key in added if key in there)
+            both = {key: offset for key, offset in first.items() if key in stop and key in there}
+            planner.report_gone(first, stop, there=there)
+            planned = pieces(planner, planner.ranges(both, stop), self._options)
+        self._moved_to(stop)
+        return planned
+
+    def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
+        return read_piece(partition, self._options)
+
+    def commit(self, end: StreamOffset) -> None:
+        """Spark's checkpoint is what counts; there is nothing to do."""
+
+    def stop(self) -> None:
+        """Connections are closed after every question."""
+
+    def _moved_to(self, position: dict[TopicPartition, int]) -> None:
+        self._position = position
+        self._progressed_at = time.monotonic()
+
+
+def pieces(planner: Planner, ranges: list[Range], options: ReadOptions) -> list[InputPartition]:
+    places = planner.places({(each.topic, each.partition) for each in ranges})
+    parts = split(ranges, partitions_min=options.partitions_min, records_max=options.partition_records_max)
+    return [
+        Piece(
+            wanted=each,
+            topic_id=planner.topics[each.topic].topic_id,
+            place=places.get((each.topic, each.partition)),
+        )
+        for each in parts
+    ]
+
+
+def read_piece(piece: InputPartition | None, options: ReadOptions) -> Iterator[pa.RecordBatch]:
+    if piece is None:  # Spark's way to say that there are no partitions
+        return iter(())
+    assert isinstance(piece, Piece)
+    return read_range(piece.wanted, options, topic_id=piece.topic_id, place=piece.place)
+
+
+def to_stream(offsets: Mapping[TopicPartition, int]) -> StreamOffset:
+    found: StreamOffset = {}
+    for (topic, partition), offset in sorted(offsets.items()):
+        found.setdefault(topic, {})[str(partition)] = offset
+    return found
+
+
+def from_stream(offset: Mapping[str, Mapping[str, int]]) -> dict[TopicPartition, int]:
+    return {(topic, int(partition)): at for topic, partitions in offset.items() for partition, at in partitions.items()}
+
+
+def register(spark: Any) -> None:
+    """Makes `spark.read.format("tidemark")` and `spark.readStream.format("tidemark")` known to a session."""
+    spark.dataSource.register(TidemarkDataSource)
+
+
+def _cluster(options: ReadOptions) -> Cluster:
+    return Cluster(options.bootstrap, timeout_s=options.timeout_ms / 1000)

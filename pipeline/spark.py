@@ -1,0 +1,92 @@
+"""A Spark session with our jars: from a folder that `make spark-jars` filled, never from the network."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pipeline.failure import PipelineFailed
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+JARS_VARIABLE = "TIDEMARK_SPARK_JARS"
+_LOCAL = re.compile(r"local(\[(?P<threads>[^,\]]+)\])?")
+# A task that fails is tried again, on one machine too: Spark's local mode would give up at once.
+TASK_ATTEMPTS = 4
+
+DEFAULTS: Mapping[str, str] = {
+    "spark.driver.memory": "1g",
+    "spark.sql.shuffle.partitions": "4",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.streaming.stopTimeout": "30s",
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension,"
+    "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    "spark.sql.catalog.lake": "org.apache.iceberg.spark.SparkCatalog",
+    "spark.sql.catalog.lake.type": "hadoop",
+    # Delta rebuilds its snapshot with this many tasks; its default of 50 costs seconds per batch on a laptop.
+    "spark.databricks.delta.snapshotPartitions": "2",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "5000",
+}
+
+
+def spark_jars() -> list[Path]:
+    """The jars that the pom names: in $TIDEMARK_SPARK_JARS, or in .cache/spark-jars beside the packages."""
+    folder = Path(os.environ.get(JARS_VARIABLE) or Path(__file__).resolve().parents[1] / ".cache" / "spark-jars")
+    jars = sorted(folder.glob("*.jar"))
+    if not any(jar.name.startswith("spark-sql-kafka") for jar in jars):
+        raise PipelineFailed(f"Spark's jars are not in {folder}: run `make spark-jars`, or set {JARS_VARIABLE}.")
+    return jars
+
+
+def retrying_master(master: str) -> str:
+    """`local[2]` as `local[2,4]`: with as many attempts per task as a cluster has by default."""
+    found = _LOCAL.fullmatch(master)
+    return master if found is None else f"local[{found['threads'] or '1'},{TASK_ATTEMPTS}]"
+
+
+def session(
+    name: str, *, master: str = "local[*]", warehouse: str = "warehouse", settings: Mapping[str, str] | None = None
+) -> SparkSession:
+    """Starts a JVM of our own, or joins the session that this process has already."""
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    if master.startswith("local"):
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    try:
+        from pyspark.sql import SparkSession
+    except ImportError:
+        raise PipelineFailed("PySpark is not installed: run `make spark`, or pip install 'tidemark[spark]'.") from None
+    log4j = Path(__file__).with_name("log4j2.properties")
+    builder = SparkSession.builder.appName(f"tidemark-{name}").master(retrying_master(master))
+    jars = ",".join(map(str, spark_jars()))
+    wanted = {
+        **DEFAULTS,
+        "spark.jars": jars,
+        "spark.sql.catalog.lake.warehouse": str(Path(warehouse).absolute()) if "://" not in warehouse else warehouse,
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log4j.as_uri()} -Dderby.system.home=/tmp",
+        **(settings or {}),
+    }
+    for key, value in wanted.items():
+        builder = builder.config(key, value)
+    made = builder.getOrCreate()
+    if not master.startswith("local"):
+        _ship_ourselves(made)
+    return made
+
+
+def _ship_ourselves(made: SparkSession) -> None:
+    """Executors elsewhere need our modules; confluent-kafka and pyarrow they must have."""
+    import shutil
+    import tempfile
+
+    root = Path(__file__).resolve().parents[1]
+    folder = Path(tempfile.mkdtemp(prefix="tidemark-"))
+    for package in ("pipeline", "protocol", "storage"):
+        shutil.copytree(root / package, folder / "packages" / package, ignore=shutil.ignore_patterns("__pycache__"))
+    made.sparkContext.addPyFile(shutil.make_archive(str(folder / "tidemark"), "zip", folder / "packages"))

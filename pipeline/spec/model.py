@@ -1,0 +1,142 @@
+"""A pipeline as a value: sources become views, steps become views over views, sinks take a view away."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+FORMATS = ("json", "avro", "csv", "string", "binary")
+MALFORMED = ("dead_letter", "count", "fail")
+FILE_SINKS = ("parquet", "delta", "iceberg", "console")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicSource:
+    """Topics as a stream of rows, or (`table`) the newest value of each key as a table, read anew with every batch."""
+
+    name: str
+    topics: tuple[str, ...] = ()
+    pattern: str | None = None
+    start: str = "earliest"  # earliest, latest, or JSON of offsets by topic and partition
+    start_time_ms: int | None = None
+    end_time_ms: int | None = None  # only of a replay: what is later is not read
+    format: str = "binary"
+    schema: str | None = None  # DDL, or Avro's JSON; None with json and csv: inferred from a sample
+    table: bool = False
+    on_malformed: str = "count"
+    dead_letter_topic: str | None = None
+    on_data_loss: str = "fail"
+    on_schema_change: str = "refuse"
+    batch_records_max: int | None = None
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def inferred(self) -> bool:
+        return self.schema is None and self.format in ("json", "csv")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LakeSource:
+    """Files of a table as a stream of rows: what is there now, and what comes."""
+
+    name: str
+    kind: str  # parquet, delta or iceberg
+    path: str
+    files_per_batch: int = 1
+    options: Mapping[str, str] = field(default_factory=dict)
+
+
+Source = TopicSource | LakeSource
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watermark:
+    column: str
+    delay: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dedupe:
+    """One row per key within a time, by the watermark's column."""
+
+    keys: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    name: str
+    sql: str
+    watermark: Watermark | None = None
+    dedupe: Dedupe | None = None
+    rules: Mapping[str, str] = field(default_factory=dict)  # what must hold -> SQL condition; the rest is NAME_rejected
+
+    @property
+    def rejected(self) -> str:
+        return f"{self.name}_rejected"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicSink:
+    name: str
+    view: str
+    topic: str  # a name, or (`topic_column`) the column that holds it
+    topic_column: str | None = None
+    key: str | None = None  # SQL expressions over the view's columns
+    value: str | None = None
+    headers: str | None = None
+    timestamp: str | None = None
+    mode: str = "append"
+    writers: int = 1
+    rate: int | None = None  # records per second
+    trigger_s: float = 1.0
+    transaction_timeout_s: float = 60.0
+    partitions: int | None = None  # of the topic, if it has to be created
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileSink:
+    name: str
+    view: str
+    kind: str
+    path: str = ""  # a directory, or an Iceberg table's name
+    partition_by: tuple[str, ...] = ()
+    mode: str = "append"
+    trigger_s: float = 10.0
+    files: int = 1
+    target_file_bytes: int = 128 << 20
+    commit_every_s: float | None = None
+    options: Mapping[str, str] = field(default_factory=dict)
+
+
+Sink = TopicSink | FileSink
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pipeline:
+    name: str
+    file: Path
+    bootstrap: str
+    kafka: Mapping[str, str]  # settings of every client, by librdkafka's and Java's common names
+    checkpoint: str
+    warehouse: str
+    group: str
+    sources: tuple[Source, ...]
+    steps: tuple[Step, ...]
+    sinks: tuple[Sink, ...]
+    spark: Mapping[str, str]
+    metrics_port: int | None = None
+    restarts_max: int = 5
+
+    @property
+    def views(self) -> list[str]:
+        rejected = [step.rejected for step in self.steps if step.rules]
+        return [each.name for each in (*self.sources, *self.steps)] + rejected
+
+    @property
+    def topic_sources(self) -> tuple[TopicSource, ...]:
+        return tuple(each for each in self.sources if isinstance(each, TopicSource))
+
+    @property
+    def topic_sinks(self) -> tuple[TopicSink, ...]:
+        return tuple(each for each in self.sinks if isinstance(each, TopicSink))

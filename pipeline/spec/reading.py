@@ -1,0 +1,259 @@
+"""From a YAML file to a Pipeline: every mistake that can be seen without Spark and without a broker is found here."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from pipeline.spec.document import Section, read_document
+from pipeline.spec.model import (
+    FILE_SINKS,
+    FORMATS,
+    MALFORMED,
+    Dedupe,
+    FileSink,
+    LakeSource,
+    Pipeline,
+    Sink,
+    Source,
+    Step,
+    TopicSink,
+    TopicSource,
+    Watermark,
+)
+from pipeline.spec.units import parse_bytes, parse_seconds
+
+_VIEW = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
+TOP = (
+    "name", "description", "bootstrap", "kafka", "checkpoint", "warehouse", "group", "sources", "steps", "sinks",
+    "spark", "metrics_port", "restarts_max",
+)  # fmt: skip
+TOPIC_SOURCE = (
+    "type", "topic", "topics", "pattern", "start", "end_time", "format", "schema", "on_malformed", "dead_letter_topic",
+    "on_data_loss", "on_schema_change", "batch_records_max", "options",
+)  # fmt: skip
+LAKE_SOURCE = ("type", "path", "files_per_batch", "options")
+STEP = ("name", "from", "sql", "watermark", "dedupe", "rules")
+TOPIC_SINK = (
+    "type", "from", "topic", "topic_column", "key", "value", "headers", "timestamp", "mode", "writers", "rate",
+    "trigger", "transaction_timeout", "partitions",
+)  # fmt: skip
+FILE_SINK = (
+    "type", "from", "path", "partition_by", "mode", "trigger", "files", "target_file_size", "commit_every", "options",
+)  # fmt: skip
+DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
+
+
+def load(path: Path, *, overrides: Sequence[str] = ()) -> Pipeline:
+    top = read_document(path, overrides=overrides)
+    top.allow(*TOP)
+    name = top.text("name", path.stem)
+    if not _NAME.fullmatch(name):
+        top.refuse(f"name: {name!r} must be letters, digits, '-' and '_'", key="name")
+    checkpoint = top.text("checkpoint", f"data/pipelines/{name}")
+    pipeline = Pipeline(
+        name=name,
+        file=path,
+        bootstrap=top.text("bootstrap", os.environ.get("TIDEMARK_BOOTSTRAP") or DEFAULT_BOOTSTRAP),
+        kafka=top.mapping("kafka"),
+        checkpoint=checkpoint,
+        warehouse=top.text("warehouse", f"{checkpoint}/warehouse"),
+        group=top.text("group", f"pipeline-{name}"),
+        sources=tuple(_source(name, section) for name, section in top.named("sources")),
+        steps=tuple(_step(section) for section in top.listed("steps")),
+        sinks=tuple(_sink(name, section) for name, section in top.named("sinks")),
+        spark=top.mapping("spark"),
+        metrics_port=top.number("metrics_port", None),
+        restarts_max=top.number("restarts_max", 5),
+    )
+    _check(pipeline, top)
+    return pipeline
+
+
+def _source(name: str, section: Section) -> Source:
+    _require_view_name(name, section)
+    kind = section.text("type", "topic", among=("topic", "table", "parquet", "delta", "iceberg"))
+    section.allow(*(TOPIC_SOURCE if kind in ("topic", "table") else LAKE_SOURCE))
+    if kind in ("topic", "table"):
+        return _topic_source(name, section, table=kind == "table")
+    return LakeSource(
+        name=name,
+        kind=kind,
+        path=section.text("path"),
+        files_per_batch=section.number("files_per_batch", 1, at_least=1),
+        options=section.mapping("options"),
+    )
+
+
+def _topic_source(name: str, section: Section, *, table: bool) -> TopicSource:
+    topics = section.texts("topics", None) or section.texts("topic", ())
+    pattern = section.text("pattern", None)
+    if bool(topics) == (pattern is not None):
+        section.refuse(f"sources.{name} needs either 'topic', 'topics' or 'pattern'")
+    wanted = section.text("format", "binary", among=FORMATS)
+    schema = _schema(section, wanted)
+    dead_letter_topic = section.text("dead_letter_topic", None)
+    on_malformed = section.text("on_malformed", "dead_letter" if dead_letter_topic else "count", among=MALFORMED)
+    if on_malformed == "dead_letter" and dead_letter_topic is None:
+        section.refuse(f"sources.{name}: 'on_malformed: dead_letter' needs 'dead_letter_topic'", key="on_malformed")
+    start, start_time_ms = _start(section)
+    return TopicSource(
+        name=name,
+        topics=topics,
+        pattern=pattern,
+        start=start,
+        start_time_ms=start_time_ms,
+        end_time_ms=section.amount("end_time", None, _time_ms),
+        format=wanted,
+        schema=schema,
+        table=table,
+        on_malformed=on_malformed,
+        dead_letter_topic=dead_letter_topic,
+        on_data_loss=section.text("on_data_loss", "fail", among=("fail", "continue")),
+        on_schema_change=section.text("on_schema_change", "refuse", among=("refuse", "accept")),
+        batch_records_max=section.number("batch_records_max", None, at_least=1),
+        options=section.mapping("options"),
+    )
+
+
+def _schema(section: Section, wanted: str) -> str | None:
+    schema: Any = section.plain("schema")
+    if schema is None or schema == "infer":
+        if wanted == "avro":
+            section.refuse("Avro needs a 'schema': Avro's own, as JSON or YAML", key="format")
+        return None
+    if wanted == "avro":
+        return schema if isinstance(schema, str) else json.dumps(schema)
+    if wanted in ("string", "binary"):
+        section.refuse(f"a schema says nothing about the format {wanted!r}", key="schema")
+    if isinstance(schema, dict):
+        return ", ".join(f"`{column}` {kind}" for column, kind in schema.items())
+    if not isinstance(schema, str):
+        section.refuse("schema must map columns to types", key="schema")
+    return schema
+
+
+def _start(section: Section) -> tuple[str, int | None]:
+    start: Any = section.plain("start", "earliest")
+    if start in ("earliest", "latest"):
+        return start, None
+    if isinstance(start, dict) and set(start) == {"offsets"}:
+        return json.dumps({t: {str(p): o for p, o in by.items()} for t, by in start["offsets"].items()}), None
+    if not isinstance(start, dict) or set(start) != {"time"}:
+        wanted = "'earliest', 'latest', {time: T} or {offsets: {TOPIC: {PARTITION: OFFSET}}}"
+        section.refuse(f"start must be {wanted}", key="start")
+    try:
+        return "earliest", _time_ms(str(start["time"]))
+    except ValueError as error:
+        section.refuse(f"start.time: {error}", key="start")
+
+
+def _time_ms(text: str) -> int:
+    if text.isdecimal():
+        return int(text)
+    try:
+        moment = datetime.datetime.fromisoformat(text)
+    except ValueError:
+        raise ValueError(f"{text!r} is neither milliseconds since 1970 nor a time like 2030-01-31T12:00") from None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=datetime.UTC)
+    return int(moment.timestamp() * 1000)
+
+
+def _step(section: Section) -> Step:
+    section.allow(*STEP)
+    name = section.text("name")
+    _require_view_name(name, section)
+    source, sql = section.text("from", None), section.text("sql", None)
+    if (source is None) == (sql is None):
+        section.refuse(f"the step {name!r} needs either 'sql' or 'from'")
+    watermark, dedupe = section.section("watermark"), section.section("dedupe")
+    step = Step(
+        name=name,
+        sql=sql if sql is not None else f"SELECT * FROM {source}",
+        watermark=None if watermark is None else _watermark(watermark),
+        dedupe=None if dedupe is None else _dedupe(dedupe),
+        rules=section.mapping("rules"),
+    )
+    if step.dedupe is not None and step.watermark is None:
+        section.refuse(f"the step {name!r} needs a 'watermark': its delay is how long duplicates are looked for")
+    return step
+
+
+def _watermark(section: Section) -> Watermark:
+    section.allow("column", "delay")
+    return Watermark(column=section.text("column"), delay=section.text("delay"))
+
+
+def _dedupe(section: Section) -> Dedupe:
+    section.allow("keys")
+    return Dedupe(keys=section.texts("keys"))
+
+
+def _sink(name: str, section: Section) -> Sink:
+    if not _NAME.fullmatch(name):
+        section.refuse(f"sinks: {name!r} must be letters, digits, '-' and '_'")
+    kind = section.text("type", "topic", among=("topic", *FILE_SINKS))
+    section.allow(*(TOPIC_SINK if kind == "topic" else FILE_SINK))
+    return _topic_sink(name, section) if kind == "topic" else _file_sink(name, section, kind)
+
+
+def _topic_sink(name: str, section: Section) -> TopicSink:
+    column = section.text("topic_column", None)
+    return TopicSink(
+        name=name,
+        view=section.text("from"),
+        topic=section.text("topic", "") if column else section.text("topic"),
+        topic_column=column,
+        key=section.text("key", None),
+        value=section.text("value", None),
+        headers=section.text("headers", None),
+        timestamp=section.text("timestamp", None),
+        mode=section.text("mode", "append", among=("append", "update", "complete")),
+        writers=section.number("writers", 1, at_least=1),
+        rate=section.number("rate", None, at_least=1),
+        trigger_s=section.amount("trigger", 1.0, parse_seconds),
+        transaction_timeout_s=section.amount("transaction_timeout", 60.0, parse_seconds),
+        partitions=section.number("partitions", None, at_least=1),
+    )
+
+
+def _file_sink(name: str, section: Section, kind: str) -> FileSink:
+    return FileSink(
+        name=name,
+        view=section.text("from"),
+        kind=kind,
+        path="" if kind == "console" else section.text("path"),
+        partition_by=section.texts("partition_by", ()),
+        mode=section.text("mode", "append", among=("append", "update", "complete")),
+        trigger_s=section.amount("trigger", 10.0, parse_seconds),
+        files=section.number("files", 1, at_least=1),
+        target_file_bytes=section.amount("target_file_size", 128 << 20, parse_bytes),
+        commit_every_s=section.amount("commit_every", None, parse_seconds),
+        options=section.mapping("options"),
+    )
+
+
+def _require_view_name(name: str, section: Section) -> None:
+    if not _VIEW.fullmatch(name):
+        section.refuse(f"{name!r} is not a name for a view: letters, digits and '_'")
+
+
+def _check(pipeline: Pipeline, top: Section) -> None:
+    if not pipeline.sources:
+        top.refuse("a pipeline needs at least one source", key="sources")
+    if not pipeline.sinks:
+        top.refuse("a pipeline needs at least one sink", key="sinks")
+    views = pipeline.views
+    for name in views:
+        if views.count(name) > 1:
+            top.refuse(f"two views are named {name!r}", key="steps")
+    for sink in pipeline.sinks:
+        if sink.view not in views:
+            top.refuse(f"sinks.{sink.name}.from: there is no source or step {sink.view!r}", key="sinks")

@@ -1,0 +1,117 @@
+"""A pipeline's YAML: what is right becomes a value, what is wrong is shown by line and key."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pipeline.failure import PipelineFailed
+from pipeline.spec import FileSink, Pipeline, TopicSink, TopicSource, load
+
+ROOT = Path(__file__).parents[3]
+GOOD = """\
+name: shop
+sources:
+  orders:
+    topic: orders
+    format: json
+    schema: {id: LONG, note: STRING}
+steps:
+  - name: big
+    sql: SELECT * FROM orders WHERE id > 10
+sinks:
+  out:
+    from: big
+    topic: big-orders
+"""
+Load = Callable[..., Pipeline]
+
+
+@pytest.fixture
+def loading(tmp_path: Path) -> Load:
+    def load_text(text: str, *overrides: str) -> Pipeline:
+        file = tmp_path / "shop.yaml"
+        file.write_text(text)
+        return load(file, overrides=overrides)
+
+    return load_text
+
+
+def test_a_pipeline_is_read(loading: Load) -> None:
+    pipeline = loading(GOOD)
+    [source], [step], [sink] = pipeline.sources, pipeline.steps, pipeline.sinks
+    assert isinstance(source, TopicSource)
+    assert source.schema == "`id` LONG, `note` STRING"
+    assert step.sql == "SELECT * FROM orders WHERE id > 10"
+    assert isinstance(sink, TopicSink)
+    assert (sink.view, sink.topic, sink.writers) == ("big", "big-orders", 1)
+    assert pipeline.group == "pipeline-shop"
+
+
+@pytest.mark.parametrize("file", sorted((ROOT / "config" / "pipelines").glob("*.yaml")), ids=lambda path: path.stem)
+def test_what_ships_is_right(file: Path) -> None:
+    assert load(file).name == file.stem
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "told"),
+    [
+        ("format: json", "fromat: json", 5, "unknown key 'fromat' in sources.orders; did you mean 'format'?"),
+        ("format: json", "format: jsn", 5, "must be one of json, avro, csv, string, binary, not 'jsn'"),
+        ("topic: big-orders", "topc: big-orders", 13, "unknown key 'topc' in sinks.out; did you mean 'topic'?"),
+        ("from: big", "from: bigger", 10, "sinks.out.from: there is no source or step 'bigger'"),
+        ("    topic: orders\n", "", 4, "needs either 'topic', 'topics' or 'pattern'"),
+        ("sql: SELECT", "sequel: SELECT", 9, "unknown key 'sequel' in steps[0]"),
+        ("    sql: SELECT * FROM orders WHERE id > 10\n", "", 8, "the step 'big' needs either 'sql' or 'from'"),
+        ("topic: big-orders", "topic: big-orders\n    writers: many", 14, "sinks.out.writers must be a whole number"),
+        ("topic: big-orders", "topic: big-orders\n    trigger: soon", 14, "'soon' is not a time such as '5 minutes'"),
+        ("name: shop", "name: shop\nname: shop", 2, "the key 'name' is given twice"),
+        ("name: shop", "name: [shop", 2, "this is not YAML"),
+        ("name: shop", "nmae: shop", 1, "unknown key 'nmae'; did you mean 'name'?"),
+        ("    topic: big-orders", "", 12, "sinks.out needs the key 'topic'"),
+        ("format: json", "format: json\n    on_malformed: dead_letter", 6, "needs 'dead_letter_topic'"),
+    ],
+)  # fmt: skip
+def test_a_mistake_is_shown_by_line_and_key(loading: Load, old: str, new: str, line: int, told: str) -> None:
+    assert old in GOOD
+    with pytest.raises(PipelineFailed) as refused:
+        loading(GOOD.replace(old, new, 1))
+    assert f"shop.yaml:{line}: " in str(refused.value)
+    assert told in str(refused.value)
+
+
+def test_overrides_win_over_the_file(loading: Load) -> None:
+    pipeline = loading(GOOD, "sinks.out.topic=other", "sinks.out.writers=3", "steps[0].sql=SELECT 1", "spark.a.b=c")
+    assert pipeline.spark == {"a.b": "c"}
+    [sink] = pipeline.sinks
+    assert isinstance(sink, TopicSink)
+    assert (sink.topic, sink.writers, pipeline.steps[0].sql) == ("other", 3, "SELECT 1")
+
+
+@pytest.mark.parametrize("override", ["nothing", "=x", "steps[7].sql=x", "name.x=1", "sinks.out.topic=[a"])
+def test_an_override_that_leads_nowhere_is_refused(loading: Load, override: str) -> None:
+    with pytest.raises(PipelineFailed, match="--set"):
+        loading(GOOD, override)
+
+
+def test_positions_by_time_and_offset(loading: Load) -> None:
+    by_time = loading(GOOD, "sources.orders.start={time: 2030-01-31T12:00}").sources[0]
+    by_offset = loading(GOOD, "sources.orders.start={offsets: {orders: {0: 17}}}").sources[0]
+    assert isinstance(by_time, TopicSource)
+    assert isinstance(by_offset, TopicSource)
+    assert by_time.start_time_ms == 1896091200000
+    assert by_offset.start == '{"orders": {"0": 17}}'
+    with pytest.raises(PipelineFailed, match=r"start\.time: 'noon' is neither"):
+        loading(GOOD, "sources.orders.start={time: noon}")
+
+
+def test_amounts_have_units(loading: Load) -> None:
+    sink = "sinks.out={type: parquet, from: big, path: p, target_file_size: 64MB, commit_every: 5 minutes}"
+    [made] = loading(GOOD, sink).sinks
+    assert isinstance(made, FileSink)
+    assert (made.target_file_bytes, made.commit_every_s) == (64 << 20, 300.0)
+
+
+def test_a_missing_file_is_a_sentence(tmp_path: Path) -> None:
+    with pytest.raises(PipelineFailed, match="There is no file"):
+        load(tmp_path / "none.yaml")

@@ -1,0 +1,29 @@
+"""Why a query failed, in a sentence."""
+
+import pytest
+
+from pipeline import causes
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "org.apache.kafka.common.errors.TimeoutException: Timed out waiting for a node assignment",
+        "SparkException: Python worker exited unexpectedly (crashed)",
+        'cimpl.KafkaException: KafkaError{code=_TRANSPORT,val=-195,str="x"}',
+    ],
+)
+def test_what_a_restart_may_mend_is_known(message: str) -> None:
+    assert causes.may_pass(message)
+
+
+def test_loss_and_malformed_records_are_not_tried_again() -> None:
+    assert not causes.may_pass("Some data may have been lost … TimeoutException")
+    told = "Job aborted: [USER_RAISED_EXCEPTION] Malformed record in t-0 at offset 17 SQLSTATE: P0001"
+    assert not causes.may_pass(told)
+    assert causes.sentence(told).startswith("Malformed record in t-0 at offset 17; set 'on_malformed:")
+
+
+def test_the_cause_is_taken_from_a_stack_trace() -> None:
+    trace = "Job aborted.\n\tat a.B.c(D.scala:1)\nCaused by: java.io.IOException: No space left on device\n\tat x"
+    assert causes.sentence(trace) == "IOException: No space left on device."

@@ -1,0 +1,66 @@
+"""What Spark tells of a batch, and what becomes of it: a line, a group's position, metrics, a report."""
+
+import urllib.request
+
+from pipeline import report
+from pipeline.cluster import Cluster
+from pipeline.metrics import Metrics
+from pipeline.positions import GroupPosition
+from pipeline.progress import line, read_progress
+
+TOLD = {
+    "batchId": 3,
+    "runId": "r",
+    "timestamp": "2030-01-31T12:00:00.000Z",
+    "numInputRows": 1200,
+    "processedRowsPerSecond": 400.0,
+    "durationMs": {"triggerExecution": 3000},
+    "stateOperators": [{"numRowsTotal": 5, "memoryUsedBytes": 1 << 20}],
+    "sources": [{"endOffset": {"t": {"0": 10, "1": 20}}, "latestOffset": {"t": {"0": 15, "1": 20}}}],
+    "observedMetrics": {"source:clicks": {"records": 1200, "malformed": 7}},
+}
+
+
+def test_a_batch_is_read_and_shown() -> None:
+    progress = read_progress("counts", TOLD)
+    assert (progress.rows, progress.lag, progress.batch_seconds) == (1200, 5, 3.0)
+    assert progress.positions == {("t", 0): 10, ("t", 1): 20}
+    shown = line(progress)
+    assert "counts  batch 3  1,200 rows  400 rows/s  lag 5  3.0 s  state 5 rows, 1.0 MB  7 malformed" in shown
+
+
+def test_a_source_of_files_has_no_position() -> None:
+    assert read_progress("x", {**TOLD, "sources": [{"endOffset": {"logOffset": 3}}]}).positions == {}
+
+
+def test_the_group_stands_where_the_slowest_sink_does() -> None:
+    position = GroupPosition(Cluster("127.0.0.1:1", {}), "g", ["a", "b", "idle"])
+    position.note("a", {("t", 0): 10, ("t", 1): 5})
+    position.note("b", {("t", 0): 7})
+    assert position.position() == {("t", 0): 7}
+
+
+def test_metrics_are_served_for_prometheus() -> None:
+    metrics = Metrics("shop")
+    metrics.note(read_progress("counts", TOLD))
+    metrics.note(read_progress("counts", TOLD))
+    server = metrics.serve(0)
+    try:
+        text = urllib.request.urlopen(f"http://127.0.0.1:{server.server_port}/metrics").read().decode()
+    finally:
+        server.shutdown()
+        server.server_close()
+    assert 'tidemark_pipeline_rows_total{pipeline="shop",sink="counts"} 2400' in text
+    assert 'tidemark_pipeline_lag_records{pipeline="shop",sink="counts"} 5' in text
+    assert 'tidemark_pipeline_malformed_total{pipeline="shop",sink="counts",source="clicks"} 14' in text
+
+
+def test_the_report_has_charts_and_escapes_names() -> None:
+    history = [read_progress("<counts>", {**TOLD, "timestamp": f"2030-01-31T12:00:0{i}.000Z"}) for i in range(3)]
+    text = report.summary("shop", history, seconds=9.0, malformed=7)
+    page = report.page("shop", history, summary_text=text)
+    assert "3,600 rows in 3 batches" in text
+    assert page.count("<svg") == 3
+    assert "&lt;counts&gt;" in page
+    assert "<counts>" not in page
+    assert "No batch was finished." in report.page("shop", [], summary_text="")
