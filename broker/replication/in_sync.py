@@ -79,7 +79,10 @@ class Unopened:
 
 
 class InSyncChanges:
-    def __init__(self, *, node_id: int, peers: Peers, broker_epoch: Callable[[], int]) -> None:
+    def __init__(
+        self, *, node_id: int, peers: Peers, broker_epoch: Callable[[], int], settled: Callable[[Led], None]
+    ) -> None:
+        self._settled = settled
         self._node_id = node_id
         self._peers = peers
         self._broker_epoch = broker_epoch
@@ -141,6 +144,7 @@ class InSyncChanges:
                 asked = batch.pop((topic.topic_id, result.partition_index), None)
                 if asked is not None and _settle(*asked, result):
                     settled.append(f"{asked[0].topic}-{asked[0].index} {sorted(result.isr)}")
+                    self._settled(asked[0])
         if settled:
             more = f" and {len(settled) - TOLD_MAX} more" if len(settled) > TOLD_MAX else ""
             log.info("in sync are now: %s%s", ", ".join(settled[:TOLD_MAX]), more)

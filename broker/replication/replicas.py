@@ -264,6 +264,8 @@ class Replicas:
         led = hosted.partitions.get(index)
         if led is not None and led.leader_epoch == image.leader_epoch:
             led.settle(isr=image.isr, replicas=image.replicas, partition_epoch=image.partition_epoch)
+            if self._replication is not None:
+                self._replication.consider_others(led)
             return
         log_on_disk, mark = self._log_and_mark(hosted, index)
         log_on_disk.start_epoch(image.leader_epoch)

@@ -33,7 +33,12 @@ class Replication:
         self._peers = peers
         self._fetchers: dict[int, Fetcher] = {}
         self._ending: set[asyncio.Task[None]] = set()
-        self._changes = InSyncChanges(node_id=replicas.node_id, peers=peers, broker_epoch=lambda: replicas.broker_epoch)
+        self._changes = InSyncChanges(
+            node_id=replicas.node_id,
+            peers=peers,
+            broker_epoch=lambda: replicas.broker_epoch,
+            settled=self.consider_others,
+        )
         self._lag_check = LagCheck(seconds=lambda: self._lag_seconds_max / 2, check=self._shrink)
         Partition.lag_seconds_max = self._lag_seconds_max
         self._loop = asyncio.get_running_loop()
@@ -85,6 +90,13 @@ class Replication:
         if proposal is not None:
             self._changes.ask(partition, proposal)
 
+    def consider_others(self, partition: Led) -> None:
+        """One change is made at a time: who caught up while another was under way has its turn after that."""
+        leadership = partition.leadership
+        if isinstance(partition, Partition) and len(leadership.isr) < len(leadership.replicas):
+            for node_id in leadership.followers:
+                self.consider_expansion(partition, node_id)
+
     def step_aside(self, partition: Led, error: Exception) -> None:
         """Who cannot write cannot lead; another can."""
         proposal = partition.leadership.propose_stepping_aside()
@@ -111,11 +123,8 @@ class Replication:
         """Who has gone holds nobody up any more. And one that is active again may be in sync again: who has everything
         asks for nothing more, so that no fetch of its own would bring it up."""
         for partition in self._replicas.led():
-            leadership = partition.leadership
             partition.reconsider_mark()
-            if len(leadership.isr) < len(leadership.replicas):
-                for node_id in leadership.followers:
-                    self.consider_expansion(partition, node_id)
+            self.consider_others(partition)
 
     def _shrink(self, now: float) -> None:
         if not self._replicas.is_leased:
