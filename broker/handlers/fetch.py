@@ -99,8 +99,7 @@ class _Reading:
         self.request = request
         self.call = call
         self.rack = ""  # of a client that may be sent to another replica
-        self.cut_off = False
-        self.endpoints: dict[int, NodeEndpoint] = {}
+        self.endpoints: dict[int, NodeEndpoint] | None = None
         self.committed = request.isolation_level == READ_COMMITTED
         self.session = session
         self.wanted = wanted
@@ -214,6 +213,8 @@ class _Reading:
         if found is not None:
             endpoint, rack = found
             data.current_leader = LeaderIdAndEpoch(leader_id=leader, leader_epoch=epoch)
+            if self.endpoints is None:
+                self.endpoints = {}
             self.endpoints[leader] = NodeEndpoint(node_id=leader, host=endpoint.host, port=endpoint.port, rack=rack)
 
     def _diverges(self, wanted: Wanted, partition: Replica, data: PartitionData) -> bool:
@@ -241,7 +242,7 @@ class _Reading:
         response = FetchResponse(
             session_id=NO_SESSION if session is None else session.session_id, responses=list(topics.values())
         )
-        if self.endpoints:
+        if self.endpoints is not None:
             response.node_endpoints = list(self.endpoints.values())
         return response
 

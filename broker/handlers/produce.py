@@ -55,7 +55,7 @@ def produce(
     by_id = call.version >= TOPIC_IDS_FROM
     topics = []
     due: list[tuple[Partition, int, PartitionProduceResponse]] = []
-    endpoints: dict[int, NodeEndpoint] = {}
+    hinted = False
     cut_off = replicas.lease_until is not None and monotonic() >= replicas.lease_until
     for topic in request.topic_data:
         hosted = replicas.topics_by_id.get(topic.topic_id) if by_id else replicas.topics.get(topic.name)
@@ -73,7 +73,7 @@ def produce(
                 if code := _guard(partition, data, hosted, call, acks, cut_off):
                     result = PartitionProduceResponse(index=data.index, base_offset=-1, error_code=code)
                     if code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
-                        _hint(result, hosted, replicas, call, endpoints)
+                        hinted |= _hint(result, hosted, replicas, call)
                     results.append(result)
                     continue
                 assert partition is not None
@@ -98,8 +98,8 @@ def produce(
                 due.append((partition, appended.last_offset, result))
         topics.append(TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=results))
     response = ProduceResponse(responses=topics)
-    if endpoints:
-        response.node_endpoints = list(endpoints.values())
+    if hinted:
+        response.node_endpoints = _endpoints(response, replicas, call)
     if acks == 0:
         return no_answer(response)
     return Acknowledging(response, due, acks=acks, timeout_ms=request.timeout_ms).later if due else response
@@ -157,19 +157,25 @@ def _guard(
     return ErrorCode.NONE
 
 
-def _hint(
-    result: PartitionProduceResponse,
-    hosted: HostedTopic | None,
-    replicas: Replicas,
-    call: Call,
-    endpoints: dict[int, NodeEndpoint],
-) -> None:
+def _hint(result: PartitionProduceResponse, hosted: HostedTopic | None, replicas: Replicas, call: Call) -> bool:
+    """KIP-951: who leads it, if that is known and another."""
     leader, epoch = hints.leader_of(hosted, result.index)
-    found = None if leader == replicas.node_id else hints.endpoint_of(replicas.image, leader, call.connection.listener)
-    if found is not None:
-        endpoint, rack = found
-        result.current_leader = LeaderIdAndEpoch(leader_id=leader, leader_epoch=epoch)
-        endpoints[leader] = NodeEndpoint(node_id=leader, host=endpoint.host, port=endpoint.port, rack=rack)
+    known = hints.endpoint_of(replicas.image, leader, call.connection.listener) is not None
+    if not known or leader == replicas.node_id:
+        return False
+    result.current_leader = LeaderIdAndEpoch(leader_id=leader, leader_epoch=epoch)
+    return True
+
+
+def _endpoints(response: ProduceResponse, replicas: Replicas, call: Call) -> list[NodeEndpoint]:
+    leaders = {each.current_leader.leader_id for topic in response.responses for each in topic.partition_responses}
+    endpoints = []
+    for leader in sorted(leaders - {-1}):
+        found = hints.endpoint_of(replicas.image, leader, call.connection.listener)
+        if found is not None:
+            endpoint, rack = found
+            endpoints.append(NodeEndpoint(node_id=leader, host=endpoint.host, port=endpoint.port, rack=rack))
+    return endpoints
 
 
 def _compression(records: Bytes) -> int:
