@@ -143,6 +143,14 @@ class HostedShard:
         self.partition.await_mark(self._written, reached, impatient=True)
         return later
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether everything that the groups' state rests on is committed."""
+        return self._written < self.partition.high_watermark
+
+    def when_settled(self, told: Callable[[Exception | None], None]) -> None:
+        self.partition.await_mark(self._written, told, impatient=True)
+
     # -- time --------------------------------------------------------------
 
     def _set_timer(self, at_ms: int) -> None:
