@@ -228,6 +228,12 @@ class Partition(Replica):
             for each in self.replica_watchers:
                 each.marked(self)
 
+    def delete_before(self, offset: int) -> None:
+        """DeleteRecords. Followers hear of it with what they are told next."""
+        self.log.delete_before(offset)
+        for watcher in self.replica_watchers:
+            watcher.marked(self)
+
     # -- the in-sync set ---------------------------------------------------
 
     def settle(self, *, isr: tuple[int, ...], partition_epoch: int, replicas: tuple[int, ...] | None = None) -> None:

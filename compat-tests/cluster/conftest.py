@@ -25,8 +25,8 @@ MakeCluster = Callable[..., Cluster]
 def new_cluster(tmp_path: Path) -> Iterator[MakeCluster]:
     made: list[Cluster] = []
 
-    def make(settings: Mapping[str, str] | None = None, *, nodes: int = 3) -> Cluster:
-        cluster = Cluster(tmp_path / f"cluster-{len(made)}", nodes=nodes, settings=settings)
+    def make(settings: Mapping[str, str] | None = None, *, nodes: int = 3, racks: bool = False) -> Cluster:
+        cluster = Cluster(tmp_path / f"cluster-{len(made)}", nodes=nodes, settings=settings, racks=racks)
         made.append(cluster)
         cluster.start()
         return cluster

@@ -64,13 +64,16 @@ class Cluster:
         nodes: int = 3,
         settings: Mapping[str, str] | None = None,
         make: Callable[..., ClusterNode] = ClusterNode,
+        racks: bool = False,
     ) -> None:
+        """With `racks` each node is in one of its own: rack-1, rack-2, …"""
         self.nodes: dict[int, ClusterNode] = {}
         self._admin: AdminClient | None = None
         for node_id in range(1, nodes + 1):
             path = directory / f"node-{node_id}"
             path.mkdir(parents=True)
-            self.nodes[node_id] = make(path, settings, node_id=node_id)
+            own = {**(settings or {}), "broker.rack": f"rack-{node_id}"} if racks else settings
+            self.nodes[node_id] = make(path, own, node_id=node_id)
         for node in self.nodes.values():
             node.voters = ",".join(each.voter for each in self.nodes.values())
 

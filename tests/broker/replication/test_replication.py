@@ -139,7 +139,8 @@ async def test_the_start_of_the_log_travels_to_followers(new_cluster: New) -> No
     cluster = new_cluster()
     for number in range(5):
         await cluster.acknowledged(1, cluster.append(1, b"%d" % number))
-    cluster.led(1).log.delete_before(3)
+    await cluster.until(lambda: all(cluster.replica(node).high_watermark == 5 for node in (2, 3)))
+    cluster.led(1).delete_before(3)
     await cluster.until(lambda: all(cluster.replica(node).log.start_offset == 3 for node in (2, 3)))
 
 
