@@ -13,13 +13,14 @@ JARS := .cache/jars/.gathered
 SPARK_JARS := .cache/spark-jars/.gathered
 ARGS ?=
 
-.PHONY: help install run test lint types layers jars spark spark-jars system bench docs clean
+.PHONY: help install run test chaos lint types layers jars spark spark-jars system bench docs clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make install  make the environment in $(VENV), with what development needs"
 	@echo "make run      start a broker on 127.0.0.1:9092 with its data in ./data"
 	@echo "make test     run everything in tests/ and compat-tests/, after installing what they need"
+	@echo "make chaos    break a cluster on purpose, for MINUTES=10, and check that nothing acknowledged is lost"
 	@echo "make lint     check style            make types   check types         make layers  check who imports whom"
 	@echo "make bench    measure beside Apache Kafka"
 	@echo "make jars     gather Apache Kafka's jars, for the Java cases and the benchmarks"
@@ -61,6 +62,11 @@ test: $(DEV) system
 	@$(MAKE) --no-print-directory jars || echo "Going on without Apache Kafka's jars: the Java cases will fail." >&2
 	@$(MAKE) --no-print-directory spark-jars || echo "Going on without Spark's jars: the Spark cases will fail." >&2
 	@$(PY) -m pytest tests compat-tests $(ARGS)
+
+# A cluster under load while its nodes are killed, stopped, cut off and restarted, for as long as you like.
+MINUTES ?= 10
+chaos: $(DEV)
+	@$(PY) compat-tests/cluster/chaos.py --minutes $(MINUTES) $(ARGS)
 
 lint: $(DEV)
 	@$(PY) -m ruff check .

@@ -35,11 +35,10 @@ def main() -> int:
     for warning in config.warnings:
         log.warning("%s", warning)
     try:
-        asyncio.run(_serve(config))
+        return 0 if asyncio.run(_serve(config)) else EXIT_FAILED
     except (OSError, StorageError, RuntimeError) as error:
         print(f"tidemark: {error}", file=sys.stderr)
         return EXIT_FAILED
-    return 0
 
 
 def _parse_arguments() -> argparse.Namespace:
@@ -51,13 +50,26 @@ def _parse_arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-async def _serve(config: BrokerConfig) -> None:
+async def _serve(config: BrokerConfig) -> bool:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for name in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(name, stop.set)
-    node = Node(config)
-    await node.start()
+    failures: list[BaseException] = []
+
+    def fail(error: BaseException) -> None:
+        failures.append(error)
+        stop.set()
+
+    node = Node(config, failed=fail)
+    starting = asyncio.create_task(node.start())
+    stopping = asyncio.create_task(stop.wait())  # a node of a cluster may wait long for the others
+    await asyncio.wait([starting, stopping], return_when=asyncio.FIRST_COMPLETED)
+    if not starting.done():
+        starting.cancel()
+        await asyncio.wait([starting])
+        return not failures
+    await starting
     host, port = node.address
     shown = f"[{host}]" if ":" in host else host or "0.0.0.0"
     where = _absolute(config.log_dirs)
@@ -68,6 +80,7 @@ async def _serve(config: BrokerConfig) -> None:
     log.info("stopping")
     await node.stop()
     log.info("stopped")
+    return not failures
 
 
 async def _warm_up(node: Node) -> None:

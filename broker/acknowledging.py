@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 from broker.connection import CloseConnection
 from broker.faults import Fault, fault_of
@@ -11,7 +12,6 @@ from broker.registry import NO_ANSWER
 from broker.replication.partition import Partition
 from protocol.errors import ErrorCode
 from protocol.messages.produce import BatchIndexAndErrorMessage, PartitionProduceResponse, ProduceResponse
-from storage import StorageError
 
 
 def refuse(result: PartitionProduceResponse, fault: Fault) -> None:
@@ -33,12 +33,15 @@ def no_answer(response: ProduceResponse) -> object:
 
 
 class Acknowledging:
-    """Waits until everything that was appended is below its high watermark, or the request's time is up."""
+    """Waits until everything that was appended is below its high watermark (with acks=1: on our own disk), or the
+    request's time is up."""
 
     def __init__(
         self,
         response: ProduceResponse,
         due: list[tuple[Partition, int, PartitionProduceResponse]],
+        *,
+        acks: int,
         timeout_ms: int,
     ) -> None:
         self.later: Later[ProduceResponse] = Later()
@@ -46,9 +49,13 @@ class Acknowledging:
         self._left = {id(result): result for _, _, result in due}
         self._timer = asyncio.get_running_loop().call_later(max(timeout_ms, 0) / 1000, self._time_out)
         for partition, last_offset, result in due:
-            partition.await_mark(last_offset, lambda error, result=result: self._reached(result, error))  # type: ignore[misc]
+            reached = partial(self._reached, result)
+            if acks == 1:
+                partition.await_flush(last_offset, reached)
+            else:
+                partition.await_mark(last_offset, reached, impatient=True)
 
-    def _reached(self, result: PartitionProduceResponse, error: StorageError | None) -> None:
+    def _reached(self, result: PartitionProduceResponse, error: Exception | None) -> None:
         if self._left.pop(id(result), None) is None:
             return
         if error is not None:

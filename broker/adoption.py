@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 NOT_TOPICS = frozenset({"__cluster_metadata"})  # Kafka's own metadata log: ours is elsewhere
 
 
-def adopt_topics(store: MetadataStore, directories: Sequence[LogDirectory], *, node_id: int) -> None:
+async def adopt_topics(store: MetadataStore, directories: Sequence[LogDirectory], *, node_id: int) -> None:
     found: dict[str, dict[int, tuple[bytes | None, int]]] = defaultdict(dict)
     for directory in directories:
         for name, index in list(directory.partitions()):
@@ -41,7 +41,7 @@ def adopt_topics(store: MetadataStore, directories: Sequence[LogDirectory], *, n
             records.append(partition_record(topic_id, index, partition))
         log.info("taking over topic %s with %d partition(s) found on disk", name, len(partitions))
     if records:
-        store.commit_now(records)
+        await store.change(lambda _image: records)
 
 
 def _look_at(directory: LogDirectory, name: str, index: int) -> tuple[bytes | None, int]:

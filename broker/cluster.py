@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from broker.metadata.image import Image
 from broker.metadata.store import MetadataStore
+
+if TYPE_CHECKING:
+    from broker.suspects import Suspects
 
 
 class BrokerAddress(NamedTuple):
@@ -17,18 +20,33 @@ class BrokerAddress(NamedTuple):
 
 
 class Cluster:
-    def __init__(self, store: MetadataStore, *, cluster_id: str, node_id: int) -> None:
+    def __init__(self, store: MetadataStore, *, node_id: int) -> None:
         self._store = store
-        self.cluster_id = cluster_id
-        self.controller_id = node_id
+        self._node_id = node_id
+        self.suspects: Suspects | None = None
+
+    @property
+    def cluster_id(self) -> str:
+        return self._store.image.cluster_id
+
+    @property
+    def controller_id(self) -> int:
+        """Where clients send what is for the controller. Any broker will do, and the controller itself is the best."""
+        leader_id = self._store.leader_id
+        return leader_id if leader_id is not None and self._store.image.is_active(leader_id) else self._node_id
+
+    @property
+    def metadata_offset(self) -> int:
+        """How much of the metadata log this node has seen."""
+        return self._store.applied_index
 
     @property
     def image(self) -> Image:
         return self._store.image
 
-    def brokers(self, listener: str) -> Iterator[BrokerAddress]:
-        """Every broker that has an address on the listener a client came through."""
+    def brokers(self, listener: str, *, fenced: bool = False) -> Iterator[BrokerAddress]:
+        """Every broker that serves on the listener a client came through; also those that are fenced, if asked for."""
         for broker in self._store.image.brokers.values():
             endpoint = broker.endpoints.get(listener)
-            if endpoint is not None:
+            if endpoint is not None and (fenced or not broker.fenced):
                 yield BrokerAddress(broker.broker_id, endpoint.host, endpoint.port, broker.rack)

@@ -29,6 +29,7 @@ class Coordinators:
         self._groups: Groups | None = None
         self._transactions: Transactions | None = None
         self._closed = False
+        replicas.opened_later = self._opened
 
     @property
     def groups(self) -> Groups:
@@ -69,6 +70,15 @@ class Coordinators:
             self._transactions.follow(old, new)
         elif TRANSACTIONS_TOPIC in new.topics:
             _ = self.transactions
+
+    def _opened(self, topic: str) -> None:
+        """A log of one of our topics is open now, later than the metadata said that we lead it."""
+        if self._closed:
+            return
+        if topic == OFFSETS_TOPIC and self._groups is not None:
+            self._groups.host()
+        elif topic == TRANSACTIONS_TOPIC and self._transactions is not None:
+            self._transactions.host()
 
     def reconfigure(self, config: BrokerConfig, image: Image) -> None:
         if self._groups is not None:

@@ -15,7 +15,7 @@ from typing import Any, Final
 from broker.connection import Answer, CloseConnection, Connection
 from broker.later import Later
 from broker.registry import NO_ANSWER, Call, Route, bind, find_route
-from broker.served import SERVED
+from broker.served import SERVED, Served
 from protocol.errors import ErrorCode
 from protocol.schema import DecodeError, api, codec
 from protocol.varint import skip_tags
@@ -59,8 +59,9 @@ class _Bound:
 
 
 class Dispatcher:
-    def __init__(self, services: Mapping[str, Callable[[], Any]]) -> None:
+    def __init__(self, services: Mapping[str, Callable[[], Any]], served: Mapping[int, Served] = SERVED) -> None:
         self._services = services
+        self._served = served
         self._bound: dict[int, _Bound] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -116,7 +117,7 @@ class Dispatcher:
 
     def _bind(self, selector: int, frame: bytearray) -> _Bound:
         key, version = selector >> 16, selector & 0xFFFF
-        route = find_route(key)
+        route = find_route(key) if key in self._served else None
         if route is None:
             raise CloseConnection(f"API key {key} (version {version}) is not served here: {_hex(frame)}")
         if version not in route.versions:
@@ -124,7 +125,10 @@ class Dispatcher:
                 return self._unknown_api_versions(route)
             raise CloseConnection(f"{route.name} v{version} is not served, only {route.versions}")
         quick = None if route.quick is None else bind(route.quick, self._services)
-        bound = self._bound[selector] = _Bound(route, version, bind(route.handle, self._services), quick)
+        handle = bind(route.handle, self._services)
+        if route.on_controller and "forwarding" in self._services:
+            handle = self._services["forwarding"]().relay(route, version, handle)
+        bound = self._bound[selector] = _Bound(route, version, handle, quick)
         return bound
 
     def _unknown_api_versions(self, route: Route) -> _Bound:

@@ -56,6 +56,7 @@ class Wanted:
             or data.high_watermark != self.told_high_watermark
             or data.log_start_offset != self.told_start_offset
             or data.diverging_epoch.epoch >= 0
+            or data.preferred_read_replica >= 0
         )
         if data.error_code:
             self.told_high_watermark = -1  # tell it again when it is well

@@ -13,7 +13,7 @@ from contextlib import AsyncExitStack
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from broker.adoption import adopt_topics
 from broker.cluster import Cluster
@@ -22,17 +22,20 @@ from broker.coordinators import Coordinators
 from broker.dispatch import Dispatcher
 from broker.fetch_sessions import FetchSessions
 from broker.metadata.image import Image
-from broker.metadata.records import Endpoint, RegisterBrokerRecord
+from broker.metadata.records import ClusterRecord, Endpoint, Record, RegisterBrokerRecord
 from broker.metadata.store import MetadataStore
-from broker.producer_ids import ProducerIds
+from broker.producer_ids import ProducerIds, reserve
 from broker.registry import find_route
-from broker.replication.partition import Partition
+from broker.replication.replica import Replica
 from broker.replication.replicas import Replicas
 from broker.served import SERVED
 from broker.server import Server
 from broker.settings import Settings
 from broker.topic_creation import TopicCreation
 from storage import LogDirectory
+
+if TYPE_CHECKING:
+    from broker.clustered import Clustered
 
 log = logging.getLogger(__name__)
 
@@ -50,8 +53,10 @@ def wall_clock_ms() -> int:
 class Node:
     """After `start()`, `address` says where clients connect."""
 
-    def __init__(self, config: BrokerConfig) -> None:
+    def __init__(self, config: BrokerConfig, *, failed: Callable[[BaseException], None] | None = None) -> None:
+        """`failed` is told when the node cannot go on, after the reason is logged."""
         self.config = config
+        self._failed = failed or (lambda _error: None)
         self.settings = Settings(config)
         self.address = ("", 0)
         self._opened = AsyncExitStack()
@@ -69,32 +74,51 @@ class Node:
     async def _start(self, opened: AsyncExitStack) -> None:
         config = self.config
         self._directories = self._open_directories(opened)
-        cluster_id = self._agree_on_cluster_id()
-        self._store = MetadataStore(self._metadata_path())
-        opened.callback(self._store.close)
+        self._clustered = self._among_others()
+        if self._clustered is None:
+            self._store = MetadataStore(self._metadata_path(), node_id=config.node_id, failed=self._failed)
+        else:
+            self._store = self._clustered.store
+        opened.push_async_callback(self._store.close if self._clustered is None else self._clustered.close)
         self._replicas = Replicas(
             node_id=config.node_id, config=config, directories=self._directories, now_ms=wall_clock_ms
         )
-        opened.callback(self._replicas.close)
+        opened.callback(self._close_replicas)
+        opened.push_async_callback(self._replicas.stop_replication)
         self._creation = TopicCreation(self._store, self.settings)
         self._coordinators = Coordinators(
             node_id=config.node_id, settings=self.settings, replicas=self._replicas, creation=self._creation
         )
-        dispatcher = Dispatcher(self._services(cluster_id))
+        services = self._services()
+        dispatcher = Dispatcher(services)
         self._server = Server(config, dispatcher)
         opened.push_async_callback(self._server.close)
         opened.push_async_callback(dispatcher.finish_tasks)
         for listener in config.parsed_listeners:
             await self._server.listen(listener)
         self.address = next(iter(self._server.endpoints.values()))
-        self._load_state()
+        if self._clustered is None:
+            await self._store.start()
+            await self._load_state()
+            await self._register()
+        else:
+            await self._clustered.join(self._server, services)
+            self._identify_all(self._store.image.cluster_id)
+            opening = self._replicas.open_gradually()
+            await self._load_state()
+            await opening.finished()
+            self._replicas.start_replication(self._clustered.peers)
         opened.callback(self._replicas.end_waits)
         opened.callback(self._coordinators.close)
-        opened.callback(self._server.stop_accepting)
+        opened.callback(self._stop_accepting)
         for wait_ms, work in self._jobs():
             task = asyncio.create_task(_repeat(wait_ms, work))
             opened.push_async_callback(_cancel, task)
         await self._server.serve()
+        if self._clustered is not None:
+            opened.push_async_callback(self._clustered.leave)
+            self._clustered.membership.start()
+            await self._clustered.membership.admitted()
 
     async def warm_up(self) -> None:
         """Load, a little at a time, what the start left to the first request that needs it."""
@@ -107,24 +131,50 @@ class Node:
 
     # -- starting ----------------------------------------------------------
 
-    def _services(self, cluster_id: str) -> dict[str, Callable[[], Any]]:
+    def _among_others(self) -> Clustered | None:
+        if self.config.parsed_controller_listener is None:
+            return None
+        from broker.clustered import Clustered  # a node of its own does without it
+
+        return Clustered(
+            self.config,
+            self._metadata_path(),
+            settings=self.settings,
+            cluster_id=self._known_cluster_id(),
+            new_cluster_id=_random_id,
+            endpoints=self._endpoints,
+            renew_lease=lambda until: setattr(self._replicas, "lease_until", until),
+            failed=self._failed,
+        )
+
+    def _services(self) -> dict[str, Callable[[], Any]]:
         """What a handler may name as an argument."""
         config = self.config
         slots_max = config.max_incremental_fetch_session_cache_slots
         made: dict[str, Any] = {
-            "cluster": Cluster(self._store, cluster_id=cluster_id, node_id=config.node_id),
+            "cluster": Cluster(self._store, node_id=config.node_id),
             "creation": self._creation,
             "fetch_sessions": FetchSessions(slots_max=slots_max, time=time.monotonic),
-            "producer_ids": ProducerIds(self._store),
+            "producer_ids": ProducerIds(self._allocate_producer_ids()),
+            "quorum": None,
             "replicas": self._replicas,
             "settings": self.settings,
             "store": self._store,
         }
-        return {
+        services: dict[str, Callable[[], Any]] = {
             **{name: partial(made.__getitem__, name) for name in made},
             "groups": lambda: self._coordinators.groups,
             "transactions": lambda: self._coordinators.transactions,
         }
+        if self._clustered is None:
+            return services
+        made["cluster"].suspects = self._clustered.suspects
+        services = self._clustered.services(services)
+        self._creation.forwarding = self._clustered.forwarding
+        return services
+
+    def _allocate_producer_ids(self) -> Callable[[], Awaitable[int]]:
+        return partial(reserve, self._store) if self._clustered is None else self._clustered.allocate_producer_ids
 
     def _open_directories(self, opened: AsyncExitStack) -> list[LogDirectory]:
         directories = []
@@ -137,17 +187,21 @@ class Node:
     def _metadata_path(self) -> Path:
         return Path(self.config.metadata_log_dir or self.config.log_dirs[0]) / METADATA_DIRECTORY
 
-    def _agree_on_cluster_id(self) -> str:
-        properties = [directory.meta_properties() for directory in self._directories]
-        known = {each["cluster.id"] for each in properties if "cluster.id" in each}
-        if self.config.cluster_id:
-            known.add(self.config.cluster_id)
+    def _known_cluster_id(self) -> str:
+        """As the settings or the log directories say; empty if nobody has said yet."""
+        known = {each.meta_properties().get("cluster.id", "") for each in self._directories}
+        known.add(self.config.cluster_id or "")
+        known.discard("")
         if len(known) > 1:
             raise RuntimeError(f"the log directories belong to different clusters: {', '.join(sorted(known))}")
-        cluster_id = known.pop() if known else _random_id()
-        for directory, written in zip(self._directories, properties, strict=True):
-            self._identify(directory, written, cluster_id)
-        return cluster_id
+        return known.pop() if known else ""
+
+    def _identify_all(self, cluster_id: str) -> None:
+        known = self._known_cluster_id()
+        if known and known != cluster_id:
+            raise RuntimeError(f"the data is of cluster {known}, but this is cluster {cluster_id}")
+        for directory in self._directories:
+            self._identify(directory, directory.meta_properties(), cluster_id)
 
     def _identify(self, directory: LogDirectory, written: dict[str, str], cluster_id: str) -> None:
         node_id = str(self.config.node_id)
@@ -162,7 +216,7 @@ class Node:
         if not wanted.items() <= written.items():
             directory.write_meta_properties(wanted)
 
-    def _load_state(self) -> None:
+    async def _load_state(self) -> None:
         self.settings.watch(self._replicas.reconfigure_all)
         self._store.watch(self.settings.follow)
         self._store.watch(self._replicas.follow)
@@ -172,22 +226,44 @@ class Node:
         self.settings.follow(empty, self._store.image)
         self._replicas.follow(empty, self._store.image)
         self._coordinators.follow(empty, self._store.image)
-        if self._store.is_new:
-            adopt_topics(self._store, self._directories, node_id=self.config.node_id)
-        self._store.commit_now([self._registration()])
 
-    def _registration(self) -> RegisterBrokerRecord:
-        previous = self._store.image.brokers.get(self.config.node_id)
-        return RegisterBrokerRecord(
-            broker_id=self.config.node_id,
-            broker_epoch=1 if previous is None else previous.broker_epoch + 1,
+    async def _register(self) -> None:
+        """On a node that is a cluster of its own: what it needs nobody's leave for."""
+        self._identify_all(self._store.image.cluster_id or self._known_cluster_id() or _random_id())
+        if self._store.is_new:
+            await adopt_topics(self._store, self._directories, node_id=self.config.node_id)
+        await self._store.change(self._registration)
+
+    def _registration(self, image: Image) -> list[Record]:
+        node_id = self.config.node_id
+        registration = RegisterBrokerRecord(
+            broker_id=node_id,
+            broker_epoch=self._store.next_index,
             rack=self.config.broker_rack,
-            endpoints=[self._endpoint(listener) for listener in self.config.parsed_advertised_listeners],
+            endpoints=self._endpoints(),
         )
+        if image.cluster_id:
+            return [registration]
+        return [ClusterRecord(cluster_id=self._known_cluster_id()), registration]
+
+    def _endpoints(self) -> list[Endpoint]:
+        return [self._endpoint(listener) for listener in self.config.parsed_advertised_listeners]
 
     def _endpoint(self, listener: Listener) -> Endpoint:
         port = listener.port or self._server.endpoints[listener.name][1]
         return Endpoint(name=listener.name, host=listener.host, port=port, security_protocol=listener.security_protocol)
+
+    # -- stopping ----------------------------------------------------------
+
+    def _stop_accepting(self) -> None:
+        """The cluster's own listener goes last: others may need this node's vote until then."""
+        listener = self.config.parsed_controller_listener
+        self._server.stop_accepting(but=None if listener is None else listener.name)
+
+    def _close_replicas(self) -> None:
+        self._replicas.close()
+        if self._clustered is not None:
+            self._clustered.note_clean_stop()
 
     # -- in the background -------------------------------------------------
 
@@ -224,7 +300,7 @@ class Node:
     async def _checkpoint(self) -> None:
         self._replicas.checkpoint()
 
-    async def _in_chunks(self, work: Callable[[Iterable[Partition]], None]) -> None:
+    async def _in_chunks(self, work: Callable[[Iterable[Replica]], None]) -> None:
         partitions = iter(self._replicas)
         while chunk := list(islice(partitions, HOUSEKEEPING_CHUNK)):
             work(chunk)

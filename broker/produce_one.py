@@ -8,6 +8,7 @@ general handler, as if this had never looked.
 from __future__ import annotations
 
 import struct
+from time import monotonic
 from typing import Any, Final, NamedTuple
 
 from broker.acknowledging import Acknowledging, no_answer, refuse
@@ -67,6 +68,7 @@ def produce_one(frame: bytearray, position: int, call: Call, *, replicas: Replic
         or len(frame) - stop != 3
         or not frame.endswith(NO_TAGS_AT_ALL)
         or (acks == -1 and partition.too_few_in_sync)
+        or (replicas.lease_until is not None and monotonic() >= replicas.lease_until)
     ):
         return None
     try:
@@ -79,7 +81,7 @@ def produce_one(frame: bytearray, position: int, call: Call, *, replicas: Replic
     base_offset, last_offset, append_time, _ = appended
     if acks == 0:
         return NO_ANSWER
-    if last_offset >= partition.high_watermark:
+    if last_offset >= partition.high_watermark and (acks == -1 or partition.flush_each):
         result = PartitionProduceResponse(
             index=index,
             base_offset=base_offset,
@@ -87,7 +89,8 @@ def produce_one(frame: bytearray, position: int, call: Call, *, replicas: Replic
             log_start_offset=partition.log.start_offset,
         )
         response = _response(partition, result)
-        return Acknowledging(response, [(partition, last_offset, result)], _start.unpack_from(form.prefix)[2]).later
+        timeout_ms = _start.unpack_from(form.prefix)[2]
+        return Acknowledging(response, [(partition, last_offset, result)], acks=acks, timeout_ms=timeout_ms).later
     out = bytearray(form.head)
     out += _answer(index, 0, base_offset, append_time, partition.log.start_offset, 1, 0, 0, 0, 0, 0)
     return out

@@ -12,7 +12,7 @@ from functools import partial
 from importlib import import_module
 from typing import Any, Final, NamedTuple, TypeVar
 
-from broker.served import SERVED
+from broker.served import BETWEEN_NODES, SERVED
 from protocol.schema import Span, api
 
 H = TypeVar("H", bound=Callable[..., Any])
@@ -38,6 +38,7 @@ class Route(NamedTuple):
     versions: Span  # what is really answered, which may be less than clients are told
     handle: Callable[..., Any]
     in_parts: bool  # the response holds file slices
+    on_controller: bool  # other nodes pass it on
     quick: Callable[..., Any] | None
 
     @property
@@ -49,22 +50,29 @@ class Route(NamedTuple):
         return self.request.__name__.removesuffix("Request")
 
 
+_ALL: Final = {**SERVED, **BETWEEN_NODES}
 _routes: Final[dict[int, Route]] = {}
 
 
 def handles(
-    request: type[Any], response: type[Any], *, in_parts: bool = False, quick: Callable[..., Any] | None = None
+    request: type[Any],
+    response: type[Any],
+    *,
+    in_parts: bool = False,
+    on_controller: bool = False,
+    quick: Callable[..., Any] | None = None,
 ) -> Callable[[H], H]:
     """Register the decorated function as the answer to every version of `request`.
 
+    `on_controller`: it changes the metadata. A node that is not the controller passes the request on to it.
     `quick(frame, position, call, …services)` is asked before the request is decoded. It returns the answer's bytes
     (with room for size and correlation id), or what a handler returns; or None, and then nothing has happened.
     """
 
     def register(handle: H) -> H:
         key, versions = api(request).key, api(request).versions
-        route = Route(request, response, versions, handle, in_parts, quick)
-        served = SERVED.get(key)
+        route = Route(request, response, versions, handle, in_parts, on_controller, quick)
+        served = _ALL.get(key)
         if key in _routes:
             raise TypeError(f"API {key} has two handlers")
         if served is None or served.name != route.name or handle.__module__ != _module_of(key):
@@ -80,14 +88,14 @@ def handles(
 def find_route(key: int) -> Route | None:
     """The handler of an API, which is loaded if it is the first time; None if there is none."""
     found = _routes.get(key)
-    if found is None and key in SERVED:
+    if found is None and key in _ALL:
         import_module(_module_of(key))
         found = _routes[key]
     return found
 
 
 def _module_of(key: int) -> str:
-    return f"broker.handlers.{SERVED[key].module}"
+    return f"broker.handlers.{_ALL[key].module}"
 
 
 def bind(handle: Callable[..., Any], services: Mapping[str, Callable[[], Any]]) -> Callable[..., Any]:

@@ -33,29 +33,45 @@ class Server:
         self._config = config
         self._host_limits = config.parsed_max_connections_per_ip_overrides
         self._handle = handle
-        self._servers: list[asyncio.Server] = []
+        self._servers: dict[str, asyncio.Server] = {}
+        self._lost: dict[str, Callable[[Connection], None]] = {}
         self._connections: set[Connection] = set()
         self._per_host: Counter[str] = Counter()
         self._emptied: asyncio.Event | None = None
         self._sweeping: asyncio.TimerHandle | None = None
 
-    async def listen(self, listener: Listener) -> tuple[str, int]:
-        """Open one listener; returns the address it really has (its port may have been 0)."""
+    async def listen(
+        self,
+        listener: Listener,
+        *,
+        handle: Callable[[Connection, bytearray], None] | None = None,
+        lost: Callable[[Connection], None] | None = None,
+    ) -> tuple[str, int]:
+        """Open one listener; returns the address it really has (its port may have been 0).
+
+        `handle`: if its requests are not for clients' handlers. `lost` is told of each connection that ends.
+        """
+        handle = handle or self._handle
+        if lost is not None:
+            self._lost[listener.name] = lost
         sock = _bind(listener.host, listener.port, self._config)
         server = await self.loop.create_server(
-            lambda: Connection(self, listener.name, self._handle),
+            lambda: Connection(self, listener.name, handle),
             sock=sock,
             backlog=self._config.socket_listen_backlog_size,
             start_serving=False,
         )
-        self._servers.append(server)
+        self._servers[listener.name] = server
         self.endpoints[listener.name] = address = (listener.host, sock.getsockname()[1])
         return address
 
-    async def serve(self) -> None:
-        for server in self._servers:
-            await server.start_serving()
-        self._schedule_sweep()
+    async def serve(self, listener: str | None = None) -> None:
+        """Accept connections: on one listener, or on all that do not yet."""
+        for name, server in self._servers.items():
+            if listener in (None, name):
+                await server.start_serving()
+        if self._sweeping is None:
+            self._schedule_sweep()
 
     # -- connections ask these ---------------------------------------------
 
@@ -79,6 +95,8 @@ class Server:
         self._per_host[connection.host] -= 1
         if not self._per_host[connection.host]:
             del self._per_host[connection.host]
+        if connection.listener in self._lost:
+            self._lost[connection.listener](connection)
         if self._emptied is not None and not self._connections:
             self._emptied.set()
 
@@ -100,18 +118,20 @@ class Server:
 
     # -- the end -----------------------------------------------------------
 
-    def stop_accepting(self) -> None:
-        """No new connection, no new request; what was accepted goes on."""
+    def stop_accepting(self, *, but: str | None = None) -> None:
+        """No new connection, no new request, except on the listener `but`; what was accepted goes on."""
         if self._sweeping is not None:
             self._sweeping.cancel()
-        for server in self._servers:
-            server.close()
+        for name, server in self._servers.items():
+            if name != but:
+                server.close()
         for connection in list(self._connections):
-            connection.stop_taking()
+            if connection.listener != but:
+                connection.stop_taking()
 
     async def close(self) -> None:
         """Let the answers out, then hang up on everyone."""
-        for server in self._servers:
+        for server in self._servers.values():
             server.close()
         for connection in list(self._connections):
             connection.close_when_quiet()

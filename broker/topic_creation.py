@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING
 
 from broker.errors import Refused
 from broker.metadata.image import Image
@@ -13,19 +14,41 @@ from broker.metadata.topics import TopicWish, create_topic
 from broker.settings import Settings
 from protocol.errors import ErrorCode
 
+if TYPE_CHECKING:
+    from broker.forwarding import Forwarding
+
 
 class TopicCreation:
     def __init__(self, store: MetadataStore, settings: Settings) -> None:
         self._store = store
         self._settings = settings
+        self.forwarding: Forwarding | None = None  # to the controller, where that may be another node
 
     async def create_automatically(self, name: str) -> None:
         """For a client that names a topic nobody created; another client may be doing the same."""
         try:
+            if self.forwarding is not None and not self._store.is_controller:
+                await self._ask_controller(self.forwarding, self._wish(self._store.image, name))
+                return
             await self._store.change(lambda image: create_topic(image, self._wish(image, name), self._settings.current))
         except Refused as refusal:
             if refusal.code != ErrorCode.TOPIC_ALREADY_EXISTS:
                 raise
+
+    async def _ask_controller(self, forwarding: Forwarding, wish: TopicWish) -> None:
+        from protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+
+        topic = CreatableTopic(
+            name=wish.name,
+            num_partitions=wish.partitions,
+            replication_factor=wish.replication_factor,
+            configs=[CreatableTopicConfig(name=name, value=value) for name, value in wish.configs.items()],
+        )
+        request = CreateTopicsRequest(topics=[topic], timeout_ms=self._settings.current.request_timeout_ms)
+        response = await forwarding.ask(request, version=7)
+        for result in response.topics:
+            if result.error_code != ErrorCode.NONE:
+                raise Refused(ErrorCode(result.error_code), result.error_message or "The controller refused the topic.")
 
     def _wish(self, image: Image, name: str) -> TopicWish:
         if name == OFFSETS_TOPIC:

@@ -25,13 +25,24 @@ def add_parser(commands: Any) -> None:
         metavar="KEY=VALUE",
         help="a setting that wins over the file; may be repeated",
     )
+    parser.add_argument(
+        "--nodes",
+        type=int,
+        metavar="N",
+        help="start a cluster of N brokers on this machine: ports count up from the listener's, each node has a folder"
+        " of its own in the data directory",
+    )
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
     command = broker_command(config=args.config, settings=args.settings)
     sys.stdout.flush()
-    os.execv(command[0], command)
+    if args.nodes is None:
+        os.execv(command[0], command)
+    from cli.nodes import start_nodes  # nothing else here needs the settings table, which takes a while to load
+
+    return start_nodes(args.nodes, config=args.config, settings=args.settings, command=command)
 
 
 def broker_command(*, config: Path | None, settings: list[str]) -> list[str]:

@@ -43,6 +43,11 @@ class Cluster:
     def brokers(self) -> list[int]:
         return sorted(self._brokers)
 
+    def another_than(self, broker: int) -> int:
+        """A broker that can be asked about this one."""
+        others = [each for each in self.brokers if each != broker]
+        return others[0] if others else broker
+
     @property
     def partitions(self) -> dict[tuple[str, int], int]:
         """The leader of every partition."""

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from raft.progress import Replica
     from raft.settings import Settings
     from raft.storage import FileStorage
-    from raft.tcp import TcpTransport
 
 # Loaded when asked for: a node that needs only the journal starts without the rest.
 _HOME = {
@@ -58,7 +57,6 @@ _HOME = {
     "StaleEpoch": "raft.errors",
     "StateMachine": "raft.driver",
     "Storage": "raft.driver",
-    "TcpTransport": "raft.tcp",
     "TransferPending": "raft.errors",
     "Transport": "raft.driver",
     "UnknownMember": "raft.errors",
@@ -92,7 +90,6 @@ __all__ = [
     "StaleEpoch",
     "StateMachine",
     "Storage",
-    "TcpTransport",
     "TransferPending",
     "Transport",
     "UnknownMember",

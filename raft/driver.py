@@ -7,6 +7,7 @@ they bring is saved with the next sync, so that one sync serves all who wait.
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from random import Random
@@ -23,6 +24,8 @@ from raft.settings import Settings
 log = logging.getLogger(__name__)
 
 SNAPSHOT_AFTER_BYTES: Final = 4 << 20
+DISK_FULL: Final = (errno.ENOSPC, errno.EDQUOT)
+DISK_FULL_PAUSE: Final = 1.0  # seconds
 
 
 class Storage(Protocol):
@@ -92,7 +95,11 @@ class Driver:
 
     async def propose(self, payload: bytes, *, epoch: int | None = None) -> int:
         """The entry's index, once it is committed and applied here. `LeadershipLost`: it may be committed or not."""
-        return await self._decided(self.node.propose(payload, epoch=epoch))
+        return await self.submit(payload, epoch=epoch)
+
+    def submit(self, payload: bytes, *, epoch: int | None = None) -> asyncio.Future[int]:
+        """As `propose`, for whoever has more to propose before this is settled: the order is that of the calls."""
+        return self._decided(self.node.propose(payload, epoch=epoch))
 
     async def add_learner(self, node_id: int, *, detail: bytes = b"") -> int:
         return await self._decided(self.node.add_learner(node_id, detail=detail))
@@ -112,6 +119,22 @@ class Driver:
         self._reads[self.node.read(self._loop.time())] = future
         self._stepped()
         return await future
+
+    async def applied(self, index: int) -> None:
+        """Returns when the state machine here has gone past this entry, which may be decided by others."""
+        if self._applied_index < index:
+            future: asyncio.Future[int] = self._loop.create_future()
+            self._ready_reads.append((index, future))
+            await future
+
+    @property
+    def applied_index(self) -> int:
+        return self._applied_index
+
+    @property
+    def next_index(self) -> int:
+        """Of the entry that is proposed next: good until the caller awaits something."""
+        return self.node.log.last_index + 1
 
     def transfer_leadership(self, target: int) -> None:
         self.node.transfer_leadership(target, self._loop.time())
@@ -163,12 +186,24 @@ class Driver:
 
     async def _carry_out(self, effects: Effects) -> None:
         if effects.must_save:
-            await self._run_blocking(self._storage.save, effects)
+            await self._save(effects)
         self.node.saved(effects)
         self._send(effects.messages)
         self._apply(effects)
         self._follow_leadership()
         self._maybe_snapshot()
+
+    async def _save(self, effects: Effects) -> None:
+        """A full disk is waited out: nothing has been promised, and what was written of it is cut off again."""
+        while True:
+            try:
+                await self._run_blocking(self._storage.save, effects)
+                return
+            except OSError as error:
+                if error.errno not in DISK_FULL or effects.snapshot is not None or self._is_stopping:
+                    raise
+                log.error("the disk is full, and the quorum's log waits for room: %s", error)
+                await asyncio.sleep(DISK_FULL_PAUSE)
 
     def _stepped(self) -> None:
         """The node's state has changed: send what may leave at once, set the clock, wake the loop."""

@@ -18,7 +18,7 @@ from storage.config import LogConfig
 from storage.errors import CorruptFile, DirectoryLocked, StorageError
 from storage.files import REAL_FILES, Files, OpenFile, directories_below
 from storage.log import Log, wall_clock_ms
-from storage.maintenance import remove_directory
+from storage.maintenance import remove_directory, retire_directory
 
 _logger = logging.getLogger(__name__)
 
@@ -119,6 +119,17 @@ class LogDirectory:
         key = topic, partition
         log = self.logs.pop(key)
         self._retired.append((self._now_ms() + log.config.file_delete_delay_ms, log.retire()))
+        for offsets in (self._recovery_points, self._start_offsets, self.high_watermarks):
+            offsets.pop(key, None)
+
+    def discard(self, topic: str, partition: int) -> None:
+        """As `delete`, also for a partition that cannot be opened, or whose log is offline."""
+        key = topic, partition
+        if key in self.logs:
+            self.delete(topic, partition)
+            return
+        path = os.path.join(self.path, names.directory_name(topic=topic, partition=partition))
+        self._retired.append((self._now_ms(), retire_directory(self.files, path)))
         for offsets in (self._recovery_points, self._start_offsets, self.high_watermarks):
             offsets.pop(key, None)
 

@@ -137,7 +137,7 @@ class Log(Maintenance):
     def append_replicated(self, data: Buffer) -> int:
         """Appends batches as a follower: they keep the offsets and epochs the leader gave them. A torn last batch (a
         fetch may end in one) is left out. Returns the log's new end offset."""
-        self._check_online()
+        self.check_online()
         view = memoryview(data)
         batches = replicated.check(view, end_offset=self.end_offset)
         for run in replicated.split(batches, self._segments.active, segment_bytes=self._segment_bytes):
@@ -195,11 +195,11 @@ class Log(Maintenance):
         except OSError as error:
             # The marker is in the log, but readers would not learn of the abort and be shown aborted records.
             self.fail(f"the index of aborted transactions cannot be written: {error}")
-            self._check_online()
+            self.check_online()
 
     def start_epoch(self, epoch: int) -> None:
         """A new leader epoch begins at the log's end."""
-        self._check_online()
+        self.check_online()
         if epoch > self._epochs.latest:
             self._begin_epoch(epoch, start=self.end_offset)
 
@@ -262,7 +262,7 @@ class Log(Maintenance):
 
     def aborted_transactions(self, *, from_offset: int, up_to: int) -> list[AbortedTransaction]:
         """Aborted transactions with records in from_offset..up_to-1, for a read_committed reader to skip."""
-        self._check_online()
+        self.check_online()
         found: list[AbortedTransaction] = []
         for segment in self._segments.from_offset(from_offset):
             if not segment.has_aborts:
@@ -295,13 +295,13 @@ class Log(Maintenance):
 
     def offset_for_timestamp(self, timestamp: int) -> Found | None:
         """The first record at or after a time."""
-        self._check_online()
+        self.check_online()
         match = lookup.first_at_or_after(self._segments, timestamp, start_offset=self.start_offset)
         return None if match is None else Found(*match)
 
     def offset_of_max_timestamp(self) -> Found | None:
         """The record with the largest timestamp, the first of them if several."""
-        self._check_online()
+        self.check_online()
         match = lookup.latest(self._segments, start_offset=self.start_offset)
         return None if match is None else Found(*match)
 

@@ -125,7 +125,7 @@ class Maintenance:
         if self._offline is None:
             self._offline = f"{self.directory} is offline: {reason}"
 
-    def _check_online(self) -> None:
+    def check_online(self) -> None:
         if self._offline is not None:
             raise LogOffline(self._offline)
 
@@ -142,7 +142,7 @@ class Maintenance:
 
     def roll(self) -> None:
         """Begins a new segment at the log's end, unless the active one is empty."""
-        self._check_online()
+        self.check_online()
         if self._segments.active.size:
             self._roll_to(self.end_offset)
 
@@ -165,7 +165,7 @@ class Maintenance:
     def begin_flush(self, *, sealed: bool = False) -> Flush:
         """What has to be synced so that everything up to now is safe. Call it (on any thread), then `finish_flush`.
         The active segment's indexes are left out, unless it is `sealed`: recovery would rebuild them."""
-        self._check_online()
+        self.check_online()
         active = self._segments.active
         unflushed = tuple(self._unflushed)
         indexed = (*unflushed, active) if sealed else unflushed
@@ -195,7 +195,7 @@ class Maintenance:
         gone."""
         if flush.failure is not None:
             self.fail(f"a sync failed: {flush.failure}")
-        self._check_online()
+        self.check_online()
         assert flush.done, "call the flush before finishing it"
         if flush.generation != self._generation:
             return
@@ -224,8 +224,13 @@ class Maintenance:
     def truncate_to(self, offset: int) -> bool:
         """Drops every batch that ends at or past `offset`, and with it whatever its producers did there. A batch that
         straddles the offset goes whole. False if there was nothing to drop."""
-        self._check_online()
+        self.check_online()
         if offset >= self.end_offset:
+            # An epoch may have begun at the end without a record: to whoever never had it, it never was.
+            try:
+                self._epochs.truncate_end(offset)
+            except OSError as error:
+                raise WriteFailed(f"{self._epochs.path}: {error}") from error
             return False
         if offset < self._segments.first_offset:
             self.truncate_fully_and_start_at(offset)
@@ -267,7 +272,7 @@ class Maintenance:
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Empties the log; it continues at `offset`, as a follower does that fell behind its leader's start."""
-        self._check_online()
+        self.check_online()
         self._generation += 1
         try:
             for segment in reversed(list(self._segments)):
@@ -303,7 +308,7 @@ class Maintenance:
 
     def delete_before(self, offset: int) -> None:
         """The log now starts at `offset` (DeleteRecords). Segments that lie wholly before it go."""
-        self._check_online()
+        self.check_online()
         if offset > self.end_offset:
             raise OffsetOutOfRange(offset=offset, start=self.start_offset, end=self.end_offset)
         if offset <= self.start_offset:
@@ -315,7 +320,7 @@ class Maintenance:
     def apply_retention(self, now_ms: int, *, high_watermark: int | None = None) -> bool:
         """Deletes segments that are too old, too much, or before the log's start; none that holds records past the
         high watermark. True if any went."""
-        self._check_online()
+        self.check_online()
         committed = self.end_offset if high_watermark is None else high_watermark
         segments = list(self._segments)
         count = retention.deletable(
@@ -404,11 +409,16 @@ class Maintenance:
         """The first half of `delete`: the directory gets a name that no partition has. Returns its new path."""
         self._segments.close()
         self.fail("it was deleted")
-        parent, name = os.path.split(self.directory)
-        suffix = f".{uuid4().hex}{names.DELETE_DIRECTORY}"
-        retired = os.path.join(parent, name[: _DIRECTORY_NAME_MAX - len(suffix)] + suffix)
-        self.files.rename(self.directory, retired)
-        return retired
+        return retire_directory(self.files, self.directory)
+
+
+def retire_directory(files: Files, path: str) -> str:
+    """Gives a partition's directory a name that no partition has. Returns its new path."""
+    parent, name = os.path.split(path)
+    suffix = f".{uuid4().hex}{names.DELETE_DIRECTORY}"
+    retired = os.path.join(parent, name[: _DIRECTORY_NAME_MAX - len(suffix)] + suffix)
+    files.rename(path, retired)
+    return retired
 
 
 def remove_directory(files: Files, path: str) -> None:

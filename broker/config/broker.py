@@ -23,11 +23,19 @@ from broker.config.key import (
     short,
     string,
 )
-from broker.config.listeners import Listener, advertised_listeners, client_listeners
+from broker.config.listeners import (
+    Listener,
+    Voter,
+    advertised_listeners,
+    client_listeners,
+    controller_listener,
+    server_addresses,
+    voter_addresses,
+)
 from broker.config.topic import TOPIC_KEYS, TopicConfig
 
 UNSET: Any = object()
-NO_QUORUM = "a node is its own controller for now"
+NO_THROTTLE = "replication is not throttled yet"
 NO_REPLICATION = "replication is not served yet"
 _TOPIC_FIELDS = {f.name.replace("_", "."): f.metadata["key"] for f in fields(TopicConfig)}
 
@@ -60,7 +68,7 @@ class BrokerConfig:
     )
     process_roles: tuple[str, ...] = listing(
         ("broker", "controller"),
-        "What this node does. It must include broker.",
+        "What this node does. It must include broker; a node that is a broker only has no vote in the quorum.",
         check=OneOf(("broker", "controller")),
         kafka_default="none",
     )
@@ -81,15 +89,48 @@ class BrokerConfig:
         scope=Scope.PER_BROKER,
     )
     inter_broker_listener_name: str | None = string(
-        None, "The listener that brokers use among themselves.", idle=NO_REPLICATION
+        None, "The listener that brokers use among themselves; the first of listeners if not set."
     )
     controller_listener_names: tuple[str, ...] = listing(
-        (), "The listeners meant for controllers. They are not opened for clients.", kafka_default="none"
+        (),
+        "Which of the listeners is for the cluster's own traffic: the quorum, and brokers' requests to the controller."
+        " Clients are not served there. A node without one is a cluster of its own.",
+        kafka_default="none",
     )
     controller_quorum_bootstrap_servers: tuple[str, ...] = listing(
-        (), "Where to find the controllers, as host:port.", idle=NO_QUORUM
+        (),
+        "Where a node that is not among controller.quorum.voters finds the quorum it joins, as host:port of controller"
+        " listeners. It follows the metadata without a vote.",
     )
-    controller_quorum_voters: tuple[str, ...] = listing((), "The controllers, as id@host:port.", idle=NO_QUORUM)
+    controller_quorum_voters: tuple[str, ...] = listing(
+        (),
+        "The nodes that a new cluster's quorum begins with, as id@host:port of their controller listeners; the same on"
+        " all of them. Later changes are made with AddRaftVoter and RemoveRaftVoter.",
+    )
+    controller_quorum_election_timeout_ms: int = integer(
+        1_000,
+        "How long the quorum waits for a silent leader before it elects another, or up to twice as long. A leader"
+        " whose connections close is not waited for.",
+        check=Between(100),
+    )
+
+    # Being part of a cluster.
+    broker_heartbeat_interval_ms: int = integer(
+        2_000, "How often a broker tells the controller that it is alive.", check=Between(1)
+    )
+    broker_session_timeout_ms: int = integer(
+        9_000,
+        "A broker that the controller has not heard from for so long is fenced: others lead in its place, and it serves"
+        " nothing until it is heard again. One whose process has ended is fenced at once.",
+        check=Between(1),
+    )
+    initial_broker_registration_timeout_ms: int = integer(
+        60_000, "How long a broker that starts tries to register before it gives up.", check=Between(1)
+    )
+    auto_leader_rebalance_enable: bool = boolean(
+        True, "Give partitions back to their preferred leader, regularly, once it is in sync again."
+    )
+    leader_imbalance_check_interval_seconds: int = long(300, "How often.", check=Between(1))
 
     # Connections and requests.
     # Kafka's 50 overflows when a thousand clients come back at once, and each that is dropped tries again a second on.
@@ -192,10 +233,10 @@ class BrokerConfig:
     )
     log_cleaner_enable: bool = boolean(True, "Run the log cleaner.", idle="compaction is not served yet")
     replica_high_watermark_checkpoint_interval_ms: int = long(
-        5_000, "How often the high watermark of each partition is written down.", idle=NO_REPLICATION
+        5_000, "How often the high watermark of each partition is written down."
     )
     replica_lag_time_max_ms: int = long(
-        30_000, "A follower that has not caught up for this long leaves the in-sync set.", idle=NO_REPLICATION
+        30_000, "A follower that has not caught up for this long leaves the in-sync set."
     )
 
     # Producers.
@@ -307,10 +348,43 @@ class BrokerConfig:
         scope=Scope.CLUSTER_WIDE,
     )
 
-    # Shutdown.
-    controlled_shutdown_enable: bool = boolean(
-        True, "Hand leadership to other brokers before stopping.", idle=NO_REPLICATION
+    # Replication.
+    replica_fetch_max_bytes: int = integer(
+        1_048_576, "How much of one partition a follower fetches at once; a larger batch too.", check=Between(0)
     )
+    replica_fetch_response_max_bytes: int = integer(
+        10_485_760, "How much a follower fetches at once of all partitions together.", check=Between(0)
+    )
+    replica_fetch_min_bytes: int = integer(1, "A leader waits for so much before it answers a follower.")
+    replica_fetch_wait_max_ms: int = integer(500, "But it answers after so long.")
+    replica_fetch_backoff_ms: int = integer(
+        1_000, "How long a follower waits, at most, before it tries again what failed.", check=Between(0)
+    )
+    replica_socket_timeout_ms: int = integer(30_000, "How long a follower waits for an answer.")
+    replica_selector_class: str | None = string(
+        None,
+        "Who chooses the replica that a consumer reads from (KIP-392): Kafka's RackAwareReplicaSelector sends it to one"
+        " in its own rack. Without: to the leader.",
+    )
+
+    leader_replication_throttled_rate: int = long(
+        LONG_MAX,
+        "Bytes per second to followers, of replicas that are throttled.",
+        scope=Scope.PER_BROKER,
+        idle=NO_THROTTLE,
+    )
+    follower_replication_throttled_rate: int = long(
+        LONG_MAX,
+        "Bytes per second from leaders, of replicas that are throttled.",
+        scope=Scope.PER_BROKER,
+        idle=NO_THROTTLE,
+    )
+    replica_alter_log_dirs_io_max_bytes_per_second: int = long(
+        LONG_MAX, "Bytes per second between the log directories of a broker.", scope=Scope.PER_BROKER, idle=NO_THROTTLE
+    )
+
+    # Shutdown.
+    controlled_shutdown_enable: bool = boolean(True, "Hand leadership to other brokers before stopping.")
 
     # What topics inherit.
     compression_gzip_level: int = default_of("compression.gzip.level")
@@ -371,6 +445,33 @@ class BrokerConfig:
         )
 
     @property
+    def parsed_controller_listener(self) -> Listener | None:
+        """The listener for the cluster's own traffic; without one the node is a cluster of its own."""
+        return controller_listener(
+            self.listeners, protocols=self.listener_security_protocol_map, names=self.controller_listener_names
+        )
+
+    @property
+    def parsed_controller_voters(self) -> tuple[Voter, ...]:
+        return voter_addresses(self.controller_quorum_voters)
+
+    @property
+    def parsed_bootstrap_servers(self) -> tuple[tuple[str, int], ...]:
+        return server_addresses("controller.quorum.bootstrap.servers", self.controller_quorum_bootstrap_servers)
+
+    @property
+    def parsed_inter_broker_listener_name(self) -> str:
+        names = [listener.name for listener in self.parsed_listeners]
+        wanted = (self.inter_broker_listener_name or names[0]).upper()
+        if wanted not in names:
+            raise ConfigError(
+                f"inter.broker.listener.name: {wanted} is not among the listeners {', '.join(names)}.",
+                key="inter.broker.listener.name",
+                value=self.inter_broker_listener_name,
+            )
+        return wanted
+
+    @property
     def parsed_max_connections_per_ip_overrides(self) -> Mapping[str, int]:
         """The limits of single addresses or host names."""
         return parse_connection_limits(self.max_connections_per_ip_overrides)
@@ -392,6 +493,14 @@ class BrokerConfig:
         if "broker" not in self.process_roles:
             raise ConfigError("process.roles: it must include broker.", key="process.roles")
         _ = self.parsed_advertised_listeners, self.parsed_max_connections_per_ip_overrides
+        _ = self.parsed_controller_listener, self.parsed_bootstrap_servers, self.parsed_inter_broker_listener_name
+        others = [voter for voter in self.parsed_controller_voters if voter.node_id != self.node_id]
+        if others and self.parsed_controller_listener is None:
+            raise ConfigError(
+                "controller.quorum.voters: it names other nodes, but no listener of this one is among"
+                " controller.listener.names.",
+                key="controller.quorum.voters",
+            )
 
 
 KEYS: Mapping[str, Key] = keys_of(BrokerConfig)

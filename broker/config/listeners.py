@@ -70,6 +70,54 @@ def advertised_listeners(
     return tuple(_reachable(listener, key="advertised.listeners") for listener in parsed)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Voter:
+    node_id: int
+    host: str
+    port: int
+
+
+def controller_listener(addresses: Sequence[str], *, protocols: str, names: Sequence[str]) -> Listener | None:
+    """The one listener that is for the cluster itself. Unless the map says otherwise, it is in plain text."""
+    wanted = [name.upper() for name in names]
+    mapped = _protocol_map(protocols)
+    plain = ",".join(f"{name}:PLAINTEXT" for name in wanted if name not in mapped)
+    clients = [
+        match["name"] for match in map(_ADDRESS.fullmatch, addresses) if match and match["name"].upper() not in wanted
+    ]
+    parsed = _parse("listeners", addresses, protocols=",".join(filter(None, (protocols, plain))), without=clients)
+    if len(parsed) > 1:
+        raise ConfigError("controller.listener.names: only one of them may be opened.", key="controller.listener.names")
+    return parsed[0] if parsed else None
+
+
+def voter_addresses(voters: Sequence[str]) -> tuple[Voter, ...]:
+    """`id@host:port` each, by id."""
+    found: dict[int, Voter] = {}
+    for text in voters:
+        match = re.fullmatch(r"(\d{1,9})@(.+)", text)
+        if match is None or int(match[1]) in found:
+            raise ConfigError(
+                f"controller.quorum.voters: {text!r} is not allowed; it must be id@host:port, each id once.",
+                key="controller.quorum.voters",
+                value=text,
+            )
+        ((host, port),) = server_addresses("controller.quorum.voters", [match[2]])
+        found[int(match[1])] = Voter(node_id=int(match[1]), host=host, port=port)
+    return tuple(found[node_id] for node_id in sorted(found))
+
+
+def server_addresses(key: str, texts: Sequence[str]) -> tuple[tuple[str, int], ...]:
+    """`host:port` each."""
+    found = []
+    for text in texts:
+        match = re.fullmatch(r"(?:\[([0-9A-Fa-f:.%]+)\]|([^\s/:\[\]]+)):(\d{1,5})", text)
+        if match is None or not 0 < int(match[3]) <= 65535:
+            raise ConfigError(f"{key}: {text!r} is not allowed; it must be host:port.", key=key, value=text)
+        found.append((match[1] or match[2], int(match[3])))
+    return tuple(found)
+
+
 def _collide(one: Listener, other: Listener) -> bool:
     same_family = (":" in one.host) == (":" in other.host)
     return one.port == other.port != 0 and same_family and (one.host == other.host or one.is_wild or other.is_wild)

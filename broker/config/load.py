@@ -12,6 +12,8 @@ from broker.config.errors import ConfigError
 from broker.config.files import Settings, read_settings
 from broker.config.kafka_names import is_kafka_name
 
+CLUSTER_OF_MANY = 3
+
 
 def load_config(path: Path | None = None, overrides: Sequence[str] | Mapping[str, Any] = ()) -> BrokerConfig:
     """The defaults, then what the file says, then the overrides (`key=value` texts, or a mapping)."""
@@ -57,6 +59,9 @@ def _from_texts(explicit: Mapping[str, str], *, warnings: tuple[str, ...]) -> Br
     values["broker_id"] = values.get("node_id", KEYS["node.id"].default)
     if "log_dir" in values and "log_dirs" not in values:
         values["log_dirs"] = values["log_dir"]
+    if "min_insync_replicas" not in values and len(values.get("controller_quorum_voters", ())) >= CLUSTER_OF_MANY:
+        # One replica more than the leader must have a record before it counts: else a failover may lose it.
+        values["min_insync_replicas"] = 2
     return BrokerConfig(**values, explicit=MappingProxyType(dict(explicit)), warnings=warnings)
 
 

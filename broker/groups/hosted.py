@@ -22,7 +22,6 @@ from broker.metadata.image import Image
 from broker.replication.partition import Partition
 from protocol.errors import ErrorCode
 from protocol.schema import EncodeError
-from storage import StorageError
 
 log = logging.getLogger(__name__)
 
@@ -74,6 +73,7 @@ class HostedShard:
 
     def _start(self, then: Callable[[HostedShard], None]) -> None:
         self.is_loading = False
+        self._written = self.partition.log.end_offset - 1  # what was read may not be committed yet
         self.run_all(self.shard.loaded(self.now_ms()))
         then(self)
 
@@ -128,7 +128,7 @@ class HostedShard:
         """Nobody is told of what a failure could still undo."""
         later: Later[Any] = Later()
 
-        def reached(error: StorageError | None) -> None:
+        def reached(error: Exception | None) -> None:
             if error is None:
                 later.resolve(result)
             elif refuse is not None:
@@ -140,8 +140,16 @@ class HostedShard:
             else:
                 later.resolve(result)
 
-        self.partition.await_mark(self._written, reached)
+        self.partition.await_mark(self._written, reached, impatient=True)
         return later
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether everything that the groups' state rests on is committed."""
+        return self._written < self.partition.high_watermark
+
+    def when_settled(self, told: Callable[[Exception | None], None]) -> None:
+        self.partition.await_mark(self._written, told, impatient=True)
 
     # -- time --------------------------------------------------------------
 

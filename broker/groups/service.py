@@ -41,6 +41,8 @@ class Groups:
 
     def find(self, group_id: str) -> HostedShard | ErrorCode:
         """The shard that holds a group, or why not."""
+        if self._replicas.lease_until is not None and not self._replicas.is_leased:
+            return ErrorCode.NOT_COORDINATOR  # another broker may be by now
         found = self._memo.get(group_id)
         return found if found is not None else self._find(group_id)
 
@@ -93,13 +95,15 @@ class Groups:
             hosted.shard.image = new
         if old.topics is new.topics or self._closed:
             return
-        self._host(new)
+        self.host()
         gone = {name for topic_id, name in old.topic_names.items() if topic_id not in new.topic_names}
         for hosted in self:
             if gone and not hosted.is_loading:
                 hosted.run_all(hosted.shard.forget_topics(gone))
 
-    def _host(self, image: Image) -> None:
+    def host(self) -> None:
+        """Be the coordinator of what we lead, and of nothing else."""
+        image = self.image
         topic = image.topics.get(OFFSETS_TOPIC)
         hosted_topic = self._replicas.topics.get(OFFSETS_TOPIC)
         led = {

@@ -114,7 +114,7 @@ def _shown(entry: ConfigEntry, request: DescribeConfigsRequest) -> DescribeConfi
     )
 
 
-@handles(full.AlterConfigsRequest, full.AlterConfigsResponse)
+@handles(full.AlterConfigsRequest, full.AlterConfigsResponse, on_controller=True)
 async def alter_configs(
     request: full.AlterConfigsRequest, _call: Call, *, store: MetadataStore, settings: Settings
 ) -> full.AlterConfigsResponse:
@@ -127,7 +127,7 @@ async def alter_configs(
     return full.AlterConfigsResponse(responses=results)
 
 
-@handles(incremental.IncrementalAlterConfigsRequest, incremental.IncrementalAlterConfigsResponse)
+@handles(incremental.IncrementalAlterConfigsRequest, incremental.IncrementalAlterConfigsResponse, on_controller=True)
 async def incremental_alter_configs(
     request: incremental.IncrementalAlterConfigsRequest, _call: Call, *, store: MetadataStore, settings: Settings
 ) -> incremental.IncrementalAlterConfigsResponse:

@@ -43,7 +43,7 @@ def _one(replicas: Replicas, topic: str, asked: DeleteRecordsPartition) -> Delet
         offset = partition.high_watermark if asked.offset == TO_THE_HIGH_WATERMARK else asked.offset
         if not 0 <= offset <= partition.high_watermark:
             raise Refused(ErrorCode.OFFSET_OUT_OF_RANGE, f"{offset} is above the high watermark.")
-        partition.log.delete_before(offset)
+        partition.delete_before(offset)
         result.low_watermark = partition.log.start_offset
     except EXPECTED as error:
         result.error_code = fault_of(error, where=f"{topic}-{asked.partition_index}").code

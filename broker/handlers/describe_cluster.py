@@ -1,12 +1,13 @@
-"""DescribeCluster: who is in the cluster. Only brokers are listed: controllers have no addresses of their own here."""
+"""DescribeCluster: who is in the cluster: brokers on listeners for clients, controllers on a controller listener."""
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from broker.authorized import CLUSTER_OPERATIONS
 from broker.cluster import Cluster
 from broker.registry import Call, handles
+from broker.settings import Settings
 from protocol.errors import ErrorCode
 from protocol.messages.describe_cluster import (
     DescribeClusterBroker,
@@ -14,27 +15,58 @@ from protocol.messages.describe_cluster import (
     DescribeClusterResponse,
 )
 
+if TYPE_CHECKING:
+    from broker.quorum import Quorum
+
 BROKERS: Final = 1
 CONTROLLERS: Final = 2
 
 
+KINDS: Final = {BROKERS: "broker", CONTROLLERS: "controller"}
+
+
 @handles(DescribeClusterRequest, DescribeClusterResponse)
-def describe_cluster(request: DescribeClusterRequest, call: Call, *, cluster: Cluster) -> DescribeClusterResponse:
-    if request.endpoint_type != BROKERS:
-        known = request.endpoint_type == CONTROLLERS
+def describe_cluster(
+    request: DescribeClusterRequest, call: Call, *, cluster: Cluster, settings: Settings, quorum: Quorum | None
+) -> DescribeClusterResponse:
+    is_own = call.connection.listener in settings.static.controller_listener_names
+    kind = CONTROLLERS if is_own else BROKERS
+    if request.endpoint_type != kind:
+        known = request.endpoint_type in KINDS
         return DescribeClusterResponse(
             error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE if known else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
-            error_message="This is a broker listener; only broker endpoints can be asked for.",
-            endpoint_type=BROKERS,
+            error_message=f"This is a {KINDS[kind]} listener; only {KINDS[kind]} endpoints can be asked for.",
+            endpoint_type=kind,
         )
     response = DescribeClusterResponse(
         cluster_id=cluster.cluster_id,
         controller_id=cluster.controller_id,
-        brokers=[
-            DescribeClusterBroker(broker_id=broker.node_id, host=broker.host, port=broker.port, rack=broker.rack)
-            for broker in cluster.brokers(call.connection.listener)
-        ],
+        endpoint_type=kind,
+        brokers=_controllers(quorum) if is_own and quorum is not None else _brokers(request, call, cluster),
     )
     if request.include_cluster_authorized_operations:
         response.cluster_authorized_operations = CLUSTER_OPERATIONS
     return response
+
+
+def _brokers(request: DescribeClusterRequest, call: Call, cluster: Cluster) -> list[DescribeClusterBroker]:
+    brokers = cluster.image.brokers
+    return [
+        DescribeClusterBroker(
+            broker_id=each.node_id,
+            host=each.host,
+            port=each.port,
+            rack=each.rack,
+            is_fenced=brokers[each.node_id].fenced,
+        )
+        for each in cluster.brokers(call.connection.listener, fenced=request.include_fenced_brokers)
+    ]
+
+
+def _controllers(quorum: Quorum) -> list[DescribeClusterBroker]:
+    voters = quorum.store.driver.node.configuration.voters
+    return [
+        DescribeClusterBroker(broker_id=node_id, host=address.host, port=address.port)
+        for node_id, address in sorted(quorum.addresses().items())
+        if node_id in voters
+    ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from broker.authorized import TOPIC_OPERATIONS
 from broker.cluster import Cluster
 from broker.errors import Refused
-from broker.metadata.image import TopicImage
+from broker.metadata.image import Image, PartitionImage, TopicImage
 from broker.metadata.internal import INTERNAL_TOPICS
 from broker.metadata.topics import check_topic_name
 from broker.registry import Call, handles
@@ -46,7 +46,7 @@ def describe_topic_partitions(
         if left == 0:
             response.next_cursor = Cursor(topic_name=name, partition_index=begin)
             break
-        page = _page(topic, begin, left)
+        page = _page(topic, begin, left, image)
         response.topics.append(page)
         left -= len(page.partitions)
         end = begin + len(page.partitions)
@@ -68,22 +68,30 @@ def _missing(name: str) -> DescribeTopicPartitionsResponseTopic:
     return DescribeTopicPartitionsResponseTopic(name=name, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
-def _page(topic: TopicImage, begin: int, count: int) -> DescribeTopicPartitionsResponseTopic:
+def _page(topic: TopicImage, begin: int, count: int, image: Image) -> DescribeTopicPartitionsResponseTopic:
     return DescribeTopicPartitionsResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.name in INTERNAL_TOPICS,
         topic_authorized_operations=TOPIC_OPERATIONS,
         partitions=[
-            DescribeTopicPartitionsResponsePartition(
-                partition_index=index,
-                leader_id=partition.leader,
-                leader_epoch=partition.leader_epoch,
-                replica_nodes=list(partition.replicas),
-                isr_nodes=list(partition.isr),
-                eligible_leader_replicas=[],
-                last_known_elr=[],
-            )
+            _partition(index, partition, image)
             for index, partition in enumerate(topic.partitions[begin : begin + count], start=begin)
+        ],
+    )
+
+
+def _partition(index: int, partition: PartitionImage, image: Image) -> DescribeTopicPartitionsResponsePartition:
+    return DescribeTopicPartitionsResponsePartition(
+        error_code=ErrorCode.LEADER_NOT_AVAILABLE if partition.leader < 0 else ErrorCode.NONE,
+        partition_index=index,
+        leader_id=partition.leader,
+        leader_epoch=partition.leader_epoch,
+        replica_nodes=list(partition.replicas),
+        isr_nodes=list(partition.isr),
+        eligible_leader_replicas=list(partition.elr),
+        last_known_elr=list(partition.last_known_elr),
+        offline_replicas=[
+            node_id for node_id in partition.replicas if (broker := image.brokers.get(node_id)) is None or broker.fenced
         ],
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from broker.errors import Refused
 from broker.later import awaited, mapped
 from broker.producer_ids import ProducerIds
 from broker.registry import Call, handles
@@ -30,7 +31,11 @@ def end_txn(request: EndTxnRequest, call: Call, *, transactions: Transactions, p
 async def _end_with_new_id(
     request: EndTxnRequest, call: Call, transactions: Transactions, producer_ids: ProducerIds
 ) -> EndTxnResponse:
-    answer: EndTxnResponse = await awaited(_end(request, call, transactions, await producer_ids.next()))
+    try:
+        new_id = await producer_ids.next()
+    except Refused:
+        return EndTxnResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+    answer: EndTxnResponse = await awaited(_end(request, call, transactions, new_id))
     return _told(answer, call)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from time import monotonic
 from typing import Any, Final
 
 from broker.epochs import check_leader_epoch
@@ -16,8 +17,10 @@ from broker.faults import EXPECTED, fault_of
 from broker.fetch_sessions import NO_SESSION, FetchSessions, Session, Wanted
 from broker.later import Later
 from broker.registry import Call, handles
+from broker.replication import hints
 from broker.replication.partition import Partition
-from broker.replication.replicas import Replicas
+from broker.replication.replica import Replica
+from broker.replication.replicas import HostedTopic, Replicas
 from broker.settings import Settings
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import (
@@ -26,6 +29,8 @@ from protocol.messages.fetch import (
     FetchableTopicResponse,
     FetchRequest,
     FetchResponse,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
     PartitionData,
 )
 from storage import FileSlice, Log
@@ -33,13 +38,17 @@ from storage import FileSlice, Log
 log = logging.getLogger(__name__)
 
 SESSIONS_FROM: Final = 7
+FOLLOWERS_FROM: Final = 11  # KIP-392
 READ_COMMITTED: Final = 1
+RACK_AWARE: Final = "RackAwareReplicaSelector"
 
 
 @handles(FetchRequest, FetchResponse, in_parts=True)
 def fetch(
     request: FetchRequest, call: Call, *, replicas: Replicas, fetch_sessions: FetchSessions, settings: Settings
-) -> FetchResponse | Later[FetchResponse]:
+) -> Any:
+    if request.replica_state.replica_id >= 0:
+        return replicas.serve_follower(request)
     if call.version < SESSIONS_FROM:
         request.session_epoch = -1
     try:
@@ -47,7 +56,9 @@ def fetch(
     except Refused as refusal:
         return FetchResponse(error_code=refusal.code)
     limit_bytes = min(request.max_bytes, settings.current.fetch_max_bytes)
-    reading = _Reading(request, session, wanted, incremental, replicas, limit_bytes)
+    reading = _Reading(request, call, session, wanted, incremental, replicas, limit_bytes)
+    if request.rack_id and (settings.current.replica_selector_class or "").endswith(RACK_AWARE):
+        reading.rack = request.rack_id
     reading.read()
     if reading.is_due or request.max_wait_ms <= 0:
         return reading.response()
@@ -58,11 +69,14 @@ class _Reading:
     """One fetch: what it wants, and what a read of it yields now."""
 
     __slots__ = (
-        "by_id",
+        "call",
         "committed",
+        "cut_off",
+        "endpoints",
         "incremental",
         "limit_bytes",
         "partitions",
+        "rack",
         "replicas",
         "request",
         "results",
@@ -75,6 +89,7 @@ class _Reading:
     def __init__(
         self,
         request: FetchRequest,
+        call: Call,
         session: Session | None,
         wanted: list[Wanted],
         incremental: bool,
@@ -82,6 +97,9 @@ class _Reading:
         limit_bytes: int,
     ) -> None:
         self.request = request
+        self.call = call
+        self.rack = ""  # of a client that may be sent to another replica
+        self.endpoints: dict[int, NodeEndpoint] | None = None
         self.committed = request.isolation_level == READ_COMMITTED
         self.session = session
         self.wanted = wanted
@@ -89,7 +107,7 @@ class _Reading:
         self.replicas = replicas
         self.limit_bytes = limit_bytes
         self.results: list[PartitionData] = []
-        self.partitions: list[Partition] = []
+        self.partitions: list[Replica] = []
         self.size = 0
         self.troubled = False
 
@@ -101,14 +119,18 @@ class _Reading:
         self.size = 0
         self.troubled = False
         self.partitions = []
+        lease_until = self.replicas.lease_until
+        self.cut_off = lease_until is not None and monotonic() >= lease_until
         self.results = [self._read_one(wanted) for wanted in self.wanted]
 
     def _read_one(self, wanted: Wanted) -> PartitionData:
         topic = wanted.topic
         hosted = self.replicas.topics.get(topic) if type(topic) is str else self.replicas.topics_by_id.get(topic)  # type: ignore[arg-type]
-        partition = None if hosted is None else hosted.partitions.get(wanted.index)
-        if partition is None:
-            return self._unknown(wanted, hosted)
+        partition: Replica | None = None if hosted is None else hosted.partitions.get(wanted.index)
+        if partition is None or self.cut_off:
+            partition = self._followed(wanted, hosted)
+            if partition is None:
+                return self._unknown(wanted, hosted)
         log = partition.log
         data = PartitionData(
             partition_index=wanted.index,
@@ -124,6 +146,11 @@ class _Reading:
             if wanted.last_fetched_epoch >= 0 and self._diverges(wanted, partition, data):
                 self.troubled = True
                 return data
+            if self.rack and isinstance(partition, Partition):
+                data.preferred_read_replica = self._nearer(partition, wanted)
+                if data.preferred_read_replica >= 0:
+                    self.troubled = True
+                    return data
             left = self.limit_bytes - self.size
             slices: list[FileSlice] = []
             if left > 0 or not self.size:
@@ -145,19 +172,52 @@ class _Reading:
             data.high_watermark = data.last_stable_offset = data.log_start_offset = -1
         return data
 
-    def _unknown(self, wanted: Wanted, hosted: Any) -> PartitionData:
-        self.troubled = True
-        if hosted is not None and wanted.index in hosted.offline:
-            code = ErrorCode.KAFKA_STORAGE_ERROR
-        elif hosted is None and isinstance(wanted.topic, bytes):
-            code = ErrorCode.UNKNOWN_TOPIC_ID
-        else:
-            code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        return PartitionData(
-            partition_index=wanted.index, error_code=code, high_watermark=-1, aborted_transactions=None, records=b""
-        )
+    def _followed(self, wanted: Wanted, hosted: HostedTopic | None) -> Replica | None:
+        """KIP-392: a consumer may read from a follower as well."""
+        if hosted is None or self.cut_off or self.call.version < FOLLOWERS_FROM:
+            return None
+        return hosted.followed.get(wanted.index)
 
-    def _diverges(self, wanted: Wanted, partition: Partition, data: PartitionData) -> bool:
+    def _nearer(self, partition: Partition, wanted: Wanted) -> int:
+        """An in-sync replica in the client's rack that has what it wants, -1 if that is us or nobody."""
+        image = self.replicas.image
+        own = image.brokers.get(self.replicas.node_id)
+        if own is None or own.rack == self.rack:
+            return -1
+        for node_id in partition.leadership.isr:
+            broker = image.brokers.get(node_id)
+            follower = partition.leadership.followers.get(node_id)
+            if broker is None or follower is None or broker.rack != self.rack or not broker.is_active:
+                continue
+            if follower.log_start_offset <= wanted.fetch_offset <= follower.offset:
+                return node_id
+        return -1
+
+    def _unknown(self, wanted: Wanted, hosted: HostedTopic | None) -> PartitionData:
+        self.troubled = True
+        data = PartitionData(partition_index=wanted.index, high_watermark=-1, aborted_transactions=None, records=b"")
+        if hosted is not None:
+            led = wanted.index in hosted.partitions
+            data.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER if led else hosted.why_not_led(wanted.index)
+            if data.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER and not led:
+                self._hint(data, hosted)
+        elif isinstance(wanted.topic, bytes):
+            data.error_code = ErrorCode.UNKNOWN_TOPIC_ID
+        else:
+            data.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return data
+
+    def _hint(self, data: PartitionData, hosted: HostedTopic) -> None:
+        leader, epoch = hints.leader_of(hosted, data.partition_index)
+        found = hints.endpoint_of(self.replicas.image, leader, self.call.connection.listener)
+        if found is not None:
+            endpoint, rack = found
+            data.current_leader = LeaderIdAndEpoch(leader_id=leader, leader_epoch=epoch)
+            if self.endpoints is None:
+                self.endpoints = {}
+            self.endpoints[leader] = NodeEndpoint(node_id=leader, host=endpoint.host, port=endpoint.port, rack=rack)
+
+    def _diverges(self, wanted: Wanted, partition: Replica, data: PartitionData) -> bool:
         epoch, end_offset = partition.log.epoch_end_offset(wanted.last_fetched_epoch)
         if end_offset >= wanted.fetch_offset and epoch >= wanted.last_fetched_epoch:
             return False
@@ -179,9 +239,12 @@ class _Reading:
                 served.append(wanted)
         if session is not None:
             session.rotate(served)
-        return FetchResponse(
+        response = FetchResponse(
             session_id=NO_SESSION if session is None else session.session_id, responses=list(topics.values())
         )
+        if self.endpoints is not None:
+            response.node_endpoints = list(self.endpoints.values())
+        return response
 
 
 class _Waiting:
@@ -200,7 +263,7 @@ class _Waiting:
         for partition in self._partitions:
             partition.watchers.add(self)
 
-    def readable(self, partition: Partition) -> None:
+    def readable(self, partition: Replica) -> None:
         if self._scheduled:
             return
         self._scheduled = True

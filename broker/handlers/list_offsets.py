@@ -24,6 +24,7 @@ from protocol.messages.list_offsets import (
 )
 
 READ_COMMITTED: Final = 1
+OFFSET_NOT_AVAILABLE_FROM: Final = 5  # KIP-207
 LATEST: Final = -1
 EARLIEST: Final = -2
 MAX_TIMESTAMP: Final = -3
@@ -77,6 +78,12 @@ def _find(partition: Partition, timestamp: int, answer: ListOffsetsPartitionResp
     log = partition.log
     if timestamp < 0 and version < SPECIAL_FROM_VERSION.get(timestamp, 0):
         raise Refused(ErrorCode.UNSUPPORTED_VERSION, f"timestamp {timestamp} has no meaning in version {version}")
+    if timestamp not in (EARLIEST, EARLIEST_LOCAL) and partition.high_watermark < partition.leadership.start_offset:
+        # A new leader does not know yet how far all is committed: what it said would go back behind what the old said.
+        known = (
+            ErrorCode.OFFSET_NOT_AVAILABLE if version >= OFFSET_NOT_AVAILABLE_FROM else ErrorCode.LEADER_NOT_AVAILABLE
+        )
+        raise Refused(known, "the high watermark is not known yet")
     if timestamp == LATEST:
         answer.offset, answer.leader_epoch = end, partition.leader_epoch
     elif timestamp in (EARLIEST, EARLIEST_LOCAL):

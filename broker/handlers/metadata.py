@@ -9,7 +9,7 @@ from typing import Any
 from broker.authorized import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
 from broker.cluster import Cluster
 from broker.errors import Refused
-from broker.metadata.image import Image, TopicImage
+from broker.metadata.image import Image, PartitionImage, TopicImage
 from broker.metadata.internal import INTERNAL_TOPICS
 from broker.metadata.topics import check_topic_name
 from broker.registry import Call, handles
@@ -33,14 +33,31 @@ log = logging.getLogger(__name__)
 def metadata(
     request: MetadataRequest, call: Call, *, cluster: Cluster, settings: Settings, creation: TopicCreation
 ) -> Any:
+    if cluster.suspects:  # somebody has probably died: in a moment it is known who leads in its place
+        return _answer_soon(request, call, cluster, settings, creation)
+    return _answer_now(request, call, cluster, settings, creation)
+
+
+def _answer_now(
+    request: MetadataRequest, call: Call, cluster: Cluster, settings: Settings, creation: TopicCreation
+) -> Any:
     image = cluster.image
     wanted = request.topics
     if wanted is None or (call.version == 0 and not wanted):
-        return _answer(request, call, cluster, [_topic(topic, request) for topic in image.topics.values()])
+        return _answer(request, call, cluster, [_topic(topic, request, image) for topic in image.topics.values()])
     missing = [topic.name for topic in wanted if topic.topic_id == ZERO_UUID and topic.name not in image.topics]
     if missing and request.allow_auto_topic_creation and settings.current.auto_create_topics_enable:
         return _create_and_answer(request, call, cluster, creation, missing)
     return _answer(request, call, cluster, _wanted(request, image))
+
+
+async def _answer_soon(
+    request: MetadataRequest, call: Call, cluster: Cluster, settings: Settings, creation: TopicCreation
+) -> MetadataResponse:
+    if cluster.suspects is not None:
+        await cluster.suspects.settled()
+    answer = _answer_now(request, call, cluster, settings, creation)
+    return answer if isinstance(answer, MetadataResponse) else await answer
 
 
 async def _create_and_answer(
@@ -70,11 +87,11 @@ def _one(wish: MetadataRequestTopic, image: Image, request: MetadataRequest) -> 
         if found is None:
             # Before version 12 the name cannot be null; Kafka answers an empty one there.
             return MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name="", topic_id=wish.topic_id)
-        return _topic(found, request)
+        return _topic(found, request, image)
     name = wish.name or ""
     found = image.topics.get(name)
     if found is not None:
-        return _topic(found, request)
+        return _topic(found, request, image)
     try:
         check_topic_name(name)
     except Refused as refusal:
@@ -82,24 +99,32 @@ def _one(wish: MetadataRequestTopic, image: Image, request: MetadataRequest) -> 
     return MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name=name)
 
 
-def _topic(topic: TopicImage, request: MetadataRequest) -> MetadataResponseTopic:
+def _topic(topic: TopicImage, request: MetadataRequest, image: Image) -> MetadataResponseTopic:
     answer = MetadataResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.name in INTERNAL_TOPICS,
-        partitions=[
-            MetadataResponsePartition(
-                partition_index=index,
-                leader_id=partition.leader,
-                leader_epoch=partition.leader_epoch,
-                replica_nodes=list(partition.replicas),
-                isr_nodes=list(partition.isr),
-            )
-            for index, partition in enumerate(topic.partitions)
-        ],
+        partitions=[_partition(index, partition, image) for index, partition in enumerate(topic.partitions)],
     )
     if request.include_topic_authorized_operations:
         answer.topic_authorized_operations = TOPIC_OPERATIONS
+    return answer
+
+
+def _partition(index: int, partition: PartitionImage, image: Image) -> MetadataResponsePartition:
+    answer = MetadataResponsePartition(
+        partition_index=index,
+        leader_id=partition.leader,
+        leader_epoch=partition.leader_epoch,
+        replica_nodes=list(partition.replicas),
+        isr_nodes=list(partition.isr),
+    )
+    if partition.leader < 0:
+        answer.error_code = ErrorCode.LEADER_NOT_AVAILABLE
+    for node_id in partition.replicas:
+        broker = image.brokers.get(node_id)
+        if broker is None or broker.fenced:
+            answer.offline_replicas.append(node_id)
     return answer
 
 

@@ -12,6 +12,7 @@ from broker.groups.fetch import Position, Positions, fetch
 from broker.groups.hosted import HostedShard
 from broker.groups.offset_delete import delete_offsets
 from broker.groups.service import Groups
+from broker.later import Later
 from broker.registry import Call, handles
 from protocol.errors import ErrorCode
 from protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
@@ -44,6 +45,37 @@ def offset_commit(request: OffsetCommitRequest, call: Call, *, groups: Groups) -
 
 @handles(OffsetFetchRequest, OffsetFetchResponse)
 def offset_fetch(request: OffsetFetchRequest, call: Call, *, groups: Groups) -> Any:
+    """Nobody is told of a commit that a failure could still undo: a group would go back behind where it has begun."""
+    answer = _offset_fetch(request, call, groups)
+    asked = [each.group_id for each in request.groups] if call.version >= MANY_FROM else [request.group_id]
+    found = {hosted for each in asked if isinstance(hosted := groups.find(each), HostedShard)}
+    unsettled = {hosted for hosted in found if not hosted.is_settled}
+    if not unsettled or call.version < GROUP_ERROR_FROM:
+        return answer
+    return _WhenSettled(answer, unsettled).later
+
+
+class _WhenSettled:
+    """An answer that rests on what is written, but not committed yet."""
+
+    def __init__(self, answer: OffsetFetchResponse, unsettled: set[HostedShard]) -> None:
+        self.later: Later[OffsetFetchResponse] = Later()
+        self._answer = answer
+        self._left = len(unsettled)
+        for hosted in unsettled:
+            hosted.when_settled(self._settled)
+
+    def _settled(self, error: Exception | None) -> None:
+        self._left -= 1
+        if error is not None:
+            code = ErrorCode.NOT_COORDINATOR
+            groups = [OffsetFetchResponseGroup(group_id=each.group_id, error_code=code) for each in self._answer.groups]
+            self._answer = OffsetFetchResponse(error_code=code, groups=groups)
+        if not self._left:
+            self.later.resolve(self._answer)
+
+
+def _offset_fetch(request: OffsetFetchRequest, call: Call, groups: Groups) -> OffsetFetchResponse:
     if call.version >= MANY_FROM:
         return OffsetFetchResponse(
             groups=[_group(asked, call, groups, stable=request.require_stable) for asked in request.groups]

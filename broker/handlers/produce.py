@@ -6,6 +6,7 @@ compression; a request that uses one of them is refused by hanging up. From vers
 
 from __future__ import annotations
 
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from broker.acknowledging import Acknowledging, no_answer, refuse
@@ -14,10 +15,13 @@ from broker.faults import EXPECTED, fault_of
 from broker.later import Later
 from broker.produce_one import produce_one
 from broker.registry import Call, handles
+from broker.replication import hints
 from broker.replication.partition import Partition
 from broker.replication.replicas import HostedTopic, Replicas
 from protocol.errors import ErrorCode
 from protocol.messages.produce import (
+    LeaderIdAndEpoch,
+    NodeEndpoint,
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
@@ -51,6 +55,8 @@ def produce(
     by_id = call.version >= TOPIC_IDS_FROM
     topics = []
     due: list[tuple[Partition, int, PartitionProduceResponse]] = []
+    hinted = False
+    cut_off = replicas.lease_until is not None and monotonic() >= replicas.lease_until
     for topic in request.topic_data:
         hosted = replicas.topics_by_id.get(topic.topic_id) if by_id else replicas.topics.get(topic.name)
         results = []
@@ -62,9 +68,13 @@ def produce(
                 or not -1 <= acks <= 1
                 or (acks == -1 and partition.too_few_in_sync)
                 or call.version < ZSTD_FROM
+                or cut_off
             ):
-                if code := _guard(partition, data, hosted, call, acks):
-                    results.append(PartitionProduceResponse(index=data.index, base_offset=-1, error_code=code))
+                if code := _guard(partition, data, hosted, call, acks, cut_off):
+                    result = PartitionProduceResponse(index=data.index, base_offset=-1, error_code=code)
+                    if code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                        hinted |= _hint(result, hosted, replicas, call)
+                    results.append(result)
                     continue
                 assert partition is not None
             try:
@@ -84,13 +94,15 @@ def produce(
                 log_start_offset=partition.log.start_offset,
             )
             results.append(result)
-            if acks and appended.last_offset >= partition.high_watermark:
+            if acks and appended.last_offset >= partition.high_watermark and (acks == -1 or partition.flush_each):
                 due.append((partition, appended.last_offset, result))
         topics.append(TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=results))
     response = ProduceResponse(responses=topics)
+    if hinted:
+        response.node_endpoints = _endpoints(response, replicas, call)
     if acks == 0:
         return no_answer(response)
-    return Acknowledging(response, due, request.timeout_ms).later if due else response
+    return Acknowledging(response, due, acks=acks, timeout_ms=request.timeout_ms).later if due else response
 
 
 def _produce_transactional(request: ProduceRequest, call: Call, replicas: Replicas, transactions: Transactions) -> Any:
@@ -119,7 +131,12 @@ def _produce_transactional(request: ProduceRequest, call: Call, replicas: Replic
 
 
 def _guard(
-    partition: Partition | None, data: PartitionProduceData, hosted: HostedTopic | None, call: Call, acks: int
+    partition: Partition | None,
+    data: PartitionProduceData,
+    hosted: HostedTopic | None,
+    call: Call,
+    acks: int,
+    cut_off: bool,
 ) -> ErrorCode:
     """The uncommon reasons not to append; NONE if it is none of them after all."""
     if not -1 <= acks <= 1:
@@ -128,8 +145,9 @@ def _guard(
         by_id = call.version >= TOPIC_IDS_FROM
         return ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if partition is None:
-        offline = data.index in hosted.offline
-        return ErrorCode.KAFKA_STORAGE_ERROR if offline else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return hosted.why_not_led(data.index)
+    if cut_off:
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER
     if not data.records:
         return ErrorCode.INVALID_RECORD
     if acks == -1 and partition.too_few_in_sync:
@@ -137,6 +155,27 @@ def _guard(
     if call.version < ZSTD_FROM and _compression(data.records) == ZSTD:
         return ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
     return ErrorCode.NONE
+
+
+def _hint(result: PartitionProduceResponse, hosted: HostedTopic | None, replicas: Replicas, call: Call) -> bool:
+    """KIP-951: who leads it, if that is known and another."""
+    leader, epoch = hints.leader_of(hosted, result.index)
+    known = hints.endpoint_of(replicas.image, leader, call.connection.listener) is not None
+    if not known or leader == replicas.node_id:
+        return False
+    result.current_leader = LeaderIdAndEpoch(leader_id=leader, leader_epoch=epoch)
+    return True
+
+
+def _endpoints(response: ProduceResponse, replicas: Replicas, call: Call) -> list[NodeEndpoint]:
+    leaders = {each.current_leader.leader_id for topic in response.responses for each in topic.partition_responses}
+    endpoints = []
+    for leader in sorted(leaders - {-1}):
+        found = hints.endpoint_of(replicas.image, leader, call.connection.listener)
+        if found is not None:
+            endpoint, rack = found
+            endpoints.append(NodeEndpoint(node_id=leader, host=endpoint.host, port=endpoint.port, rack=rack))
+    return endpoints
 
 
 def _compression(records: Bytes) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from broker.errors import Refused
 from broker.faults import EXPECTED, fault_of
 from broker.later import awaited
 from broker.producer_ids import ProducerIds
@@ -31,12 +32,15 @@ async def init_producer_id(
 ) -> InitProducerIdResponse:
     if (request.producer_id < 0) != (request.producer_epoch < 0):
         return _refused(ErrorCode.INVALID_REQUEST)
-    if request.transactional_id is None:
-        return InitProducerIdResponse(producer_id=await producer_ids.next(), producer_epoch=0)
     try:
-        answer = _init(request, transactions, None)
-    except NeedsProducerId:
-        answer = _init(request, transactions, await producer_ids.next())
+        if request.transactional_id is None:
+            return InitProducerIdResponse(producer_id=await producer_ids.next(), producer_epoch=0)
+        try:
+            answer = _init(request, transactions, None)
+        except NeedsProducerId:
+            answer = _init(request, transactions, await producer_ids.next())
+    except Refused:  # no controller gave us ids: the client asks again, as when a coordinator is loading
+        return _refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     response: InitProducerIdResponse = await awaited(answer)
     if response.error_code == ErrorCode.PRODUCER_FENCED and call.version < PRODUCER_FENCED_FROM:
         response.error_code = ErrorCode.INVALID_PRODUCER_EPOCH

@@ -40,7 +40,7 @@ from protocol.schema import ZERO_UUID
 T = TypeVar("T")
 
 
-@handles(CreateTopicsRequest, CreateTopicsResponse)
+@handles(CreateTopicsRequest, CreateTopicsResponse, on_controller=True)
 async def create_topics(
     request: CreateTopicsRequest, call: Call, *, creation: TopicCreation, settings: Settings
 ) -> CreateTopicsResponse:
@@ -116,7 +116,7 @@ def _created_topic(image: Image, name: str, settings: Settings, *, validate_only
     )
 
 
-@handles(DeleteTopicsRequest, DeleteTopicsResponse)
+@handles(DeleteTopicsRequest, DeleteTopicsResponse, on_controller=True)
 async def delete_topics(
     request: DeleteTopicsRequest, _call: Call, *, store: MetadataStore, settings: Settings
 ) -> DeleteTopicsResponse:
@@ -171,7 +171,7 @@ def _existing(image: Image, name: str) -> TopicImage:
     return topic
 
 
-@handles(CreatePartitionsRequest, CreatePartitionsResponse)
+@handles(CreatePartitionsRequest, CreatePartitionsResponse, on_controller=True)
 async def create_partitions(
     request: CreatePartitionsRequest, _call: Call, *, store: MetadataStore
 ) -> CreatePartitionsResponse:

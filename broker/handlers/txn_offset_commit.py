@@ -7,13 +7,12 @@ from typing import Any, Final
 from broker.groups.hosted import HostedShard
 from broker.groups.service import Groups
 from broker.groups.txn_commit import commit_in_transaction, refuse_all
-from broker.later import Later
+from broker.later import Later, mapped
 from broker.metadata.internal import OFFSETS_TOPIC
 from broker.registry import Call, handles
 from broker.replication.partition import Partition
-from broker.transactions.hosted import HostedTransactions
+from broker.transactions.elsewhere import Addition
 from broker.transactions.service import Transactions
-from broker.transactions.transaction import EPOCH_PER_TRANSACTION
 from broker.transactions.transitions import Producer
 from protocol.errors import ErrorCode
 from protocol.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
@@ -74,20 +73,9 @@ def _admit(request: TxnOffsetCommitRequest, call: Call, partition: Partition, tr
     adds = call.version >= ADDS_OFFSETS_FROM
     if not adds and not transactions.settings.current.transaction_partition_verification_enable:
         return ErrorCode.NONE
-    hosted = transactions.find(request.transactional_id)
-    if not isinstance(hosted, HostedTransactions):
-        return hosted
     where = (OFFSETS_TOPIC, partition.index)
-    if not adds:
-        return hosted.shard.verify(request.transactional_id, producer, frozenset((where,)))[where]
-    added = hosted.shard.add(
-        request.transactional_id,
-        producer,
-        frozenset((where,)),
-        client_version=EPOCH_PER_TRANSACTION,
-        now_ms=transactions.now_ms(),
-    )
-    return hosted.finish(added)
+    addition = Addition(request.transactional_id, producer, frozenset((where,)), verify_only=not adds)
+    return mapped(transactions.admit(addition), lambda codes: codes[where])
 
 
 def _refuse(request: TxnOffsetCommitRequest, call: Call, code: ErrorCode) -> TxnOffsetCommitResponse:

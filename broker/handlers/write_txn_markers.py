@@ -35,7 +35,8 @@ def write_txn_markers(request: WriteTxnMarkersRequest, _call: Call, *, transacti
                 answer = WritableTxnMarkerPartitionResult(partition_index=index)
                 told.partitions.append(answer)
                 version = asked.transaction_version
-                waiting.take(answer, transactions.markers.write(marker, version=version, topic=topic.name, index=index))
+                written = transactions.local_markers.write(marker, version=version, topic=topic.name, index=index)
+                waiting.take(answer, written)
     return waiting.later if waiting.left else response
 
 

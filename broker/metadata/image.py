@@ -8,20 +8,29 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from broker.metadata.records import (
+    BrokerStateRecord,
+    ClusterRecord,
     ConfigRecord,
     Endpoint,
+    FeatureLevelRecord,
+    FeatureRange,
     PartitionRecord,
     ProducerIdsRecord,
     Record,
     RegisterBrokerRecord,
     RemoveTopicRecord,
     TopicRecord,
+    UnregisterBrokerRecord,
 )
 
 TOPIC_RESOURCE: Final = 2  # Kafka's ConfigResource.Type
 BROKER_RESOURCE: Final = 4
 GROUP_RESOURCE: Final = 32
 CLUSTER_DEFAULT: Final = ""  # the BROKER resource without a name: every broker's dynamic default
+
+NO_LEADER: Final = -1
+RECOVERED: Final = 0  # Kafka's LeaderRecoveryState
+RECOVERING: Final = 1  # after an unclean election, until the leader has put its house in order
 
 NO_CONFIG: Final[Mapping[str, str]] = MappingProxyType({})
 
@@ -32,15 +41,29 @@ class BrokerImage:
     broker_epoch: int
     rack: str | None
     endpoints: Mapping[str, Endpoint]
+    incarnation_id: bytes = bytes(16)
+    fenced: bool = False
+    in_controlled_shutdown: bool = False
+    features: Mapping[str, tuple[int, int]] = field(default_factory=dict)  # (lowest, highest level it can do)
+
+    @property
+    def is_active(self) -> bool:
+        """Whether it may lead and be in sync."""
+        return not self.fenced and not self.in_controlled_shutdown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionImage:
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
-    leader: int
-    leader_epoch: int
-    partition_epoch: int
+    leader: int  # NO_LEADER: nobody may lead it for now
+    leader_epoch: int  # grows with every change of the leader
+    partition_epoch: int  # grows with every change at all
+    elr: tuple[int, ...] = ()  # not in sync, yet hold everything committed: eligible leaders (KIP-966)
+    last_known_elr: tuple[int, ...] = ()
+    adding: tuple[int, ...] = ()  # of a reassignment under way; they are among `replicas`
+    removing: tuple[int, ...] = ()
+    leader_recovery_state: int = RECOVERED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +81,9 @@ class Image:
     topics: Mapping[str, TopicImage] = field(default_factory=dict)
     topic_names: Mapping[bytes, str] = field(default_factory=dict)
     configs: Mapping[tuple[int, str], Mapping[str, str]] = field(default_factory=dict)
+    features: Mapping[str, int] = field(default_factory=dict)  # the level the cluster has agreed on
     next_producer_id: int = 0
+    cluster_id: str = ""
 
     def topic_by_id(self, topic_id: bytes) -> TopicImage | None:
         name = self.topic_names.get(topic_id)
@@ -66,6 +91,15 @@ class Image:
 
     def config_of(self, resource_type: int, name: str) -> Mapping[str, str]:
         return self.configs.get((resource_type, name), NO_CONFIG)
+
+    def partition(self, topic_id: bytes, index: int) -> PartitionImage | None:
+        topic = self.topic_by_id(topic_id)
+        return topic.partitions[index] if topic is not None and 0 <= index < len(topic.partitions) else None
+
+    def is_active(self, broker_id: int) -> bool:
+        """Whether this broker may lead, and be in sync."""
+        broker = self.brokers.get(broker_id)
+        return broker is not None and broker.is_active
 
     def apply(self, records: Iterable[Record]) -> Image:
         draft = _Draft(self)
@@ -75,13 +109,9 @@ class Image:
 
     def records(self) -> Iterator[Record]:
         """The shortest log that adds up to this image: a snapshot."""
+        yield ClusterRecord(cluster_id=self.cluster_id)
         for broker in self.brokers.values():
-            yield RegisterBrokerRecord(
-                broker_id=broker.broker_id,
-                broker_epoch=broker.broker_epoch,
-                rack=broker.rack,
-                endpoints=list(broker.endpoints.values()),
-            )
+            yield broker_record(broker)
         for topic in self.topics.values():
             yield TopicRecord(name=topic.name, topic_id=topic.topic_id)
             for index, partition in enumerate(topic.partitions):
@@ -89,7 +119,24 @@ class Image:
         for (resource_type, resource_name), values in self.configs.items():
             for name, value in values.items():
                 yield ConfigRecord(resource_type=resource_type, resource_name=resource_name, name=name, value=value)
+        for name, level in self.features.items():
+            yield FeatureLevelRecord(name=name, level=level)
         yield ProducerIdsRecord(next_producer_id=self.next_producer_id)
+
+
+def broker_record(broker: BrokerImage) -> RegisterBrokerRecord:
+    return RegisterBrokerRecord(
+        broker_id=broker.broker_id,
+        broker_epoch=broker.broker_epoch,
+        rack=broker.rack,
+        endpoints=list(broker.endpoints.values()),
+        incarnation_id=broker.incarnation_id,
+        fenced=broker.fenced,
+        in_controlled_shutdown=broker.in_controlled_shutdown,
+        features=[
+            FeatureRange(name=name, min_version=low, max_version=high) for name, (low, high) in broker.features.items()
+        ],
+    )
 
 
 def partition_record(topic_id: bytes, index: int, partition: PartitionImage) -> PartitionRecord:
@@ -101,20 +148,54 @@ def partition_record(topic_id: bytes, index: int, partition: PartitionImage) -> 
         leader=partition.leader,
         leader_epoch=partition.leader_epoch,
         partition_epoch=partition.partition_epoch,
+        elr=list(partition.elr),
+        last_known_elr=list(partition.last_known_elr),
+        adding=list(partition.adding),
+        removing=list(partition.removing),
+        leader_recovery_state=partition.leader_recovery_state,
     )
 
 
 class _Draft:
-    """The next image while records are folded in: mappings are copied once, topics grow as lists."""
+    """The next image while records are folded in. What a record changes is copied once; the rest stays shared."""
 
     def __init__(self, base: Image) -> None:
         self.base = base
-        self.brokers = dict(base.brokers)
-        self.topics = dict(base.topics)
-        self.topic_names = dict(base.topic_names)
-        self.configs = dict(base.configs)
+        self._topics: dict[str, TopicImage] | None = None
+        self._topic_names: dict[bytes, str] | None = None
+        self._brokers: dict[int, BrokerImage] | None = None
+        self._configs: dict[tuple[int, str], Mapping[str, str]] | None = None
+        self._features: dict[str, int] | None = None
         self.next_producer_id = base.next_producer_id
+        self.cluster_id = base.cluster_id
         self.partitions: dict[str, list[PartitionImage]] = {}
+
+    @property
+    def topics(self) -> dict[str, TopicImage]:
+        if self._topics is None:
+            self._topics = dict(self.base.topics)
+        return self._topics
+
+    @property
+    def topic_names(self) -> dict[bytes, str]:
+        if self._topic_names is None:
+            self._topic_names = dict(self.base.topic_names)
+        return self._topic_names
+
+    @property
+    def brokers(self) -> dict[int, BrokerImage]:
+        if self._brokers is None:
+            self._brokers = dict(self.base.brokers)
+        return self._brokers
+
+    @property
+    def configs(self) -> dict[tuple[int, str], Mapping[str, str]]:
+        if self._configs is None:
+            self._configs = dict(self.base.configs)
+        return self._configs
+
+    def set_cluster(self, record: ClusterRecord) -> None:
+        self.cluster_id = record.cluster_id
 
     def register_broker(self, record: RegisterBrokerRecord) -> None:
         self.brokers[record.broker_id] = BrokerImage(
@@ -122,21 +203,50 @@ class _Draft:
             broker_epoch=record.broker_epoch,
             rack=record.rack,
             endpoints={endpoint.name: endpoint for endpoint in record.endpoints},
+            incarnation_id=bytes(record.incarnation_id),
+            fenced=record.fenced,
+            in_controlled_shutdown=record.in_controlled_shutdown,
+            features={each.name: (each.min_version, each.max_version) for each in record.features},
         )
+
+    def set_broker_state(self, record: BrokerStateRecord) -> None:
+        broker = self.brokers.get(record.broker_id)
+        if broker is not None and broker.broker_epoch == record.broker_epoch:
+            self.brokers[record.broker_id] = replace(
+                broker, fenced=record.fenced, in_controlled_shutdown=record.in_controlled_shutdown
+            )
+
+    def unregister_broker(self, record: UnregisterBrokerRecord) -> None:
+        self.brokers.pop(record.broker_id, None)
+
+    def set_feature(self, record: FeatureLevelRecord) -> None:
+        if self._features is None:
+            self._features = dict(self.base.features)
+        self._features[record.name] = record.level
+        if record.level == 0:
+            del self._features[record.name]
 
     def add_topic(self, record: TopicRecord) -> None:
         self.topics[record.name] = TopicImage(name=record.name, topic_id=record.topic_id)
         self.topic_names[record.topic_id] = record.name
 
     def set_partition(self, record: PartitionRecord) -> None:
-        name = self.topic_names[record.topic_id]
-        partitions = self.partitions.setdefault(name, list(self.topics[name].partitions))
+        names = self.base.topic_names if self._topic_names is None else self._topic_names
+        name = names[record.topic_id]
+        partitions = self.partitions.get(name)
+        if partitions is None:
+            partitions = self.partitions[name] = list(self.topics[name].partitions)
         partition = PartitionImage(
             replicas=tuple(record.replicas),
             isr=tuple(record.isr),
             leader=record.leader,
             leader_epoch=record.leader_epoch,
             partition_epoch=record.partition_epoch,
+            elr=tuple(record.elr),
+            last_known_elr=tuple(record.last_known_elr),
+            adding=tuple(record.adding),
+            removing=tuple(record.removing),
+            leader_recovery_state=record.leader_recovery_state,
         )
         if record.partition_id == len(partitions):
             partitions.append(partition)
@@ -167,12 +277,15 @@ class _Draft:
     def finish(self) -> Image:
         for name, partitions in self.partitions.items():
             self.topics[name] = replace(self.topics[name], partitions=tuple(partitions))
+        base = self.base
         return Image(
-            brokers=self.brokers,
-            topics=self.topics,
-            topic_names=self.topic_names,
-            configs=self.configs,
+            brokers=base.brokers if self._brokers is None else self._brokers,
+            topics=base.topics if self._topics is None else self._topics,
+            topic_names=base.topic_names if self._topic_names is None else self._topic_names,
+            configs=base.configs if self._configs is None else self._configs,
+            features=base.features if self._features is None else self._features,
             next_producer_id=self.next_producer_id,
+            cluster_id=self.cluster_id,
         )
 
 
@@ -183,4 +296,8 @@ _FOLD: Final[dict[type[Any], Callable[[_Draft, Any], None]]] = {
     RemoveTopicRecord: _Draft.remove_topic,
     ConfigRecord: _Draft.set_config,
     ProducerIdsRecord: _Draft.set_producer_ids,
+    BrokerStateRecord: _Draft.set_broker_state,
+    UnregisterBrokerRecord: _Draft.unregister_broker,
+    FeatureLevelRecord: _Draft.set_feature,
+    ClusterRecord: _Draft.set_cluster,
 }

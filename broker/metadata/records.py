@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator
-from typing import Any, Final
+from typing import Any, Final, get_args
 
-from protocol.schema import api, array, codec, int8, int32, int64, message, string, uuid
+from protocol.schema import api, array, boolean, codec, int8, int16, int32, int64, message, string, uuid
 from protocol.schema import struct as part
 
 
@@ -18,12 +18,24 @@ class Endpoint:
     security_protocol: str = string()
 
 
+@part
+class FeatureRange:
+    name: str = string()
+    min_version: int = int16()
+    max_version: int = int16()
+
+
+# Fields with a tag came later: records without them still decode, and a default costs no bytes.
 @message(key=1, versions="0", flexible="0+")
 class RegisterBrokerRecord:
     broker_id: int = int32()
     broker_epoch: int = int64()
     rack: str | None = string(nullable="0+", default=None)
     endpoints: list[Endpoint] = array(Endpoint)
+    incarnation_id: bytes = uuid(tag=0)
+    fenced: bool = boolean(tag=1)
+    in_controlled_shutdown: bool = boolean(tag=2)
+    features: list[FeatureRange] = array(FeatureRange, tag=3)
 
 
 @message(key=2, versions="0", flexible="0+")
@@ -41,6 +53,11 @@ class PartitionRecord:
     leader: int = int32()
     leader_epoch: int = int32()
     partition_epoch: int = int32()
+    elr: list[int] = array("int32", tag=0)
+    last_known_elr: list[int] = array("int32", tag=1)
+    adding: list[int] = array("int32", tag=2)
+    removing: list[int] = array("int32", tag=3)
+    leader_recovery_state: int = int8(tag=4)
 
 
 @message(key=4, versions="0", flexible="0+")
@@ -61,12 +78,51 @@ class ProducerIdsRecord:
     next_producer_id: int = int64()
 
 
-Record = RegisterBrokerRecord | TopicRecord | PartitionRecord | RemoveTopicRecord | ConfigRecord | ProducerIdsRecord
+@message(key=7, versions="0", flexible="0+")
+class BrokerStateRecord:
+    """A registered broker is fenced or not, is on its way out or not."""
 
-_TYPES: Final[dict[int, type[Any]]] = {
-    api(cls).key: cls
-    for cls in (RegisterBrokerRecord, TopicRecord, PartitionRecord, RemoveTopicRecord, ConfigRecord, ProducerIdsRecord)
-}
+    broker_id: int = int32()
+    broker_epoch: int = int64()
+    fenced: bool = boolean()
+    in_controlled_shutdown: bool = boolean()
+
+
+@message(key=8, versions="0", flexible="0+")
+class UnregisterBrokerRecord:
+    broker_id: int = int32()
+    broker_epoch: int = int64()
+
+
+@message(key=9, versions="0", flexible="0+")
+class FeatureLevelRecord:
+    """Level 0 turns the feature off."""
+
+    name: str = string()
+    level: int = int16()
+
+
+@message(key=10, versions="0", flexible="0+")
+class ClusterRecord:
+    """Facts about the cluster as a whole."""
+
+    cluster_id: str = string()
+
+
+Record = (
+    RegisterBrokerRecord
+    | TopicRecord
+    | PartitionRecord
+    | RemoveTopicRecord
+    | ConfigRecord
+    | ProducerIdsRecord
+    | BrokerStateRecord
+    | UnregisterBrokerRecord
+    | FeatureLevelRecord
+    | ClusterRecord
+)
+
+_TYPES: Final[dict[int, type[Any]]] = {api(cls).key: cls for cls in get_args(Record)}
 _HEAD = struct.Struct(">HBI")  # record type, version, length of the body
 _VERSION: Final = 0
 

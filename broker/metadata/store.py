@@ -1,77 +1,244 @@
-"""The metadata log on this node: decide on the newest image, make it durable, show it to everyone.
+"""The metadata on this node: a replica of the quorum's log, folded into an image; and on the controller, its changes.
 
-A single node is a quorum of one: an entry is committed as soon as it is synced.
+The controller (the quorum's leader) decides on the newest image, which includes what it has proposed and the quorum has
+not committed yet, so that decisions need not wait for each other; everybody else, and every answer, sees only what is
+committed. A single node is a quorum of one.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Final
+from random import Random
+from typing import TYPE_CHECKING, Final
 
+from broker.errors import Refused
 from broker.metadata.image import Image
 from broker.metadata.records import Record, decode_records, encode_records
-from raft import Journal
+from protocol.errors import ErrorCode
+from raft.driver import Driver
+from raft.errors import LeadershipLost, Overloaded, RaftError
+from raft.settings import Settings as RaftSettings
+from raft.storage import FileStorage
+
+if TYPE_CHECKING:
+    from raft.configuration import Configuration
+    from raft.driver import Transport
+    from raft.entry import Entry, Snapshot
+    from raft.node import Leadership
 
 log = logging.getLogger(__name__)
 
-SNAPSHOT_BYTES_MIN: Final = 1 << 20  # below this a replay is instant and a snapshot not worth a file
+CHANGE_SECONDS_MAX: Final = 30.0  # after it a change is answered with a time-out; it may still happen
+SNAPSHOT_AFTER_BYTES: Final = 4 << 20
 Decide = Callable[[Image], Sequence[Record]]
 Watch = Callable[[Image, Image], None]
+WatchController = Callable[[int | None], None]
 
 
 class MetadataStore:
-    def __init__(self, directory: Path) -> None:
-        self._journal = Journal(directory)
-        self.is_new = self._journal.last_index == 0
-        self._lock = asyncio.Lock()
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        node_id: int = 0,
+        voters: Iterable[int] | Configuration | None = None,
+        transport: Transport | None = None,
+        settings: RaftSettings | None = None,
+        failed: Callable[[BaseException], None] | None = None,
+    ) -> None:
+        """`voters` of a new quorum: this node alone, if not given. `failed` is told when this node must stop."""
+        self.node_id = node_id
+        self.image = Image()
+        self._storage = FileStorage(directory)
+        self.driver = Driver(
+            node_id,
+            (node_id,) if voters is None else voters,
+            storage=self._storage,
+            transport=transport or _Alone(),
+            machine=self,
+            random=Random(),
+            settings=settings or RaftSettings(),
+            snapshot_after_bytes=SNAPSHOT_AFTER_BYTES,
+        )
+        self.is_new = self.driver.node.log.last_index == 0
+        self._failed = failed
         self._watchers: list[Watch] = []
-        self.image = self._replay()
+        self._controller_watchers: list[WatchController] = []
+        self._leader_watchers: list[Callable[[], object]] = []
+        self._running: asyncio.Task[None] | None = None
+        self._activating: asyncio.Task[None] | None = None
+        self._active = asyncio.Event()
+        self._epoch = 0  # of this node's own leadership, while it is active
+        self._newest = self.image  # on the active controller: with what is proposed and not committed
+        self._proposed: deque[tuple[int, Image]] = deque()  # (index of the entry, the image after it)
+
+    # -- the start and the end ---------------------------------------------
+
+    async def start(self) -> None:
+        """Take part in the quorum. A quorum of one is ready on return; another may have no leader yet."""
+        self._running = asyncio.create_task(self.driver.run())
+        self._running.add_done_callback(self._stopped)
+        if self.driver.node.configuration.voters == (self.node_id,):
+            await self._active.wait()
+
+    async def close(self) -> None:
+        self.driver.stop()
+        if self._activating is not None:
+            self._activating.cancel()
+        if self._running is not None:
+            await asyncio.wait([self._running])
+        self._storage.close()
+
+    def _stopped(self, task: asyncio.Task[None]) -> None:
+        if task.cancelled() or (error := task.exception()) is None:
+            return
+        log.critical("the metadata log failed, and this node with it", exc_info=error)
+        self._active.set()  # whoever waits for it finds out by the next thing it does
+        if self._failed is not None:
+            self._failed(error)
+
+    # -- who leads ---------------------------------------------------------
+
+    @property
+    def leader_id(self) -> int | None:
+        """The controller, as far as this node knows."""
+        leadership = self.driver.get_leader()
+        return None if leadership is None else leadership.leader_id
+
+    @property
+    def is_controller(self) -> bool:
+        """Whether this node leads and has applied everything that leaders before it committed."""
+        return self._epoch != 0
+
+    def watch_controller(self, watcher: WatchController) -> None:
+        """`watcher(epoch)` is called when this node becomes the active controller, and `watcher(None)` when it ends."""
+        self._controller_watchers.append(watcher)
+
+    def watch_leader(self, watcher: Callable[[], object]) -> None:
+        """`watcher()` is called when somebody else, or nobody, leads the quorum as far as this node knows."""
+        self._leader_watchers.append(watcher)
+
+    # -- following ---------------------------------------------------------
 
     def watch(self, watcher: Watch) -> None:
         """`watcher(old, new)` is called after every change, in order, on the event loop."""
         self._watchers.append(watcher)
 
+    @property
+    def applied_index(self) -> int:
+        return self.driver.applied_index
+
+    async def applied(self, index: int) -> None:
+        """Returns when the image here includes this entry."""
+        await self.driver.applied(index)
+
+    # -- changing ----------------------------------------------------------
+
     async def change(self, decide: Decide) -> Image:
         """Commit what `decide` makes of the newest image; it may raise to refuse, and then nothing happens."""
-        async with self._lock:
-            records = decide(self.image)
-            if records:
-                await self._commit(records)
-            return self.image
+        if not self._epoch:
+            raise Refused(ErrorCode.NOT_CONTROLLER, "This node is not the controller.")
+        try:
+            async with asyncio.timeout(CHANGE_SECONDS_MAX):
+                await self._decide(decide)
+        except TimeoutError:
+            raise Refused(ErrorCode.REQUEST_TIMED_OUT, "The quorum did not commit the change in time.") from None
+        except Overloaded as error:
+            raise Refused(ErrorCode.REQUEST_TIMED_OUT, f"The quorum has too much to do: {error}.") from error
+        except (LeadershipLost, RaftError) as error:
+            raise Refused(ErrorCode.NOT_CONTROLLER, f"The controller has changed: {error}.") from error
+        return self.image
 
-    async def _commit(self, records: Sequence[Record]) -> None:
+    async def _decide(self, decide: Decide) -> None:
+        try:
+            records = decide(self._newest)
+        except Refused:
+            await self._settled()
+            raise
+        if not records:
+            await self._settled()
+            return
         payload = encode_records(records)
-        # Off the loop: a sync takes milliseconds, and the data path must not wait for it.
-        await asyncio.get_running_loop().run_in_executor(None, self._write, payload)
-        self._show(self.image.apply(records))
+        newest = self._newest.apply(records)
+        index = self.driver.next_index
+        committed = self.driver.submit(payload, epoch=self._epoch)
+        self._newest = newest
+        self._proposed.append((index, newest))
+        await committed
 
-    def commit_now(self, records: Sequence[Record]) -> None:
-        """As `change`, for the start of the node, when there is nobody to keep waiting."""
-        self._write(encode_records(records))
-        self._show(self.image.apply(records))
+    @property
+    def next_index(self) -> int:
+        """Of the entry that a decision under way will become."""
+        return self.driver.next_index
 
-    def close(self) -> None:
-        self._journal.close()
+    async def _settled(self) -> None:
+        """What the decision was based on is committed, or (by raising) is not."""
+        if self._proposed:
+            await self.driver.applied(self._proposed[-1][0])
 
-    def _show(self, image: Image) -> None:
-        old, self.image = self.image, image
+    # -- the driver calls these --------------------------------------------
+
+    def apply(self, entries: Sequence[Entry]) -> None:
+        old = image = self.image
+        for entry in entries:
+            if self._proposed and self._proposed[0][0] == entry.index:
+                image = self._proposed.popleft()[1]
+            else:
+                image = image.apply(decode_records(entry.payload))
+        self.image = image
+        self._show(old, image)
+
+    def restore(self, snapshot: Snapshot) -> None:
+        old, self.image = self.image, Image().apply(decode_records(snapshot.data))
+        self._show(old, self.image)
+
+    def snapshot(self) -> bytes:
+        return encode_records(self.image.records())
+
+    def lead(self, leadership: Leadership | None) -> None:
+        if self._epoch:
+            self._epoch = 0
+            self._tell_controller(None)
+        self._proposed.clear()
+        if self._activating is not None:
+            self._activating.cancel()
+            self._activating = None
+        if leadership is not None and leadership.leader_id == self.node_id:
+            self._activating = asyncio.create_task(self._activate(leadership.epoch))
+        for watcher in self._leader_watchers:
+            watcher()
+
+    async def _activate(self, epoch: int) -> None:
+        """A new leader decides nothing before it knows all that was decided."""
+        try:
+            await self.driver.read()
+        except (LeadershipLost, RaftError):
+            return
+        self._activating = None
+        self._newest = self.image
+        self._epoch = epoch
+        self._active.set()
+        self._tell_controller(epoch)
+
+    def _tell_controller(self, epoch: int | None) -> None:
+        for watcher in self._controller_watchers:
+            try:
+                watcher(epoch)
+            except Exception:
+                log.exception("a service failed to follow a change of the controller")
+
+    def _show(self, old: Image, new: Image) -> None:
         for watcher in self._watchers:
             try:
-                watcher(old, image)
+                watcher(old, new)
             except Exception:  # one service's trouble must not hide a committed change from the others
                 log.exception("a service failed to follow a metadata change")
 
-    def _write(self, payload: bytes) -> None:
-        self._journal.append([payload], term=1)
 
-    def _replay(self) -> Image:
-        image = Image()
-        if self._journal.snapshot is not None:
-            image = image.apply(decode_records(self._journal.snapshot))
-        image = image.apply(record for entry in self._journal.replay() for record in decode_records(entry.payload))
-        if self._journal.size_bytes > SNAPSHOT_BYTES_MIN:
-            self._journal.save_snapshot(encode_records(image.records()))
-        return image
+class _Alone:
+    def send(self, to: int, data: bytes) -> None:
+        """A quorum of one has nobody to write to."""

@@ -10,6 +10,8 @@ from typing import Final
 from broker.config import BrokerConfig, ConfigError, validate_topic_configs
 from broker.errors import Refused
 from broker.metadata.image import TOPIC_RESOURCE, Image, PartitionImage, TopicImage, partition_record
+from broker.metadata.partitions import fresh
+from broker.metadata.placement import spread
 from broker.metadata.records import ConfigRecord, Record, RemoveTopicRecord, TopicRecord
 from protocol.errors import ErrorCode
 
@@ -53,7 +55,9 @@ def create_topic(image: Image, wish: TopicWish, broker: BrokerConfig) -> list[Re
     placement = _placement(image, wish, broker)
     _check_configs(wish.configs, broker)
     records: list[Record] = [TopicRecord(name=wish.name, topic_id=wish.topic_id)]
-    records += [partition_record(wish.topic_id, index, _fresh(replicas)) for index, replicas in enumerate(placement)]
+    records += [
+        partition_record(wish.topic_id, index, _fresh(image, replicas)) for index, replicas in enumerate(placement)
+    ]
     records += [
         ConfigRecord(resource_type=TOPIC_RESOURCE, resource_name=wish.name, name=name, value=value)
         for name, value in wish.configs.items()
@@ -95,20 +99,6 @@ def _placement(image: Image, wish: TopicWish, broker: BrokerConfig) -> list[Sequ
     return spread(image, partitions=partitions, replication_factor=factor, first=0)
 
 
-def spread(image: Image, *, partitions: int, replication_factor: int, first: int) -> list[Sequence[int]]:
-    """Replicas in a ring over the brokers, each partition starting one further."""
-    brokers = sorted(image.brokers)
-    if not 0 < replication_factor <= len(brokers):
-        raise Refused(
-            ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"Replication factor {replication_factor} is not possible: {len(brokers)} broker(s) are registered.",
-        )
-    return [
-        [brokers[(index + step) % len(brokers)] for step in range(replication_factor)]
-        for index in range(first, first + partitions)
-    ]
-
-
 def manual_placement(
     image: Image, assignments: Sequence[tuple[int, Sequence[int]]], *, first: int
 ) -> list[Sequence[int]]:
@@ -136,10 +126,10 @@ def _check_replicas(image: Image, index: int, replicas: Sequence[int]) -> None:
         raise Refused(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"Partition {index} names unknown broker(s) {unknown}.")
 
 
-def _fresh(replicas: Sequence[int]) -> PartitionImage:
-    return PartitionImage(
-        replicas=tuple(replicas), isr=tuple(replicas), leader=replicas[0], leader_epoch=0, partition_epoch=0
-    )
+def _fresh(image: Image, replicas: Sequence[int]) -> PartitionImage:
+    if not any(map(image.is_active, replicas)):
+        raise Refused(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"All of the brokers {list(replicas)} are fenced.")
+    return fresh(replicas, is_active=image.is_active)
 
 
 def delete_topic(topic: TopicImage) -> list[Record]:
@@ -167,4 +157,7 @@ def add_partitions(
         )
     else:
         placement = manual_placement(image, list(enumerate(assignments, start=have)), first=have)
-    return [partition_record(topic.topic_id, have + step, _fresh(replicas)) for step, replicas in enumerate(placement)]
+    return [
+        partition_record(topic.topic_id, have + step, _fresh(image, replicas))
+        for step, replicas in enumerate(placement)
+    ]

@@ -1,62 +1,58 @@
-"""One partition on this node: what may be appended, how far readers may see, and who waits for that to move."""
+"""A partition that this node leads: what may be appended, when it is committed, and who waits for that.
+
+One object lives for one leadership: who becomes leader anew gets a new one, so that nothing of an earlier epoch (a
+waiting acknowledgement, a coordinator's state) can be taken for the present one's.
+"""
 
 from __future__ import annotations
 
 import logging
+import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Executor
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from broker.config import TopicConfig
 from broker.errors import Refused
-from broker.replication.flushing import GroupCommit
-from broker.replication.validation import CONTROL, BatchRules
+from broker.replication.leadership import Leadership, Proposal
+from broker.replication.replica import Replica, Watcher
+from broker.replication.validation import CONTROL
 from protocol.errors import ErrorCode
 from protocol.records import BatchHeader, EndTransaction, build_end_transaction, check_batch, read_header
-from storage import (
-    Appended,
-    BatchTooLarge,
-    FileSlice,
-    Log,
-    LogOffline,
-    OffsetOutOfRange,
-    ProducerState,
-    StaleProducerEpoch,
-    StorageError,
-)
+from storage import Appended, BatchTooLarge, Log, LogOffline, ProducerState, StaleProducerEpoch, WriteFailed
+
+__all__ = ["InternalPartition", "Partition", "Reached", "ReplicaWatcher", "Watcher", "check_marker"]
 
 log = logging.getLogger(__name__)
 
 EPOCH_PER_TRANSACTION: Final = 2  # the transaction.version from which on it is so
 
-Reached = Callable[[StorageError | None], None]
+_DISK_TROUBLE: Final = (WriteFailed, LogOffline, OSError)
+Reached = Callable[[Exception | None], None]
 
 
-class Watcher(Protocol):
-    """Somebody who waits for records to become readable."""
+class ReplicaWatcher(Protocol):
+    """A follower's fetch session: told of every append, committed or not."""
 
-    def readable(self, partition: Partition) -> None: ...
+    def appended(self, partition: Partition) -> None: ...
+
+    def marked(self, partition: Partition) -> None: ...
+
+    def ended(self, partition: Partition) -> None: ...
 
 
-class Partition:
+class Partition(Replica):
     __slots__ = (
-        "_clean_at_ms",
-        "_commit",
+        "_flush_waiting",
+        "_flushed_end",
+        "_over",
         "_waiting",
-        "config",
-        "flush_each",
-        "high_watermark",
-        "in_sync",
-        "index",
-        "leader_epoch",
-        "log",
-        "rules",
+        "commits_alone",
+        "fails",
+        "leadership",
+        "replica_watchers",
         "too_few_in_sync",
-        "topic",
-        "topic_id",
-        "unflushed_limit",
-        "watchers",
     )
 
     def __init__(
@@ -69,26 +65,38 @@ class Partition:
         log: Log,
         config: TopicConfig,
         executor: Executor,
+        high_watermark: int | None = None,
+        leadership: Leadership | None = None,
+        fails: Callable[[Partition, Exception], None] = lambda _partition, _error: None,
     ) -> None:
-        self.topic = topic
-        self.topic_id = topic_id
-        self.index = index
-        self.leader_epoch = leader_epoch
-        self.log = log
-        self.high_watermark = log.end_offset
-        self.in_sync = 1  # replicas, this one included
-        self.watchers: set[Watcher] = set()
-        self._clean_at_ms = 0  # when everything was last seen on disk
-        self._waiting: deque[tuple[int, Reached]] = deque()  # (offset that must be below the mark, whom to tell)
-        self._commit = GroupCommit(log, executor, flushed=self._flushed, failed=self._flush_failed)
-        self.configure(config)
+        """`fails` is told when the disk does not do what it should."""
+        self.fails = fails
+        self.leadership = leadership or _sole(leader_epoch, log.end_offset)
+        self.replica_watchers: set[ReplicaWatcher] = set()
+        # (offset that must be below the mark, whom to tell, whether to tell when there are too few to get there)
+        self._waiting: deque[tuple[int, Reached, bool]] = deque()
+        self._flush_waiting: deque[tuple[int, Reached]] = deque()
+        self._flushed_end = log.end_offset
+        self._over: Exception | None = None  # why this leadership has ended
+        super().__init__(
+            topic=topic,
+            topic_id=topic_id,
+            index=index,
+            leader_epoch=leader_epoch,
+            log=log,
+            config=config,
+            executor=executor,
+            high_watermark=high_watermark,
+        )
 
     def configure(self, config: TopicConfig) -> None:
-        self.config = config
-        self.rules = BatchRules(config)
-        self.flush_each = config.flush_messages == 1
-        self.unflushed_limit = config.flush_messages
-        self.too_few_in_sync = self.in_sync < config.min_insync_replicas
+        super().configure(config)
+        self._weigh()
+
+    def _weigh(self) -> None:
+        """What follows from settings and in-sync set, as plain flags for every append to look at."""
+        self.too_few_in_sync = self.leadership.too_few(self.config.min_insync_replicas)
+        self.commits_alone = self.leadership.is_alone and not self.flush_each
 
     # -- appending ---------------------------------------------------------
 
@@ -96,11 +104,17 @@ class Partition:
         """Check one batch, and append it as its leader. Whether it may be acknowledged yet: see `await_mark`."""
         header = check_batch(records)
         records, header = self.rules.admit(records, header, now_ms)
-        appended = self.log.append(records, header, leader_epoch=self.leader_epoch, now_ms=now_ms)
+        try:
+            appended = self.log.append(records, header, leader_epoch=self.leader_epoch, now_ms=now_ms)
+        except _DISK_TROUBLE as error:
+            self.fails(self, error)
+            raise
         if self.log.end_offset - self.log.recovery_point >= self.unflushed_limit:
             self._commit.request()
-        if not self.flush_each:
+        if self.commits_alone:
             self._advance(self.log.end_offset)
+        else:
+            self._tell_replicas()
         return appended
 
     def append_transactional(self, records: memoryview, header: BatchHeader, now_ms: int) -> Appended:
@@ -111,6 +125,7 @@ class Partition:
     def append_marker(self, marker: EndTransaction, *, version: int, now_ms: int) -> Appended:
         """End a producer's transaction here."""
         check_marker(self.log.producer(marker.producer_id), marker, version=version)
+        self._check_in_sync()
         batch = build_end_transaction(marker, timestamp=now_ms)
         return self._append_checked(batch, read_header(batch), now_ms)
 
@@ -119,46 +134,85 @@ class Partition:
         return state is not None and state.epoch == epoch and state.current_txn_first_offset >= 0
 
     def append_internal(self, batch: bytearray, header: BatchHeader, now_ms: int) -> Appended:
-        """Append a batch that the broker made itself, for one of its own topics: there is nothing to check but size."""
+        """Append a batch that the broker made itself, for one of its own topics: as a client with acks=all would."""
         if len(batch) > self.config.max_message_bytes:
             raise BatchTooLarge(f"{len(batch)} bytes are more than max.message.bytes of {self.topic} allows")
+        self._check_in_sync()
         return self._append_checked(batch, header, now_ms)
 
+    def _check_in_sync(self) -> None:
+        if self._over is not None:
+            raise self._over
+        if self.too_few_in_sync:
+            raise Refused(ErrorCode.NOT_ENOUGH_REPLICAS, f"{self.topic}-{self.index} has too few replicas in sync.")
+
     def _append_checked(self, batch: bytearray | memoryview, header: BatchHeader, now_ms: int) -> Appended:
-        appended = self.log.append(batch, header, leader_epoch=self.leader_epoch, now_ms=now_ms)
+        try:
+            appended = self.log.append(batch, header, leader_epoch=self.leader_epoch, now_ms=now_ms)
+        except _DISK_TROUBLE as error:
+            self.fails(self, error)
+            raise
         if self.log.end_offset - self.log.recovery_point >= self.unflushed_limit:
             self._commit.request()
-        if not self.flush_each:
+        if self.commits_alone:
             self._advance(self.log.end_offset)
+        else:
+            self._tell_replicas()
         return appended
+
+    def _tell_replicas(self) -> None:
+        """There is more in the log: those who follow fetch it, and the mark moves when they have it."""
+        for follower in self.leadership.followers.values():
+            follower.left_behind()
+        for watcher in self.replica_watchers:
+            watcher.appended(self)
+        if not self.flush_each and len(self.leadership.isr) == 1:
+            self.reconsider_mark()
+
+    # -- acknowledging -----------------------------------------------------
 
     def must_wait(self, last_offset: int) -> bool:
         return last_offset >= self.high_watermark
 
-    def await_mark(self, last_offset: int, reached: Reached) -> None:
-        """`reached(None)` once `last_offset` is below the high watermark, `reached(error)` if it never will be."""
-        self._waiting.append((last_offset, reached))
+    def await_mark(self, last_offset: int, reached: Reached, *, impatient: bool = False) -> None:
+        """`reached(None)` once `last_offset` is below the high watermark, `reached(error)` if it never will be. Who is
+        impatient is also told when there are too few replicas in sync to get there soon."""
+        if last_offset < self.high_watermark:
+            reached(None)
+        elif self._over is not None:
+            reached(self._over)
+        else:
+            self._waiting.append((last_offset, reached, impatient))
 
-    def flush_if_due(self, now_ms: int) -> None:
-        """Sync, in the background, what has waited for flush.ms, and segments that are full: as Kafka does, so that a
-        restart has less to check."""
-        log = self.log
-        if log.end_offset == log.recovery_point:
-            self._clean_at_ms = now_ms
-        elif not log.is_offline and (log.has_unflushed_segments or now_ms - self._clean_at_ms >= self.config.flush_ms):
-            self._commit.request()
+    def await_flush(self, last_offset: int, reached: Reached) -> None:
+        """As `await_mark`, for who wants it only on this disk."""
+        if last_offset < self._flushed_end:
+            reached(None)
+        else:
+            self._flush_waiting.append((last_offset, reached))
 
     def _flushed(self, end_offset: int) -> None:
+        self._flushed_end = max(self._flushed_end, end_offset)
+        waiting = self._flush_waiting
+        while waiting and waiting[0][0] < end_offset:
+            waiting.popleft()[1](None)
         if self.flush_each:
-            self._advance(end_offset)
+            self.reconsider_mark()
 
     def _flush_failed(self, error: BaseException) -> None:
-        # After a failed fsync the kernel may have dropped the pages: nothing unsynced here can be trusted any more.
-        log.error("%s-%d: syncing failed, the partition goes offline: %s", self.topic, self.index, error)
-        self.log.fail(f"syncing failed: {error}")
-        while self._waiting:
-            _, reached = self._waiting.popleft()
-            reached(LogOffline(f"syncing failed: {error}"))
+        super()._flush_failed(error)
+        self.close_waiting(LogOffline(f"syncing failed: {error}"))
+        self.fails(self, LogOffline(f"syncing failed: {error}"))
+
+    def reconsider_mark(self, *, now: float | None = None) -> None:
+        """Somebody has more than before: move the mark as far as everybody who counts has got."""
+        if self.too_few_in_sync:
+            return  # KIP-966: or a member of a set that is too small could be needed to recover what it never had
+        own_end = min(self._flushed_end, self.log.end_offset) if self.flush_each else self.log.end_offset
+        mark = self.leadership.mark(own_end, now=time.monotonic() if now is None else now, lag_max=self.lag_seconds_max)
+        self._advance(mark)
+
+    lag_seconds_max = 30.0  # replica.lag.time.max.ms, for all partitions of this node
 
     def _advance(self, mark: int) -> None:
         if mark <= self.high_watermark:
@@ -170,45 +224,80 @@ class Partition:
         if self.watchers:
             for watcher in list(self.watchers):
                 watcher.readable(self)
+        if self.replica_watchers:
+            for each in self.replica_watchers:
+                each.marked(self)
 
-    # -- reading -----------------------------------------------------------
+    def delete_before(self, offset: int) -> None:
+        """DeleteRecords. Followers hear of it with what they are told next."""
+        self.log.delete_before(offset)
+        for watcher in self.replica_watchers:
+            watcher.marked(self)
+
+    # -- the in-sync set ---------------------------------------------------
+
+    def settle(self, *, isr: tuple[int, ...], partition_epoch: int, replicas: tuple[int, ...] | None = None) -> None:
+        """The controller has spoken."""
+        if replicas is not None:
+            self.leadership.reassigned(replicas=replicas, now=time.monotonic())
+        if self.leadership.settle(isr=isr, partition_epoch=partition_epoch):
+            self._settled()
+
+    def refused(self, proposal: Proposal) -> None:
+        self.leadership.refused(proposal)
+        self._settled()
+
+    def _settled(self) -> None:
+        self._weigh()
+        self.reconsider_mark()
+        if self.too_few_in_sync:
+            self.end_impatience(
+                Refused(
+                    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+                    f"{self.topic}-{self.index}: the record is written, but too few replicas are in sync.",
+                )
+            )
+
+    def end_impatience(self, error: Exception) -> None:
+        """What they wait for will not come soon, if at all."""
+        impatient = [entry for entry in self._waiting if entry[2]]
+        if impatient:
+            self._waiting = deque(entry for entry in self._waiting if not entry[2])
+            for _, reached, _ in impatient:
+                reached(error)
+
+    # -- the end -----------------------------------------------------------
+
+    def resign(self, error: Exception) -> None:
+        """This leadership is over: whoever waits is told, and whoever fetches looks elsewhere."""
+        self._over = error
+        self.close_waiting(error)
+        self.wake_all()
+        for watcher in list(self.replica_watchers):
+            watcher.ended(self)
+        self.replica_watchers.clear()
 
     @property
-    def last_stable_offset(self) -> int:
-        """The end of what a read_committed consumer may see."""
-        return self.log.last_stable_offset(self.high_watermark)
+    def is_over(self) -> bool:
+        return self._over is not None
 
-    def read_committed(self, *, offset: int, limit_bytes: int, at_least_one: bool) -> list[FileSlice]:
-        """As `read`, for who wants nothing of undecided transactions."""
-        stable = self.last_stable_offset
-        if stable == self.high_watermark:
-            return self.read(offset=offset, limit_bytes=limit_bytes, at_least_one=at_least_one)
-        if stable <= offset <= self.log.end_offset:
-            return _NOTHING
-        return self.log.read(offset=offset, limit_bytes=limit_bytes, up_to=stable, at_least_one=at_least_one)
-
-    def read(self, *, offset: int, limit_bytes: int, at_least_one: bool) -> list[FileSlice]:
-        """What a consumer may see from `offset` on: nothing at or above the high watermark."""
-        mark = self.high_watermark
-        if mark <= offset <= self.log.end_offset:
-            return _NOTHING  # written, perhaps, but not committed: there will be something soon
-        if offset > mark:
-            raise OffsetOutOfRange(offset=offset, start=self.log.start_offset, end=mark)
-        return self.log.read(
-            offset=offset,
-            limit_bytes=limit_bytes,
-            up_to=None if mark == self.log.end_offset else mark,
-            at_least_one=at_least_one,
-        )
-
-    def wake_all(self) -> None:
-        """The partition is going away or the node stops: nobody shall wait for more."""
-        for watcher in list(self.watchers):
-            watcher.readable(self)
-
-    def close_waiting(self, error: StorageError) -> None:
+    def close_waiting(self, error: Exception) -> None:
         while self._waiting:
             self._waiting.popleft()[1](error)
+        while self._flush_waiting:
+            self._flush_waiting.popleft()[1](error)
+
+
+def _sole(leader_epoch: int, end_offset: int) -> Leadership:
+    return Leadership(
+        node_id=0,
+        leader_epoch=leader_epoch,
+        partition_epoch=0,
+        replicas=(0,),
+        isr=(0,),
+        start_offset=end_offset,
+        now=0.0,
+    )
 
 
 def check_marker(state: ProducerState | None, marker: EndTransaction, *, version: int) -> None:
@@ -230,6 +319,3 @@ class InternalPartition(Partition):
 
     def append(self, records: memoryview, now_ms: int) -> Appended:
         raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{self.topic} is internal: clients may not write to it.")
-
-
-_NOTHING: Final[list[Any]] = []

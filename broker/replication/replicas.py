@@ -1,35 +1,63 @@
-"""Every partition this node hosts, kept in step with the metadata image."""
+"""Every replica this node hosts, kept in step with the metadata image: which it leads, and which it follows."""
 
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
 from broker.config import BrokerConfig, TopicConfig
 from broker.errors import Refused
-from broker.metadata.image import TOPIC_RESOURCE, Image, TopicImage
+from broker.metadata.image import TOPIC_RESOURCE, Image, PartitionImage, TopicImage
 from broker.metadata.internal import INTERNAL_TOPICS
+from broker.replication.leadership import Leadership
+from broker.replication.opening import Opening
 from broker.replication.partition import InternalPartition, Partition
+from broker.replication.replica import Replica
 from protocol.errors import ErrorCode
-from storage import Log, LogConfig, LogDirectory, LogOffline, StorageError
+from storage import CorruptLog, Log, LogConfig, LogDirectory, LogOffline, StorageError, TopicIdMismatch
+
+if TYPE_CHECKING:
+    from broker.peers import Peers
+    from broker.replication.followed import Followed
+    from broker.replication.replication import Replication
+    from protocol.messages.fetch import FetchRequest
 
 log = logging.getLogger(__name__)
 
 SYNC_THREADS: Final = 4  # concurrent fdatasyncs; more only queue up in the device
+EXPIRED: Final = 0.0
 
 
 @dataclass(slots=True, kw_only=True)
 class HostedTopic:
+    """A topic of the image, with what is here of it."""
+
     name: str
     topic_id: bytes
     config: TopicConfig
-    partitions: dict[int, Partition] = field(default_factory=dict)
+    image: TopicImage
+    partitions: dict[int, Partition] = field(default_factory=dict)  # which this node leads
+    followed: dict[int, Followed] = field(default_factory=dict)
     offline: dict[int, str] = field(default_factory=dict)  # partitions whose log could not be opened, and why
+
+    def replica(self, index: int) -> Replica | None:
+        return self.partitions.get(index) or self.followed.get(index)
+
+    def replicas(self) -> Iterator[Replica]:
+        yield from list(self.partitions.values())
+        yield from list(self.followed.values())
+
+    def why_not_led(self, index: int) -> ErrorCode:
+        if index in self.offline:
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        exists = 0 <= index < len(self.image.partitions)
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER if exists else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 class Replicas:
@@ -41,11 +69,71 @@ class Replicas:
         self.topics_by_id: dict[bytes, HostedTopic] = {}
         self.directories = directories
         self.now_ms = now_ms
+        self.image = Image()
         self.stopping = False  # waits end with what there is
+        # Until when (time.monotonic) nobody else can have been made leader of what we lead; None: there is nobody else.
+        self.lease_until: float | None = None
+        self.peers: Peers | None = None
+        self._replication: Replication | None = None
+        self._opening: Opening | None = None
         self._config = config
         self._on_disk = {each.path: set(each.partitions()) for each in directories}
         self._executor: Executor = ThreadPoolExecutor(SYNC_THREADS, thread_name_prefix="sync")
+        # Told of a topic of which something was opened when no change of the metadata says so.
+        self.opened_later: Callable[[str], None] = lambda _topic: None
         self._warned_uncleaned: set[str] = set()
+        self._unopened: dict[tuple[bytes, int], Exception] = {}
+
+    # -- the others --------------------------------------------------------
+
+    def start_replication(self, peers: Peers) -> None:
+        """This node has others beside it: follow them, and be followed. Without a lease nothing is served."""
+        from broker.replication.replication import Replication
+
+        self.lease_until = EXPIRED
+        self.peers = peers
+        self._replication = Replication(self, peers)
+        for hosted in self.topics.values():
+            for followed in hosted.followed.values():
+                self._replication.follow(followed)
+
+    async def stop_replication(self) -> None:
+        if self._opening is not None:
+            self._opening.close()
+        if self._replication is not None:
+            await self._replication.stop()
+
+    @property
+    def config(self) -> BrokerConfig:
+        return self._config
+
+    @property
+    def broker_epoch(self) -> int:
+        broker = self.image.brokers.get(self.node_id)
+        return -1 if broker is None else broker.broker_epoch
+
+    @property
+    def is_leased(self) -> bool:
+        return self.lease_until is None or time.monotonic() < self.lease_until
+
+    def _is_eligible(self, node_id: int, broker_epoch: int) -> bool:
+        """KIP-903: not a broker that has been restarted since it fetched, nor one that the controller would refuse."""
+        broker = self.image.brokers.get(node_id)
+        return broker is not None and broker.is_active and broker_epoch in (-1, broker.broker_epoch)
+
+    def serve_follower(self, request: FetchRequest) -> Any:
+        if self._replication is None:
+            raise Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, "This node has no followers.")
+        return self._replication.sessions.fetch(request)
+
+    def follower_fetched(self, partition: Partition, node_id: int, now: float) -> None:
+        partition.reconsider_mark(now=now)
+        if self._replication is not None and node_id not in partition.leadership.isr:
+            self._replication.consider_expansion(partition, node_id)
+
+    def follower_gave_up(self, partition: Partition) -> None:
+        if self._replication is not None:
+            self._replication.look_again(partition)
 
     # -- looking up --------------------------------------------------------
 
@@ -53,13 +141,22 @@ class Replicas:
         """The partition, which this node leads, or the reason why not."""
         hosted = self.topics.get(topic)
         partition = None if hosted is None else hosted.partitions.get(index)
-        if partition is not None:
+        if partition is not None and self.is_leased:
             return partition
         if hosted is not None and index in hosted.offline:
             raise Refused(ErrorCode.KAFKA_STORAGE_ERROR, hosted.offline[index])
-        raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no partition {topic}-{index} here.")
+        if partition is not None:
+            raise Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, "This node is cut off: another may lead by now.")
+        code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if hosted is None else hosted.why_not_led(index)
+        if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            raise Refused(code, f"There is no partition {topic}-{index} here.")
+        raise Refused(code, f"{topic}-{index} is led by another broker.")
 
-    def __iter__(self) -> Iterator[Partition]:
+    def __iter__(self) -> Iterator[Replica]:
+        for hosted in list(self.topics.values()):
+            yield from hosted.replicas()
+
+    def led(self) -> Iterator[Partition]:
         for hosted in list(self.topics.values()):
             yield from list(hosted.partitions.values())
 
@@ -69,7 +166,8 @@ class Replicas:
     # -- following the metadata --------------------------------------------
 
     def follow(self, old: Image, new: Image) -> None:
-        """Open what appeared, delete what went, adopt changed settings."""
+        """Open what appeared, delete what went, lead and follow as told, adopt changed settings."""
+        self.image = new
         if old.topics is not new.topics:
             for topic_id, name in old.topic_names.items():
                 if topic_id not in new.topic_names:
@@ -83,6 +181,8 @@ class Replicas:
                     (resource_type, name)
                 ):
                     self._reconfigure(new, name, values)
+        if self._replication is not None and old.brokers is not new.brokers:
+            self._replication.brokers_changed()
 
     def reconfigure_all(self, config: BrokerConfig, image: Image) -> None:
         """The broker's own defaults changed: every topic that relies on them follows."""
@@ -92,52 +192,214 @@ class Replicas:
 
     def _host(self, image: Image, topic: TopicImage) -> None:
         hosted = self.topics.get(topic.name)
+        before: tuple[PartitionImage, ...] = ()
         if hosted is None:
-            hosted = HostedTopic(name=topic.name, topic_id=topic.topic_id, config=self.topic_config(image, topic.name))
+            hosted = HostedTopic(
+                name=topic.name, topic_id=topic.topic_id, config=self.topic_config(image, topic.name), image=topic
+            )
             self.topics[topic.name] = self.topics_by_id[topic.topic_id] = hosted
             self._warn_uncleaned(hosted)
+        else:
+            before, hosted.image = hosted.image.partitions, topic
         for index, partition in enumerate(topic.partitions):
-            if self.node_id in partition.replicas and index not in hosted.partitions:
-                self._open(hosted, index, leader_epoch=partition.leader_epoch)
+            if index >= len(before) or before[index] is not partition:
+                if self._opening is not None and hosted.replica(index) is None and self.node_id in partition.replicas:
+                    self._opening.add(hosted.topic_id, index)
+                else:
+                    self._assign(hosted, index, partition)
 
-    def _open(self, hosted: HostedTopic, index: int, *, leader_epoch: int) -> None:
-        try:
-            log_on_disk = self._find_or_create(hosted, index)
-            log_on_disk.start_epoch(leader_epoch)
-        except (OSError, StorageError) as error:
-            log.error("%s-%d cannot be opened and is offline: %s", hosted.name, index, error)
-            hosted.offline[index] = str(error)
+    def open_gradually(self) -> Opening:
+        """From now on new logs are opened a few at a time: on a cluster, others wait for this node's heartbeats."""
+        self._opening = Opening(self._open_later)
+        return self._opening
+
+    def _open_later(self, topic_id: bytes, index: int) -> None:
+        hosted = self.topics_by_id.get(topic_id)
+        if hosted is not None and index < len(hosted.image.partitions):
+            self._assign(hosted, index, hosted.image.partitions[index])
+            self.opened_later(hosted.name)
+
+    def _assign(self, hosted: HostedTopic, index: int, image: PartitionImage) -> None:
+        """Take the role that the image gives us."""
+        if self.node_id not in image.replicas:
+            self._leave(hosted, index)
             return
-        hosted.offline.pop(index, None)
+        try:
+            if image.leader == self.node_id:
+                self._lead(hosted, index, image)
+            else:
+                self._follow(hosted, index, image)
+            hosted.offline.pop(index, None)
+        except (OSError, StorageError) as error:
+            if hosted.offline.get(index) != str(error):
+                log.error("%s-%d cannot be opened and is offline: %s", hosted.name, index, error)
+            self._retire(hosted, index, error)
+            hosted.offline[index] = str(error)
+            self._unopened[hosted.topic_id, index] = error
+            if image.leader == self.node_id:
+                self._leave_to_another(hosted, index, image, error)
+
+    def _leave_to_another(self, hosted: HostedTopic, index: int, image: PartitionImage, error: Exception) -> None:
+        if self._replication is None or not self.is_leased:
+            return
+        from broker.replication.in_sync import Unopened
+
+        leadership = self._leadership(image, start_offset=0)
+        unopened = Unopened(topic=hosted.name, topic_id=hosted.topic_id, index=index, leadership=leadership)
+        self._replication.step_aside(unopened, error)
+
+    def _leadership(self, image: PartitionImage, *, start_offset: int) -> Leadership:
+        return Leadership(
+            node_id=self.node_id,
+            leader_epoch=image.leader_epoch,
+            partition_epoch=image.partition_epoch,
+            replicas=image.replicas,
+            isr=image.isr,
+            start_offset=start_offset,
+            now=time.monotonic(),
+            is_eligible=self._is_eligible,
+        )
+
+    def _lead(self, hosted: HostedTopic, index: int, image: PartitionImage) -> None:
+        led = hosted.partitions.get(index)
+        if led is not None and led.leader_epoch == image.leader_epoch:
+            led.settle(isr=image.isr, replicas=image.replicas, partition_epoch=image.partition_epoch)
+            if self._replication is not None:
+                self._replication.consider_others(led)
+            return
+        log_on_disk, mark = self._log_and_mark(hosted, index)
+        log_on_disk.start_epoch(image.leader_epoch)
+        leadership = self._leadership(image, start_offset=log_on_disk.end_offset)
         kind = InternalPartition if hosted.name in INTERNAL_TOPICS else Partition
-        hosted.partitions[index] = kind(
+        partition = kind(
             topic=hosted.name,
             topic_id=hosted.topic_id,
             index=index,
-            leader_epoch=leader_epoch,
+            leader_epoch=image.leader_epoch,
             log=log_on_disk,
             config=hosted.config,
             executor=self._executor,
+            high_watermark=None if leadership.is_alone else mark,
+            leadership=leadership,
+            fails=self._step_aside,
         )
+        self._retire(hosted, index, None)
+        hosted.partitions[index] = partition
+        partition.reconsider_mark()
 
-    def _find_or_create(self, hosted: HostedTopic, index: int) -> Log:
+    def _follow(self, hosted: HostedTopic, index: int, image: PartitionImage) -> None:
+        followed = hosted.followed.get(index)
+        if followed is None:
+            from broker.replication.followed import Followed
+
+            log_on_disk, mark = self._log_and_mark(hosted, index)
+            followed = Followed(
+                topic=hosted.name,
+                topic_id=hosted.topic_id,
+                index=index,
+                leader=image.leader,
+                leader_epoch=image.leader_epoch,
+                log=log_on_disk,
+                config=hosted.config,
+                executor=self._executor,
+                high_watermark=mark,
+            )
+            self._retire(hosted, index, None)
+            hosted.followed[index] = followed
+        elif (followed.leader, followed.leader_epoch) == (image.leader, image.leader_epoch):
+            return
+        followed.follow(leader=image.leader, leader_epoch=image.leader_epoch)
+        if self._replication is not None:
+            self._replication.follow(followed)
+
+    def _log_and_mark(self, hosted: HostedTopic, index: int) -> tuple[Log, int]:
+        """The log, open, and the high watermark as last known here."""
+        replica = hosted.replica(index)
+        if replica is not None:
+            return replica.log, replica.high_watermark
+        return self._find_or_create(hosted, index)
+
+    def _retire(self, hosted: HostedTopic, index: int, error: Exception | None) -> None:
+        """End the role that this node has had; the log stays."""
+        led = hosted.partitions.pop(index, None)
+        if led is not None:
+            led.resign(error or Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, "The leadership is over."))
+        followed = hosted.followed.pop(index, None)
+        if followed is not None:
+            if self._replication is not None:
+                self._replication.unfollow(followed)
+            followed.wake_all()
+
+    def _step_aside(self, partition: Partition, error: Exception) -> None:
+        """The disk of a partition that we lead is in trouble."""
+        if self._replication is not None:
+            self._replication.step_aside(partition, error)
+
+    def _leave(self, hosted: HostedTopic, index: int) -> None:
+        """This node has no replica of it any more."""
+        hosted.offline.pop(index, None)
+        if hosted.replica(index) is not None:
+            self._retire(hosted, index, None)
+            self._delete_log(hosted.name, index)
+
+    # -- logs --------------------------------------------------------------
+
+    def _find_or_create(self, hosted: HostedTopic, index: int) -> tuple[Log, int]:
         config = log_config(hosted.config, self._config)
         key = (hosted.name, index)
         holding = [each for each in self.directories if key in each.logs or key in self._on_disk[each.path]]
         directory = holding[0] if holding else min(self.directories, key=lambda each: len(each.logs))
-        log_on_disk = directory.open_log(*key, config=config, topic_id=hosted.topic_id)
+        try:
+            log_on_disk = directory.open_log(*key, config=config, topic_id=hosted.topic_id)
+            log_on_disk.check_online()
+        except (CorruptLog, TopicIdMismatch, LogOffline) as error:
+            if not self._may_discard(hosted.image.partitions[index], error):
+                raise
+            log.warning("%s-%d is given up and fetched anew from its leader: %s", *key, error)
+            directory.discard(*key)
+            log_on_disk = directory.open_log(*key, config=config, topic_id=hosted.topic_id)
         log_on_disk.config = config
-        return log_on_disk
+        return log_on_disk, directory.high_watermarks.get(key, 0)
+
+    def _may_discard(self, image: PartitionImage, error: Exception) -> bool:
+        """Whether nobody relies on what this node has: it leads nothing, is in nobody's in-sync set, and knows that for
+        certain, which it does while it has a lease."""
+        if self.lease_until is None or not self.is_leased:
+            return False
+        if isinstance(error, TopicIdMismatch):
+            return True  # another topic's, of the same name, which is gone
+        relied_on = {image.leader, *image.isr, *image.elr, *image.last_known_elr}
+        return image.leader >= 0 and self.node_id not in relied_on
+
+    def retry_offline(self) -> None:
+        """Partitions that could not be opened: perhaps there is room again, or they may be rebuilt by now."""
+        for key, error in list(self._unopened.items()):
+            hosted = self.topics_by_id.get(key[0])
+            if hosted is None or key[1] not in hosted.offline:
+                del self._unopened[key]
+                continue
+            image = hosted.image.partitions[key[1]]
+            lasting = isinstance(error, CorruptLog | TopicIdMismatch)  # to look again would find the same
+            if self.is_leased and (not lasting or self._may_discard(image, error)):
+                self._assign(hosted, key[1], image)
+                self.opened_later(hosted.name)
+
+    def failed(self, replica: Replica, error: Exception) -> None:
+        """A replica's log is offline: it cannot be followed any further."""
+        hosted = self.topics_by_id.get(replica.topic_id)
+        if hosted is not None and hosted.replica(replica.index) is replica:
+            self._retire(hosted, replica.index, error)
+            hosted.offline[replica.index] = str(error)
+            self._unopened[hosted.topic_id, replica.index] = error
 
     def _drop_topic(self, name: str) -> None:
         hosted = self.topics.pop(name, None)
         if hosted is None:
             return
         self.topics_by_id.pop(hosted.topic_id, None)
-        for partition in hosted.partitions.values():
-            partition.close_waiting(LogOffline("the topic was deleted"))
-            partition.wake_all()
-            self._delete_log(name, partition.index)
+        for replica in hosted.replicas():
+            self._retire(hosted, replica.index, LogOffline("the topic was deleted"))
+            self._delete_log(name, replica.index)
 
     def _delete_log(self, topic: str, index: int) -> None:
         for directory in self.directories:
@@ -154,9 +416,9 @@ class Replicas:
             return
         hosted.config = self.topic_config(image, name)
         self._warn_uncleaned(hosted)
-        for partition in hosted.partitions.values():
-            partition.configure(hosted.config)
-            partition.log.config = log_config(hosted.config, self._config)
+        for replica in hosted.replicas():
+            replica.configure(hosted.config)
+            replica.log.config = log_config(hosted.config, self._config)
 
     def _warn_uncleaned(self, hosted: HostedTopic) -> None:
         if "compact" in hosted.config.cleanup_policy and hosted.name not in self._warned_uncleaned:
@@ -165,23 +427,23 @@ class Replicas:
 
     # -- housekeeping ------------------------------------------------------
 
-    def apply_retention(self, partitions: Iterable[Partition]) -> None:
+    def apply_retention(self, replicas: Iterable[Replica]) -> None:
         now_ms = self.now_ms()
-        for partition in partitions:
-            with _reported("retention", partition):
-                partition.log.apply_retention(now_ms, high_watermark=partition.high_watermark)
+        for replica in replicas:
+            with _reported("retention", replica):
+                replica.log.apply_retention(now_ms, high_watermark=replica.high_watermark)
 
-    def expire_producers(self, partitions: Iterable[Partition]) -> None:
+    def expire_producers(self, replicas: Iterable[Replica]) -> None:
         now_ms = self.now_ms()
-        for partition in partitions:
-            with _reported("expiry of producers", partition):
-                partition.log.expire_producers(now_ms)
+        for replica in replicas:
+            with _reported("expiry of producers", replica):
+                replica.log.expire_producers(now_ms)
 
     def flush_due(self) -> None:
         """Sync what has waited long enough."""
         now_ms = self.now_ms()
-        for partition in self:
-            partition.flush_if_due(now_ms)
+        for replica in self:
+            replica.flush_if_due(now_ms)
 
     def remove_deleted(self) -> None:
         """Unlink what is due, off the event loop: for a large file that takes long."""
@@ -205,8 +467,10 @@ class Replicas:
     def end_waits(self) -> None:
         """At shutdown: long polls are answered with what there is."""
         self.stopping = True
-        for partition in self:
-            partition.wake_all()
+        if self._replication is not None:
+            self._replication.sessions.end_waits()
+        for replica in self:
+            replica.wake_all()
 
     def close(self) -> None:
         self._executor.shutdown(wait=True)
@@ -215,12 +479,12 @@ class Replicas:
 
 
 @contextmanager
-def _reported(work: str, partition: Partition) -> Iterator[None]:
+def _reported(work: str, replica: Replica) -> Iterator[None]:
     """One partition's trouble does not keep the others from their turn."""
     try:
         yield
     except (OSError, StorageError) as error:
-        log.error("%s of %s-%d failed: %s", work, partition.topic, partition.index, error)
+        log.error("%s of %s-%d failed: %s", work, replica.topic, replica.index, error)
 
 
 def _report_removal(directory: str, done: Future[None]) -> None:

@@ -13,9 +13,9 @@ from broker.errors import Refused
 from broker.later import Later, mapped
 from broker.replication.partition import Partition
 from broker.replication.replicas import Replicas
-from broker.transactions.hosted import HostedTransactions
+from broker.transactions.elsewhere import Addition
 from broker.transactions.service import Transactions
-from broker.transactions.transaction import EPOCH_PER_TRANSACTION, TopicPartition
+from broker.transactions.transaction import TopicPartition
 from broker.transactions.transitions import Producer
 from protocol.errors import ErrorCode
 from protocol.messages.produce import ProduceRequest
@@ -96,19 +96,7 @@ class TransactionalAppends:
         adds = self._version >= ADDS_PARTITIONS_FROM
         if not adds and not self._transactions.settings.current.transaction_partition_verification_enable:
             return {}
-        hosted = self._transactions.find(transactional_id)
-        if not isinstance(hosted, HostedTransactions):
-            return dict.fromkeys(partitions, hosted)
-        if not adds:
-            return hosted.shard.verify(transactional_id, producer, partitions)
-        added = hosted.shard.add(
-            transactional_id,
-            producer,
-            partitions,
-            client_version=EPOCH_PER_TRANSACTION,
-            now_ms=self._transactions.now_ms(),
-        )
-        return mapped(hosted.finish(added), lambda code: dict.fromkeys(partitions, code))
+        return self._transactions.admit(Addition(transactional_id, producer, partitions, verify_only=not adds))
 
     def _told(self, codes: Codes) -> None:
         told = _TOLD if self._version >= ABORTABLE_FROM else _TOLD_BEFORE_ABORTABLE

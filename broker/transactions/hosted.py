@@ -21,7 +21,6 @@ from broker.transactions.shard import Order, TransactionShard
 from broker.transactions.transaction import TopicPartition
 from protocol.errors import ErrorCode
 from protocol.schema import EncodeError
-from storage import StorageError
 
 log = logging.getLogger(__name__)
 
@@ -70,6 +69,7 @@ class HostedTransactions:
             log.error("%s cannot be loaded, its transactions are not served: %s", name, error)
             return
         self.is_loading = False
+        self._written = self.partition.log.end_offset - 1  # what was read may not be committed yet
         self.run_all(self.shard.loaded(self.now_ms()))
         took_ms = (self._loop.time() - started) * 1000
         log.info("%s: %d ids from %d records in %.0f ms", name, len(self.shard.transactions), count, took_ms)
@@ -114,13 +114,13 @@ class HostedTransactions:
         """Nobody is told of what a failure could still undo."""
         later: Later[Any] = Later()
 
-        def reached(error: StorageError | None) -> None:
+        def reached(error: Exception | None) -> None:
             if error is None:
                 later.resolve(result)
             else:
                 later.resolve(_refused(result) if refuse is None else refuse(ErrorCode.NOT_COORDINATOR))
 
-        self.partition.await_mark(self._written, reached)
+        self.partition.await_mark(self._written, reached, impatient=True)
         return later
 
     # -- markers -----------------------------------------------------------
@@ -134,7 +134,7 @@ class HostedTransactions:
         else:
             self.partition.await_mark(self._written, partial(self._write_all, orders))
 
-    def _write_all(self, orders: list[Order], error: StorageError | None) -> None:
+    def _write_all(self, orders: list[Order], error: Exception | None) -> None:
         if error is not None or self._closed:
             return
         for order in orders:

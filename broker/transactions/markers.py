@@ -14,7 +14,6 @@ from broker.metadata.internal import OFFSETS_TOPIC
 from broker.replication.replicas import Replicas
 from protocol.errors import ErrorCode
 from protocol.records import EndTransaction
-from storage import StorageError
 
 log = logging.getLogger(__name__)
 
@@ -62,8 +61,8 @@ class LocalMarkers:
             raise Refused(code, "The group coordinator is not ready.")
 
 
-def _resolver(later: Later[ErrorCode], where: str) -> Callable[[StorageError | None], None]:
-    def reached(error: StorageError | None) -> None:
+def _resolver(later: Later[ErrorCode], where: str) -> Callable[[Exception | None], None]:
+    def reached(error: Exception | None) -> None:
         later.resolve(ErrorCode.NONE if error is None else fault_of(error, where=where).code)
 
     return reached

@@ -8,13 +8,16 @@ from typing import Final
 
 from broker.config import BrokerConfig
 from broker.groups.naming import partition_for
+from broker.later import Later, mapped
 from broker.metadata.image import Image
 from broker.metadata.internal import TRANSACTIONS_TOPIC
 from broker.replication.replicas import Replicas
 from broker.settings import Settings
 from broker.topic_creation import TopicCreation
+from broker.transactions.elsewhere import Addition, ClusterMarkers, Codes, OtherCoordinators
 from broker.transactions.hosted import HostedTransactions
-from broker.transactions.markers import Markers
+from broker.transactions.markers import LocalMarkers
+from broker.transactions.transaction import EPOCH_PER_TRANSACTION
 from protocol.errors import ErrorCode
 
 MEMO_MAX: Final = 100_000  # transactional ids whose shard is remembered, so that it need not be computed
@@ -22,10 +25,12 @@ MEMO_MAX: Final = 100_000  # transactional ids whose shard is remembered, so tha
 
 class Transactions:
     def __init__(
-        self, *, node_id: int, settings: Settings, replicas: Replicas, creation: TopicCreation, markers: Markers
+        self, *, node_id: int, settings: Settings, replicas: Replicas, creation: TopicCreation, markers: LocalMarkers
     ) -> None:
         self.settings = settings
-        self.markers = markers
+        self.local_markers = markers  # for partitions that we lead
+        self._markers = ClusterMarkers(markers, replicas)
+        self._others = OtherCoordinators(replicas)
         self.image = Image()
         self._node_id = node_id
         self._replicas = replicas
@@ -42,6 +47,8 @@ class Transactions:
 
     def find(self, transactional_id: str) -> HostedTransactions | ErrorCode:
         """The shard that holds a transactional id, or why not."""
+        if self._replicas.lease_until is not None and not self._replicas.is_leased:
+            return ErrorCode.NOT_COORDINATOR  # another broker may be by now
         found = self._memo.get(transactional_id)
         return found if found is not None else self._find(transactional_id)
 
@@ -59,6 +66,34 @@ class Transactions:
         self._memo[transactional_id] = hosted
         return hosted
 
+    def coordinator_of(self, transactional_id: str) -> int:
+        """The broker that coordinates an id, -1 if there is none at the moment."""
+        topic = self.image.topics.get(TRANSACTIONS_TOPIC)
+        if topic is None:
+            return -1
+        return topic.partitions[partition_for(transactional_id, partitions=len(topic.partitions))].leader
+
+    def admit(self, addition: Addition) -> Codes | Later[Codes]:
+        """Have partitions counted into a transaction, or find out whether they are, by its coordinator, here or
+        elsewhere."""
+        hosted = self.find(addition.transactional_id)
+        if not isinstance(hosted, HostedTransactions):
+            coordinator = self.coordinator_of(addition.transactional_id)
+            if hosted == ErrorCode.NOT_COORDINATOR and coordinator not in (-1, self._node_id):
+                return self._others.ask(coordinator, addition)
+            return dict.fromkeys(addition.partitions, hosted)
+        if addition.verify_only:
+            return hosted.shard.verify(addition.transactional_id, addition.producer, addition.partitions)
+        added = hosted.shard.add(
+            addition.transactional_id,
+            addition.producer,
+            addition.partitions,
+            client_version=EPOCH_PER_TRANSACTION,
+            now_ms=self.now_ms(),
+        )
+        code: ErrorCode | Later[ErrorCode] = hosted.finish(added)
+        return mapped(code, lambda code: dict.fromkeys(addition.partitions, code))
+
     def __iter__(self) -> Iterator[HostedTransactions]:
         return iter(list(self._shards.values()))
 
@@ -74,9 +109,11 @@ class Transactions:
     def follow(self, old: Image, new: Image) -> None:
         self.image = new
         if old.topics is not new.topics and not self._closed:
-            self._host(new)
+            self.host()
 
-    def _host(self, image: Image) -> None:
+    def host(self) -> None:
+        """Be the coordinator of what we lead, and of nothing else."""
+        image = self.image
         topic = image.topics.get(TRANSACTIONS_TOPIC)
         hosted_topic = self._replicas.topics.get(TRANSACTIONS_TOPIC)
         led = {
@@ -90,7 +127,7 @@ class Transactions:
         for index, partition in led.items():
             if index not in self._shards:
                 hosted = HostedTransactions(
-                    partition, config=self.settings.current, markers=self.markers, now_ms=self.now_ms
+                    partition, config=self.settings.current, markers=self._markers, now_ms=self.now_ms
                 )
                 self._shards[index] = hosted
                 hosted.load()

@@ -21,7 +21,9 @@ import psutil
 from harness.java import JAVA, classpath
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-READY_LINE = re.compile(r"Tidemark is ready: (?P<host>[^ ]+):(?P<port>\d+) \(node 0, data in .+\)\. Stop with Ctrl-C\.")
+READY_LINE = re.compile(
+    r"Tidemark is ready: (?P<host>[^ ]+):(?P<port>\d+) \(node \d+, data in .+\)\. Stop with Ctrl-C\."
+)
 
 
 def free_port() -> int:
@@ -45,6 +47,7 @@ class BrokerProcess(ABC):
         self.port = 0
         self.host = "127.0.0.1"
         self.starts = 0
+        self.is_paused = False
         self._process: subprocess.Popen[str] | None = None
         self._stdout: list[str] = []
         self._reader: threading.Thread | None = None
@@ -84,6 +87,11 @@ class BrokerProcess(ABC):
         return self.log_path.read_text(errors="replace")
 
     def start(self) -> None:
+        self.begin()
+        self.await_ready()
+
+    def begin(self) -> None:
+        """Start it, and do not wait: one that belongs to a cluster may need the others to become ready."""
         assert not self.is_running
         self.starts += 1
         self._is_ready.clear()
@@ -100,14 +108,23 @@ class BrokerProcess(ABC):
             )
         self._reader = threading.Thread(target=self._read_stdout, args=(self._process,), daemon=True)
         self._reader.start()
-        if not self._is_ready.wait(self.start_seconds_max) or self._process.poll() is not None:
+
+    def await_ready(self) -> None:
+        process = self._running()
+        if not self._is_ready.wait(self.start_seconds_max) or process.poll() is not None:
             self.kill()
             raise AssertionError(f"the broker did not become ready\nstdout:\n{self.stdout}\nlog:\n{self.log[-8000:]}")
 
     def stop(self) -> None:
         """A clean stop must end on its own, in time, and say so with its exit code."""
+        self.ask_to_stop()
+        self.await_stopped()
+
+    def ask_to_stop(self) -> None:
+        self._running().send_signal(signal.SIGTERM)
+
+    def await_stopped(self) -> None:
         process = self._running()
-        process.send_signal(signal.SIGTERM)
         try:
             code = process.wait(60)
         except subprocess.TimeoutExpired:
@@ -121,6 +138,15 @@ class BrokerProcess(ABC):
         process.kill()
         process.wait()
         self._reap()
+
+    def pause(self) -> None:
+        """SIGSTOP: the process stands still, its connections stay open, its clocks go on."""
+        self._running().send_signal(signal.SIGSTOP)
+        self.is_paused = True
+
+    def resume(self) -> None:
+        self._running().send_signal(signal.SIGCONT)
+        self.is_paused = False
 
     def restart(self, *, clean: bool) -> None:
         if clean:

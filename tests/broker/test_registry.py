@@ -6,7 +6,7 @@ import pytest
 
 import broker.handlers
 from broker.registry import find_route, handles
-from broker.served import SERVED
+from broker.served import BETWEEN_NODES, SERVED
 from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from protocol.messages.produce import ProduceRequest, ProduceResponse
 
@@ -20,11 +20,12 @@ def test_every_api_that_clients_are_told_of_has_a_handler(key: int) -> None:
 
 def test_every_handler_module_is_named_in_the_table() -> None:
     modules = {module.name for module in pkgutil.iter_modules(broker.handlers.__path__)}
-    assert modules == {served.module for served in SERVED.values()}
+    assert modules == {served.module for served in (*SERVED.values(), *BETWEEN_NODES.values())}
 
 
 def test_the_table_is_in_the_order_of_the_keys() -> None:
     assert list(SERVED) == sorted(SERVED)
+    assert list(BETWEEN_NODES) == sorted(BETWEEN_NODES)
 
 
 def test_an_unknown_key_has_no_route() -> None:

@@ -212,7 +212,7 @@ async def test_a_request_that_fails_inside_is_answered_and_logged(
     def broken(_listener: str) -> None:
         raise RuntimeError("a bug")
 
-    cluster = node._services("x")["cluster"]()
+    cluster = node._services()["cluster"]()
     monkeypatch.setattr(type(cluster), "brokers", lambda _self, _listener: broken(_listener))
     answer = await client.call(MetadataRequest(topics=None), MetadataResponse, 13)
     assert answer.error_code == -1

@@ -22,7 +22,6 @@ from raft import (
     Settings,
     Snapshot,
     StaleEpoch,
-    TcpTransport,
 )
 
 SETTINGS = Settings(heartbeat_interval=0.05, election_timeout=0.3, entries_kept=2)
@@ -66,9 +65,8 @@ class Wire:
 
 
 class Cluster:
-    def __init__(self, directory: Path, *, is_tcp: bool, voters: Sequence[int] = (1, 2, 3)) -> None:
+    def __init__(self, directory: Path, *, voters: Sequence[int] = (1, 2, 3)) -> None:
         self.directory = directory
-        self.is_tcp = is_tcp
         self.voters = voters
         self.drivers: dict[int, Driver] = {}
         self.machines: dict[int, Words] = {}
@@ -76,8 +74,6 @@ class Cluster:
         self.snapshot_after_bytes = 1 << 20
         self.storages: dict[int, FileStorage] = {}
         self._tasks: dict[int, asyncio.Task[None]] = {}
-        self._transports: dict[int, TcpTransport] = {}
-        self._addresses: dict[int, tuple[str, int]] = {}
 
     async def start(self, node_id: int) -> Driver:
         storage = self.storages[node_id] = FileStorage(self.directory / str(node_id))
@@ -86,7 +82,7 @@ class Cluster:
             node_id,
             self.voters if node_id in self.voters else (),
             storage=storage,
-            transport=await self._tcp(node_id) if self.is_tcp else Wire(self),
+            transport=Wire(self),
             machine=machine,
             random=Random(node_id),
             settings=self.settings,
@@ -96,24 +92,6 @@ class Cluster:
         self._tasks[node_id] = asyncio.get_running_loop().create_task(driver.run())
         return driver
 
-    async def _tcp(self, node_id: int) -> TcpTransport:
-        def receive(data: bytes) -> None:
-            if node_id in self.drivers:
-                self.drivers[node_id].receive(data)
-
-        def disconnected(peer: int) -> None:
-            if node_id in self.drivers:
-                self.drivers[node_id].disconnected(peer)
-
-        transport = TcpTransport(node_id, receive=receive, disconnected=disconnected)
-        self._addresses[node_id] = await transport.listen("127.0.0.1", 0)
-        self._transports[node_id] = transport
-        for a, other in self._transports.items():
-            for b, (host, port) in self._addresses.items():
-                if a != b:
-                    other.set_peer(b, host, port)
-        return transport
-
     async def kill(self, node_id: int) -> None:
         """No goodbye: whatever was not saved is gone."""
         self.drivers.pop(node_id).stop()
@@ -121,8 +99,6 @@ class Cluster:
         with contextlib.suppress(asyncio.CancelledError):
             await self._tasks.pop(node_id)
         self.storages.pop(node_id).close()
-        if self.is_tcp:
-            await self._transports.pop(node_id).close()
 
     async def leader(self, *, other_than: int | None = None) -> Driver:
         async def find() -> Driver:
@@ -154,9 +130,9 @@ async def until(holds: Callable[[], bool]) -> None:
             await asyncio.sleep(0.005)
 
 
-@pytest.fixture(params=["memory", "tcp"])
-async def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Cluster]:
-    cluster = Cluster(tmp_path, is_tcp=request.param == "tcp")
+@pytest.fixture
+async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
+    cluster = Cluster(tmp_path)
     yield cluster
     for node_id in list(cluster.drivers):
         await cluster.kill(node_id)
@@ -238,7 +214,7 @@ async def test_leadership_is_handed_over_on_request(cluster: Cluster) -> None:
 
 
 async def test_a_closed_connection_is_noticed_long_before_the_election_timeout(tmp_path: Path) -> None:
-    cluster = Cluster(tmp_path, is_tcp=True)
+    cluster = Cluster(tmp_path)
     for node_id in (1, 2, 3):
         await cluster.start(node_id)
     await cluster.say(b"first")
@@ -248,6 +224,8 @@ async def test_a_closed_connection_is_noticed_long_before_the_election_timeout(t
         driver.node.settings = Settings(heartbeat_interval=0.05, election_timeout=3600)
     await cluster.ask(lambda leader: leader.read())  # which takes a message to each, and so a new, long wait
     await cluster.kill(killed)
+    for driver in cluster.drivers.values():
+        driver.disconnected(killed)
     await until(lambda: all(driver.node.leader_id != killed for driver in cluster.drivers.values()))
     for driver in cluster.drivers.values():
         driver.node.settings = SETTINGS
@@ -257,7 +235,7 @@ async def test_a_closed_connection_is_noticed_long_before_the_election_timeout(t
 
 
 async def test_a_quorum_of_one_needs_no_time_out(tmp_path: Path) -> None:
-    cluster = Cluster(tmp_path, is_tcp=False, voters=(1,))
+    cluster = Cluster(tmp_path, voters=(1,))
     cluster.settings = Settings(election_timeout=3600)
     driver = await cluster.start(1)
     leader = await cluster.leader()
@@ -280,23 +258,23 @@ async def test_a_follower_says_who_leads(cluster: Cluster) -> None:
 
 
 async def test_a_failing_disk_stops_the_node_and_fails_who_waits(tmp_path: Path) -> None:
-    cluster = Cluster(tmp_path, is_tcp=False, voters=(1,))
+    cluster = Cluster(tmp_path, voters=(1,))
     driver = await cluster.start(1)
     await cluster.leader()
 
     def fail(effects: Effects) -> None:
-        raise OSError(28, "No space left on device")
+        raise OSError(5, "Input/output error")
 
     cluster.storages[1].save = fail  # type: ignore[method-assign]
     with pytest.raises(LeadershipLost):
         await driver.propose(b"lost")
-    with pytest.raises(OSError, match="No space left"):
+    with pytest.raises(OSError, match="Input/output error"):
         await cluster._tasks[1]
     cluster.storages[1].close()
 
 
 async def test_garbage_from_the_network_is_dropped(tmp_path: Path) -> None:
-    cluster = Cluster(tmp_path, is_tcp=False, voters=(1,))
+    cluster = Cluster(tmp_path, voters=(1,))
     driver = await cluster.start(1)
     driver.receive(b"\x00garbage")
     await (await cluster.leader()).propose(b"still here")

@@ -4,15 +4,25 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import raft.driver
 from broker.errors import Refused
 from broker.metadata import store as store_module
 from broker.metadata.image import TOPIC_RESOURCE, Image, PartitionImage, partition_record
-from broker.metadata.records import ConfigRecord, ProducerIdsRecord, Record, RegisterBrokerRecord, TopicRecord
+from broker.metadata.records import (
+    ConfigRecord,
+    ProducerIdsRecord,
+    Record,
+    RegisterBrokerRecord,
+    TopicRecord,
+    encode_records,
+)
 from broker.metadata.store import MetadataStore
 from protocol.errors import ErrorCode
+from raft import Journal
 
 ALONE = PartitionImage(replicas=(0,), isr=(0,), leader=0, leader_epoch=0, partition_epoch=0)
 
@@ -26,35 +36,56 @@ def topic(number: int) -> list[Record]:
     ]
 
 
+async def opened(path: Path) -> MetadataStore:
+    store = MetadataStore(path)
+    await store.start()
+    return store
+
+
 async def test_changes_survive_a_restart(tmp_path: Path) -> None:
-    store = MetadataStore(tmp_path)
+    store = await opened(tmp_path)
     assert store.is_new
-    store.commit_now([RegisterBrokerRecord(broker_id=0, broker_epoch=4, rack="r")])
+    await store.change(lambda _: [RegisterBrokerRecord(broker_id=0, broker_epoch=4, rack="r")])
     await store.change(lambda _: [*topic(1), *topic(2), ProducerIdsRecord(next_producer_id=1000)])
     before = store.image
-    store.close()
-    again = MetadataStore(tmp_path)
+    await store.close()
+    again = await opened(tmp_path)
     assert not again.is_new
     assert again.image == before
-    again.close()
+    await again.close()
 
 
 async def test_a_snapshot_gives_the_same_image(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    store = MetadataStore(tmp_path)
+    store = await opened(tmp_path)
     for number in range(20):
         await store.change(lambda _, number=number: topic(number))  # type: ignore[misc]
     before = store.image
-    store.close()
-    monkeypatch.setattr(store_module, "SNAPSHOT_BYTES_MIN", 100)
+    await store.close()
+    monkeypatch.setattr(store_module, "SNAPSHOT_AFTER_BYTES", 100)
     for _ in range(2):
-        store = MetadataStore(tmp_path)
+        store = await opened(tmp_path)
         assert store.image == before
-        store.close()
-    assert (tmp_path / "journal").stat().st_size == 0
+        await store.close()
+    assert (tmp_path / "snapshot").stat().st_size > 100
+
+
+async def test_a_directory_from_before_there_was_a_quorum_opens(tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    journal.append([encode_records(topic(1)), encode_records(topic(2))], term=1)
+    journal.save_snapshot(encode_records(Image().apply([*topic(1), *topic(2)]).records()))
+    journal.append([encode_records(topic(3))], term=1)
+    journal.close()
+    store = await opened(tmp_path)
+    assert sorted(store.image.topics) == ["t1", "t2", "t3"]
+    await store.change(lambda _: topic(4))
+    await store.close()
+    again = await opened(tmp_path)
+    assert sorted(again.image.topics) == ["t1", "t2", "t3", "t4"]
+    await again.close()
 
 
 async def test_decisions_are_made_one_after_the_other(tmp_path: Path) -> None:
-    store = MetadataStore(tmp_path)
+    store = await opened(tmp_path)
 
     def create_once(image: Image) -> list[Record]:
         if "t1" in image.topics:
@@ -63,27 +94,69 @@ async def test_decisions_are_made_one_after_the_other(tmp_path: Path) -> None:
 
     outcomes = await asyncio.gather(*(store.change(create_once) for _ in range(10)), return_exceptions=True)
     assert sum(isinstance(outcome, Refused) for outcome in outcomes) == 9
-    store.close()
+    await store.close()
 
 
 async def test_watchers_see_every_change_in_order(tmp_path: Path) -> None:
-    store = MetadataStore(tmp_path)
+    store = await opened(tmp_path)
     seen: list[tuple[int, int]] = []
     store.watch(lambda old, new: seen.append((len(old.topics), len(new.topics))))
     await asyncio.gather(*(store.change(lambda _, n=n: topic(n)) for n in range(5)))  # type: ignore[misc]
     await store.change(lambda _: [])
-    assert seen == [(0, 1), (1, 2), (2, 3), (3, 4), (4, 5)]
-    store.close()
+    assert [before for before, _ in seen] == [0] + [after for _, after in seen[:-1]]
+    assert seen[-1][1] == 5
+    await store.close()
 
 
-async def test_what_cannot_be_written_is_not_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    store = MetadataStore(tmp_path)
+async def test_decisions_do_not_wait_for_the_disk_but_answers_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = await opened(tmp_path)
+    saves: list[Any] = []
+    save = store._storage.save
+    monkeypatch.setattr(store._storage, "save", lambda effects: (saves.append(effects), save(effects)))
+    changes = [asyncio.create_task(store.change(lambda _, n=n: topic(n))) for n in range(50)]  # type: ignore[misc]
+    nothing = asyncio.create_task(store.change(lambda image: [] if len(image.topics) == 50 else topic(99)))
+    image = await nothing
+    assert len(image.topics) == 50  # what it decided on was committed before it was answered
+    await asyncio.gather(*changes)
+    assert len(saves) < 10
+    await store.close()
 
-    def full(_payload: bytes) -> None:
+
+async def test_what_cannot_be_written_is_not_shown_until_it_can(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(raft.driver, "DISK_FULL_PAUSE", 0.01)
+    monkeypatch.setattr(store_module, "CHANGE_SECONDS_MAX", 0.1)
+    store = await opened(tmp_path)
+    save = store._storage.save
+
+    def full(_effects: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(store, "_write", full)
-    with pytest.raises(OSError, match="No space left"):
+    monkeypatch.setattr(store._storage, "save", full)
+    with pytest.raises(Refused, match="in time"):
         await store.change(lambda _: topic(1))
     assert not store.image.topics
-    store.close()
+    monkeypatch.setattr(store._storage, "save", save)
+    monkeypatch.setattr(store_module, "CHANGE_SECONDS_MAX", 10.0)
+    image = await store.change(lambda _: topic(2))
+    assert sorted(image.topics) == ["t1", "t2"]
+    await store.close()
+
+
+async def test_a_broken_disk_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    failures: list[BaseException] = []
+    store = MetadataStore(tmp_path, failed=failures.append)
+    await store.start()
+
+    def broken(_effects: object) -> None:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(store._storage, "save", broken)
+    with pytest.raises(Refused) as refused:
+        await store.change(lambda _: topic(1))
+    assert refused.value.code == ErrorCode.NOT_CONTROLLER
+    await store.close()
+    assert [str(failure) for failure in failures] == ["[Errno 5] Input/output error"]

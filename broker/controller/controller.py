@@ -1,0 +1,247 @@
+"""What the active controller does by itself: fence brokers that are gone, let those in that are ready, keep order.
+
+A broker is gone when its session runs out, or when its connection closes and nobody listens at its address any more:
+a process that dies closes both at once. One closed connection alone fences nobody.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from broker.controller.probing import is_gone
+from broker.controller.sessions import Session, Sessions
+from broker.errors import Refused
+from broker.metadata import brokers
+from broker.metadata.elections import return_to_preferred
+from broker.metadata.image import BrokerImage, Image
+from broker.metadata.isr import check_sender
+from broker.metadata.records import ClusterRecord, Record
+from broker.metadata.store import MetadataStore
+from broker.settings import Settings
+from protocol.errors import ErrorCode
+
+log = logging.getLogger(__name__)
+
+REBALANCED_AT_ONCE_MAX: Final = 1000
+WATCH_SECONDS_MAX: Final = 1.0
+
+
+class Controller:
+    def __init__(
+        self,
+        store: MetadataStore,
+        settings: Settings,
+        *,
+        listener: str,
+        new_cluster_id: Callable[[], str],
+        time: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`listener` is the one by which brokers reach each other."""
+        self._store = store
+        self._settings = settings
+        self._listener = listener
+        self._new_cluster_id = new_cluster_id
+        self._time = time
+        self._sessions = self._no_sessions()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._probed: set[int] = set()
+        store.watch_controller(self._lead)
+
+    def _no_sessions(self) -> Sessions:
+        return Sessions(timeout=self._settings.static.broker_session_timeout_ms / 1000)
+
+    # -- leading and not leading -------------------------------------------
+
+    def _lead(self, epoch: int | None) -> None:
+        self.close()
+        self._sessions = self._no_sessions()
+        if epoch is None:
+            log.info("this node is the controller no more")
+            return
+        log.info("this node is the controller, in epoch %d", epoch)
+        now = self._time()
+        for broker in self._store.image.brokers.values():
+            # What the controller before this one heard is not known: everyone gets a whole session.
+            self._sessions.begin(
+                broker.broker_id,
+                broker_epoch=broker.broker_epoch,
+                now=now,
+                unfence_after=self._store.applied_index if broker.fenced else 0,
+            )
+        self._spawn(self._begin())
+        self._spawn(self._watch_sessions())
+        self._spawn(self._rebalance())
+
+    def close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        self._tasks.clear()
+        self._probed.clear()
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if task.cancelled() or (error := task.exception()) is None:
+            return
+        if isinstance(error, Refused):
+            log.info("the controller stopped what it was doing: %s", error.message)
+        else:
+            log.error("the controller failed at its work", exc_info=error)
+
+    async def _begin(self) -> None:
+        if not self._store.image.cluster_id:
+            cluster_id = self._new_cluster_id()
+            await self._store.change(lambda image: [] if image.cluster_id else [ClusterRecord(cluster_id=cluster_id)])
+        # The controller before this one is probably dead, and others may have died with it.
+        for broker_id, broker in self._store.image.brokers.items():
+            if not broker.fenced and broker_id != self._store.node_id:
+                self.suspect(broker_id)
+
+    # -- brokers -----------------------------------------------------------
+
+    async def register(self, wish: BrokerImage, *, previous_epoch: int, cluster_id: str) -> int:
+        """The new epoch of a broker that has started."""
+        epoch = 0
+
+        def decide(image: Image) -> list[Record]:
+            nonlocal epoch
+            if cluster_id and image.cluster_id and cluster_id != image.cluster_id:
+                raise Refused(
+                    ErrorCode.INCONSISTENT_CLUSTER_ID, f"This is cluster {image.cluster_id}, not {cluster_id}."
+                )
+            epoch = self._store.next_index  # grows for ever, and says how far the broker must come
+            known = image.brokers.get(wish.broker_id)
+            return brokers.register(
+                image,
+                replace(wish, broker_epoch=epoch),
+                self._settings.current,
+                stopped_cleanly=known is not None and known.broker_epoch == previous_epoch,
+                has_session=self._sessions.is_alive(wish.broker_id, self._time()),
+            )
+
+        await self._store.change(decide)
+        self._sessions.begin(wish.broker_id, broker_epoch=epoch, now=self._time())
+        log.info("broker %d is registered, in epoch %d", wish.broker_id, epoch)
+        return epoch
+
+    async def heartbeat(
+        self, broker_id: int, *, broker_epoch: int, metadata_offset: int, want_fence: bool, want_shut_down: bool
+    ) -> tuple[bool, bool, bool]:
+        """(is it caught up, is it fenced, may it go)"""
+        if not self._store.is_controller:
+            raise Refused(ErrorCode.NOT_CONTROLLER, "This node is not the controller.")
+        check_sender(self._store.image, broker_id=broker_id, broker_epoch=broker_epoch)
+        now = self._time()
+        session = self._sessions.get(broker_id)
+        if session is None or session.broker_epoch != broker_epoch:
+            session = self._sessions.begin(
+                broker_id, broker_epoch=broker_epoch, now=now, unfence_after=self._store.applied_index
+            )
+        session.heard_at, session.is_heard = now, True
+        session.metadata_offset = metadata_offset
+        is_caught_up = metadata_offset >= session.unfence_after
+        broker = self._store.image.brokers[broker_id]
+        if want_shut_down:
+            return is_caught_up, broker.fenced, await self._may_go(broker_id, session)
+        if want_fence and not broker.fenced:
+            await self._fence(broker_id, "it asked for it")
+        elif broker.fenced and is_caught_up and not want_fence:
+            await self._unfence(broker_id)
+        broker = self._store.image.brokers.get(broker_id, broker)
+        return is_caught_up, broker.fenced, False
+
+    async def _may_go(self, broker_id: int, session: Session) -> bool:
+        """Controlled shutdown: not before others lead, and all of them know."""
+        if session.shutdown_offset is None:
+            await self._store.change(lambda image: brokers.begin_shutdown(image, broker_id, self._settings.current))
+            session.shutdown_offset = self._store.applied_index
+        image = self._store.image
+        if brokers.leads_anything(image, broker_id):
+            return False
+        active = [each.broker_id for each in image.brokers.values() if each.is_active]
+        lowest = self._sessions.lowest_offset(active)
+        return lowest is None or lowest >= session.shutdown_offset
+
+    async def _unfence(self, broker_id: int) -> None:
+        await self._store.change(lambda image: brokers.unfence(image, broker_id, self._settings.current))
+        log.info("broker %d is unfenced", broker_id)
+
+    async def _fence(self, broker_id: int, reason: str) -> None:
+        broker = self._store.image.brokers.get(broker_id)
+        if broker is None or broker.fenced:
+            return
+        epoch = broker.broker_epoch
+        log.warning("broker %d is fenced: %s", broker_id, reason)
+
+        def decide(image: Image) -> list[Record]:
+            now = image.brokers.get(broker_id)
+            if now is None or now.broker_epoch != epoch:
+                return []  # it has registered anew in the meantime
+            return brokers.fence(image, broker_id, self._settings.current)
+
+        await self._store.change(decide)
+        session = self._sessions.get(broker_id)
+        if session is not None and session.broker_epoch == epoch:
+            # Before it may serve again, it must know who has taken its place.
+            session.unfence_after = max(session.unfence_after, self._store.applied_index)
+
+    # -- who is gone -------------------------------------------------------
+
+    async def _watch_sessions(self) -> None:
+        while True:
+            alive = [each.broker_id for each in self._store.image.brokers.values() if not each.fenced]
+            for broker_id in list(self._sessions.expired(alive, self._time())):
+                await self._try(self._fence(broker_id, "it has not been heard from for broker.session.timeout.ms"))
+            await asyncio.sleep(self._until_next_expiry())
+
+    def _until_next_expiry(self) -> float:
+        alive = [each.broker_id for each in self._store.image.brokers.values() if not each.fenced]
+        heard_at = self._sessions.next_expiry(alive)
+        if heard_at is None:
+            return WATCH_SECONDS_MAX
+        timeout = self._settings.static.broker_session_timeout_ms / 1000
+        return min(max(heard_at + timeout - self._time(), 0.01), WATCH_SECONDS_MAX)
+
+    def suspect(self, broker_id: int) -> None:
+        """Its connection closed. If its process has ended, there is no need to wait for its session to run out."""
+        if not self._store.is_controller or broker_id in self._probed:
+            return
+        broker = self._store.image.brokers.get(broker_id)
+        if broker is not None and not broker.fenced:
+            self._probed.add(broker_id)
+            self._spawn(self._probe(broker))
+
+    async def _probe(self, broker: BrokerImage) -> None:
+        try:
+            endpoint = broker.endpoints.get(self._listener)
+            if endpoint is not None and await is_gone(endpoint.host, endpoint.port):
+                await self._fence(broker.broker_id, f"nobody listens at {endpoint.host}:{endpoint.port} any more")
+        finally:
+            self._probed.discard(broker.broker_id)
+
+    # -- keeping order -----------------------------------------------------
+
+    async def _rebalance(self) -> None:
+        while True:
+            await asyncio.sleep(self._settings.current.leader_imbalance_check_interval_seconds)
+            if self._settings.current.auto_leader_rebalance_enable:
+                await self._try(self._store.change(self._return_to_preferred))
+
+    def _return_to_preferred(self, image: Image) -> Sequence[Record]:
+        return return_to_preferred(image, self._settings.current, partitions_max=REBALANCED_AT_ONCE_MAX)
+
+    async def _try(self, work: Coroutine[Any, Any, object]) -> None:
+        """What is refused now is tried again the next time round."""
+        try:
+            await work
+        except Refused as refusal:
+            log.info("the controller could not do what it wanted: %s", refusal.message)

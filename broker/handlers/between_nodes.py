@@ -1,0 +1,49 @@
+"""What nodes of one cluster say to each other beside Kafka's own messages: see broker/peers/messages.py."""
+
+from __future__ import annotations
+
+from broker.errors import Refused
+from broker.forwarding import Forwarding
+from broker.peers.messages import (
+    ForwardedRequest,
+    ForwardedResponse,
+    JoinQuorumRequest,
+    JoinQuorumResponse,
+    RaftMessageRequest,
+    RaftMessageResponse,
+)
+from broker.quorum import Quorum
+from broker.registry import NO_ANSWER, Call, handles
+from protocol.errors import ErrorCode
+
+
+@handles(RaftMessageRequest, RaftMessageResponse)
+def raft_message(request: RaftMessageRequest, _call: Call, *, quorum: Quorum) -> object:
+    quorum.receive(request.sender, bytes(request.data))
+    return NO_ANSWER
+
+
+@handles(ForwardedRequest, ForwardedResponse)
+async def forwarded(request: ForwardedRequest, call: Call, *, forwarding: Forwarding) -> ForwardedResponse:
+    return await forwarding.answer(request, call)
+
+
+@handles(JoinQuorumRequest, JoinQuorumResponse)
+async def join_quorum(request: JoinQuorumRequest, _call: Call, *, quorum: Quorum) -> JoinQuorumResponse:
+    if not quorum.store.is_controller:
+        return _ask_the_leader(quorum)
+    try:
+        await quorum.admit(request.node_id, host=request.host, port=request.port, cluster_id=request.cluster_id)
+    except Refused as refusal:
+        return JoinQuorumResponse(error_code=refusal.code, error_message=refusal.message)
+    return JoinQuorumResponse()
+
+
+def _ask_the_leader(quorum: Quorum) -> JoinQuorumResponse:
+    leader_id = quorum.store.leader_id
+    address = None if leader_id is None else quorum.addresses().get(leader_id)
+    if leader_id is None or address is None:
+        return JoinQuorumResponse(error_code=ErrorCode.NOT_CONTROLLER)
+    return JoinQuorumResponse(
+        error_code=ErrorCode.NOT_CONTROLLER, leader_id=leader_id, leader_host=address.host, leader_port=address.port
+    )

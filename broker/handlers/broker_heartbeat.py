@@ -1,0 +1,25 @@
+"""BrokerHeartbeat: a broker is alive; it is told whether it may serve, and whether it may go."""
+
+from __future__ import annotations
+
+from broker.controller.controller import Controller
+from broker.errors import Refused
+from broker.registry import Call, handles
+from protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+
+
+@handles(BrokerHeartbeatRequest, BrokerHeartbeatResponse)
+async def broker_heartbeat(
+    request: BrokerHeartbeatRequest, _call: Call, *, controller: Controller
+) -> BrokerHeartbeatResponse:
+    try:
+        is_caught_up, is_fenced, may_go = await controller.heartbeat(
+            request.broker_id,
+            broker_epoch=request.broker_epoch,
+            metadata_offset=request.current_metadata_offset,
+            want_fence=request.want_fence,
+            want_shut_down=request.want_shut_down,
+        )
+    except Refused as refusal:
+        return BrokerHeartbeatResponse(error_code=refusal.code)
+    return BrokerHeartbeatResponse(is_caught_up=is_caught_up, is_fenced=is_fenced, should_shut_down=may_go)

@@ -1,0 +1,66 @@
+"""ElectLeaders: back to the preferred leader, or (if asked for, and nobody better is there) to any replica."""
+
+from __future__ import annotations
+
+from broker.errors import Refused
+from broker.metadata.elections import elect
+from broker.metadata.image import Image, partition_record
+from broker.metadata.partitions import Election
+from broker.metadata.records import Record
+from broker.metadata.store import MetadataStore
+from broker.registry import Call, handles
+from broker.settings import Settings
+from protocol.errors import ErrorCode
+from protocol.messages.elect_leaders import (
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    PartitionResult,
+    ReplicaElectionResult,
+)
+
+_TYPES = {0: Election.PREFERRED, 1: Election.UNCLEAN}
+
+
+@handles(ElectLeadersRequest, ElectLeadersResponse, on_controller=True)
+async def elect_leaders(
+    request: ElectLeadersRequest, _call: Call, *, store: MetadataStore, settings: Settings
+) -> ElectLeadersResponse:
+    election = _TYPES.get(request.election_type)
+    if election is None:
+        return ElectLeadersResponse(error_code=ErrorCode.INVALID_REQUEST)
+    results: dict[str, list[PartitionResult]] = {}
+
+    def one(image: Image, name: str, index: int) -> list[Record]:
+        topic = image.topics.get(name)
+        if topic is None:
+            raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic '{name}'.")
+        after = elect(image, topic, index, election, settings.current)
+        return [partition_record(topic.topic_id, index, after)]
+
+    def decide(image: Image) -> list[Record]:
+        results.clear()
+        records: list[Record] = []
+        for name, indexes in _wanted(request, image):
+            for index in indexes:
+                result = PartitionResult(partition_id=index)
+                try:
+                    records += one(image, name, index)
+                except Refused as refusal:
+                    if request.topic_partitions is None and refusal.code == ErrorCode.ELECTION_NOT_NEEDED:
+                        continue  # as Kafka: who asks for all hears only of those that something was done about
+                    result.error_code, result.error_message = refusal.code, refusal.message
+                results.setdefault(name, []).append(result)
+        return records
+
+    await store.change(decide)
+    return ElectLeadersResponse(
+        replica_election_results=[
+            ReplicaElectionResult(topic=name, partition_result=answers) for name, answers in results.items()
+        ]
+    )
+
+
+def _wanted(request: ElectLeadersRequest, image: Image) -> list[tuple[str, list[int]]]:
+    if request.topic_partitions is None:
+        return [(topic.name, list(range(len(topic.partitions)))) for topic in image.topics.values()]
+    return [(each.topic, each.partitions) for each in request.topic_partitions]

@@ -1,0 +1,97 @@
+"""AlterPartitionReassignments, ListPartitionReassignments: partitions on the move to other replicas."""
+
+from __future__ import annotations
+
+from broker.cluster import Cluster
+from broker.errors import Refused
+from broker.metadata.image import Image, TopicImage, partition_record
+from broker.metadata.reassignment import is_moving, reassign
+from broker.metadata.records import Record
+from broker.metadata.store import MetadataStore
+from broker.registry import Call, handles
+from broker.settings import Settings
+from protocol.errors import ErrorCode
+from protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartition,
+    ReassignablePartitionResponse,
+    ReassignableTopicResponse,
+)
+from protocol.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+    OngoingPartitionReassignment,
+    OngoingTopicReassignment,
+)
+
+
+@handles(AlterPartitionReassignmentsRequest, AlterPartitionReassignmentsResponse, on_controller=True)
+async def alter_partition_reassignments(
+    request: AlterPartitionReassignmentsRequest, _call: Call, *, store: MetadataStore, settings: Settings
+) -> AlterPartitionReassignmentsResponse:
+    results: list[ReassignableTopicResponse] = []
+
+    def one(image: Image, topic: TopicImage | None, wish: ReassignablePartition) -> list[Record]:
+        if topic is None:
+            raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "There is no such topic.")
+        after = reassign(
+            image,
+            topic,
+            wish.partition_index,
+            wish.replicas,
+            settings.current,
+            factor_may_change=request.allow_replication_factor_change,
+        )
+        if after is topic.partitions[wish.partition_index]:
+            return []
+        return [partition_record(topic.topic_id, wish.partition_index, after)]
+
+    def decide(image: Image) -> list[Record]:
+        results.clear()
+        records: list[Record] = []
+        for wanted in request.topics:
+            result = ReassignableTopicResponse(name=wanted.name)
+            results.append(result)
+            for wish in wanted.partitions:
+                answer = ReassignablePartitionResponse(partition_index=wish.partition_index)
+                result.partitions.append(answer)
+                try:
+                    records += one(image, image.topics.get(wanted.name), wish)
+                except Refused as refusal:
+                    answer.error_code, answer.error_message = refusal.code, refusal.message
+        return records
+
+    await store.change(decide)
+    return AlterPartitionReassignmentsResponse(
+        allow_replication_factor_change=request.allow_replication_factor_change, responses=results
+    )
+
+
+@handles(ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse)
+def list_partition_reassignments(
+    request: ListPartitionReassignmentsRequest, _call: Call, *, cluster: Cluster
+) -> ListPartitionReassignmentsResponse:
+    image = cluster.image
+    wanted: dict[str, list[int] | range]
+    if request.topics is None:
+        wanted = {name: range(len(topic.partitions)) for name, topic in image.topics.items()}
+    else:
+        wanted = {each.name: each.partition_indexes for each in request.topics if each.name in image.topics}
+    topics = [
+        OngoingTopicReassignment(name=name, partitions=_moving(image.topics[name], wanted[name])) for name in wanted
+    ]
+    return ListPartitionReassignmentsResponse(topics=[topic for topic in topics if topic.partitions])
+
+
+def _moving(topic: TopicImage, indexes: list[int] | range) -> list[OngoingPartitionReassignment]:
+    return [
+        OngoingPartitionReassignment(
+            partition_index=index,
+            replicas=list(topic.partitions[index].replicas),
+            adding_replicas=list(topic.partitions[index].adding),
+            removing_replicas=list(topic.partitions[index].removing),
+        )
+        for index in indexes
+        if 0 <= index < len(topic.partitions) and is_moving(topic.partitions[index])
+    ]

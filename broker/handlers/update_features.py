@@ -1,0 +1,54 @@
+"""UpdateFeatures: the levels that the whole cluster uses. Only what every broker can do may be turned on."""
+
+from __future__ import annotations
+
+from broker.errors import Refused
+from broker.features import SUPPORTED, finalized
+from broker.metadata.image import Image
+from broker.metadata.records import FeatureLevelRecord, Record
+from broker.metadata.store import MetadataStore
+from broker.registry import Call, handles
+from protocol.errors import ErrorCode
+from protocol.messages.update_features import (
+    FeatureUpdateKey,
+    UpdatableFeatureResult,
+    UpdateFeaturesRequest,
+    UpdateFeaturesResponse,
+)
+
+UPGRADE = 1
+
+
+@handles(UpdateFeaturesRequest, UpdateFeaturesResponse, on_controller=True)
+async def update_features(
+    request: UpdateFeaturesRequest, _call: Call, *, store: MetadataStore
+) -> UpdateFeaturesResponse:
+    def decide(image: Image) -> list[Record]:
+        records: list[Record] = [_update(image, wish, version=_call.version) for wish in request.feature_updates]
+        return [] if request.validate_only else records
+
+    try:
+        await store.change(decide)
+    except Refused as refusal:
+        if refusal.code == ErrorCode.NOT_CONTROLLER:
+            raise
+        return UpdateFeaturesResponse(error_code=refusal.code, error_message=refusal.message)
+    return UpdateFeaturesResponse(
+        results=[UpdatableFeatureResult(feature=each.feature) for each in request.feature_updates]
+    )
+
+
+def _update(image: Image, wish: FeatureUpdateKey, *, version: int) -> FeatureLevelRecord:
+    name, level = wish.feature, wish.max_version_level
+    if name not in SUPPORTED:
+        raise Refused(ErrorCode.INVALID_UPDATE_VERSION, f"There is no feature {name!r} here.")
+    ranges = [SUPPORTED[name], *(broker.features.get(name, SUPPORTED[name]) for broker in image.brokers.values())]
+    low, high = max(each[0] for each in ranges), min(each[1] for each in ranges)
+    if not low <= level <= high:
+        raise Refused(ErrorCode.INVALID_UPDATE_VERSION, f"{name} can be {low} to {high}, not {level}.")
+    may_lower = wish.allow_downgrade if version == 0 else wish.upgrade_type != UPGRADE
+    if level < finalized(image)[name] and not may_lower:
+        raise Refused(
+            ErrorCode.INVALID_UPDATE_VERSION, f"{name} is {finalized(image)[name]}; lowering it must be asked for."
+        )
+    return FeatureLevelRecord(name=name, level=level)

@@ -1,0 +1,161 @@
+"""What the controller decides about brokers: who is registered, who is fenced, who is leaving.
+
+A fenced broker leads nothing and is in no in-sync set; every change of a broker's state carries the changes of its
+partitions with it, in one entry of the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+from broker.config import BrokerConfig, TopicConfig
+from broker.errors import Refused
+from broker.metadata.image import (
+    BROKER_RESOURCE,
+    CLUSTER_DEFAULT,
+    NO_LEADER,
+    TOPIC_RESOURCE,
+    BrokerImage,
+    Image,
+    PartitionImage,
+    TopicImage,
+    broker_record,
+    partition_record,
+)
+from broker.metadata.partitions import Circumstances, Election, revise
+from broker.metadata.records import BrokerStateRecord, PartitionRecord, Record, UnregisterBrokerRecord
+from protocol.errors import ErrorCode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicRules:
+    """What a topic's settings say about its elections."""
+
+    min_isr: int
+    unclean_allowed: bool
+
+
+def topic_rules(image: Image, name: str, config: BrokerConfig) -> TopicRules:
+    """As every broker sees them: its own settings at the time do not count, or two controllers would disagree."""
+    cluster = image.config_of(BROKER_RESOURCE, CLUSTER_DEFAULT)
+    topic = TopicConfig.resolve(
+        config.with_values(cluster) if cluster else config, image.config_of(TOPIC_RESOURCE, name)
+    )
+    return TopicRules(min_isr=topic.min_insync_replicas, unclean_allowed=topic.unclean_leader_election_enable)
+
+
+def register(
+    image: Image, wish: BrokerImage, config: BrokerConfig, *, stopped_cleanly: bool, has_session: bool
+) -> list[Record]:
+    """A broker has started (`wish` has its new epoch). It is fenced until it has caught up with the metadata."""
+    known = image.brokers.get(wish.broker_id)
+    if known is not None and known.incarnation_id != wish.incarnation_id and not known.fenced and has_session:
+        raise Refused(
+            ErrorCode.DUPLICATE_BROKER_REGISTRATION,
+            f"Another broker with the id {wish.broker_id} is registered and alive.",
+        )
+    records: list[Record] = [broker_record(replace(wish, fenced=True))]
+    after = image.apply(records)
+    lost_data = () if stopped_cleanly or known is None else (wish.broker_id,)
+    return [*records, *_leave(after, wish.broker_id, config, lost_data=lost_data)]
+
+
+def fence(image: Image, broker_id: int, config: BrokerConfig) -> list[Record]:
+    broker = image.brokers.get(broker_id)
+    if broker is None or broker.fenced:
+        return []
+    records = [_state(broker, fenced=True, in_controlled_shutdown=broker.in_controlled_shutdown)]
+    return [*records, *_leave(image.apply(records), broker_id, config)]
+
+
+def unfence(image: Image, broker_id: int, config: BrokerConfig) -> list[Record]:
+    """It has caught up: partitions without a leader may have found one."""
+    broker = image.brokers.get(broker_id)
+    if broker is None or not broker.fenced:
+        return []
+    records = [_state(broker, fenced=False, in_controlled_shutdown=broker.in_controlled_shutdown)]
+    return [*records, *_return(image.apply(records), broker_id, config)]
+
+
+def begin_shutdown(image: Image, broker_id: int, config: BrokerConfig) -> list[Record]:
+    """Controlled shutdown: others lead before it goes."""
+    broker = image.brokers.get(broker_id)
+    if broker is None or broker.in_controlled_shutdown:
+        return []
+    records = [_state(broker, fenced=broker.fenced, in_controlled_shutdown=True)]
+    return [*records, *_leave(image.apply(records), broker_id, config)]
+
+
+def unregister(image: Image, broker_id: int, config: BrokerConfig) -> list[Record]:
+    broker = image.brokers.get(broker_id)
+    if broker is None:
+        raise Refused(ErrorCode.BROKER_ID_NOT_REGISTERED, f"There is no broker {broker_id}.")
+    records: list[Record] = [UnregisterBrokerRecord(broker_id=broker_id, broker_epoch=broker.broker_epoch)]
+    return [*records, *_leave(image.apply(records), broker_id, config)]
+
+
+def leads_anything(image: Image, broker_id: int) -> bool:
+    return any(each.leader == broker_id for topic in image.topics.values() for each in topic.partitions)
+
+
+def _state(broker: BrokerImage, *, fenced: bool, in_controlled_shutdown: bool) -> BrokerStateRecord:
+    return BrokerStateRecord(
+        broker_id=broker.broker_id,
+        broker_epoch=broker.broker_epoch,
+        fenced=fenced,
+        in_controlled_shutdown=in_controlled_shutdown,
+    )
+
+
+def _leave(image: Image, broker_id: int, config: BrokerConfig, *, lost_data: tuple[int, ...] = ()) -> Iterator[Record]:
+    """It is active no more: out of every in-sync set, and of every lead."""
+
+    def change(partition: PartitionImage, circumstances: Circumstances) -> PartitionImage:
+        isr = [each for each in partition.isr if each != broker_id]
+        return revise(partition, replace(circumstances, lost_data=lost_data), isr=isr)
+
+    return each_partition(
+        image,
+        config,
+        concerns=lambda each: (
+            broker_id in each.isr or each.leader == broker_id or (bool(lost_data) and broker_id in each.elr)
+        ),
+        change=change,
+    )
+
+
+def _return(image: Image, broker_id: int, config: BrokerConfig) -> Iterator[Record]:
+    return each_partition(
+        image, config, concerns=lambda each: each.leader == NO_LEADER and broker_id in each.replicas, change=revise
+    )
+
+
+def each_partition(
+    image: Image,
+    config: BrokerConfig,
+    *,
+    concerns: Callable[[PartitionImage], bool],
+    change: Callable[[PartitionImage, Circumstances], PartitionImage],
+    election: Election = Election.ONLINE,
+) -> Iterator[PartitionRecord]:
+    """The records of all partitions that a change concerns and that it does change."""
+    for topic in image.topics.values():
+        circumstances: Circumstances | None = None
+        for index, partition in enumerate(topic.partitions):
+            if not concerns(partition):
+                continue
+            if circumstances is None:
+                circumstances = circumstances_of(image, topic, config, election=election)
+            changed = change(partition, circumstances)
+            if changed is not partition:
+                yield partition_record(topic.topic_id, index, changed)
+
+
+def circumstances_of(
+    image: Image, topic: TopicImage, config: BrokerConfig, *, election: Election = Election.ONLINE
+) -> Circumstances:
+    rules = topic_rules(image, topic.name, config)
+    return Circumstances(
+        is_active=image.is_active, min_isr=rules.min_isr, unclean_allowed=rules.unclean_allowed, election=election
+    )

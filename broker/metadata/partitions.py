@@ -1,0 +1,153 @@
+"""What becomes of one partition when brokers come and go: its leader, its in-sync replicas, its eligible leaders.
+
+The rules are Kafka's (KIP-966 for the eligible leaders): a leader is elected out of the in-sync replicas, else out of
+the eligible ones, who hold everything that is committed because nothing is committed while fewer than
+`min.insync.replicas` are in sync; only where unclean elections are allowed may anybody else lead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum, auto
+
+from broker.metadata.image import NO_LEADER, RECOVERED, RECOVERING, PartitionImage
+
+
+class Election(Enum):
+    ONLINE = auto()  # only if there is no leader, or it cannot go on
+    PREFERRED = auto()  # the first replica, if it can
+    UNCLEAN = auto()  # anybody, if nobody better is there
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Circumstances:
+    """What the outcome depends on beside the partition itself."""
+
+    is_active: Callable[[int], bool]  # may this broker lead and be in sync?
+    min_isr: int
+    election: Election = Election.ONLINE
+    unclean_allowed: bool = False
+    lost_data: Collection[int] = ()  # brokers that came back from an unclean stop: they may lack what they had
+
+
+def revise(
+    before: PartitionImage,
+    circumstances: Circumstances,
+    *,
+    isr: Sequence[int] | None = None,
+    replicas: Sequence[int] | None = None,
+    adding: Sequence[int] | None = None,
+    removing: Sequence[int] | None = None,
+    leader_recovery_state: int | None = None,
+) -> PartitionImage:
+    """The partition after a change; the very same object if nothing changes."""
+    after = replace(
+        before,
+        replicas=before.replicas if replicas is None else tuple(replicas),
+        isr=before.isr if isr is None else tuple(isr),
+        adding=before.adding if adding is None else tuple(adding),
+        removing=before.removing if removing is None else tuple(removing),
+        leader_recovery_state=before.leader_recovery_state if leader_recovery_state is None else leader_recovery_state,
+    )
+    after = _finish_reassignment(after)
+    after = _keep_to_replicas(after)
+    after = _note_eligible(before, after, circumstances)
+    after = _elect(after, circumstances)
+    after = _note_eligible(before, after, circumstances)
+    if after == before:
+        return before
+    has_lost_a_replica = not set(before.replicas) <= set(after.replicas)
+    has_new_leader = after.leader != before.leader or (has_lost_a_replica and after.leader != NO_LEADER)
+    return replace(
+        after,
+        leader_epoch=before.leader_epoch + has_new_leader,
+        partition_epoch=before.partition_epoch + 1,
+    )
+
+
+def _finish_reassignment(partition: PartitionImage) -> PartitionImage:
+    """KIP-455: when all that are added are in sync, those that are removed go."""
+    if not partition.adding and not partition.removing:
+        return partition
+    remaining = tuple(each for each in partition.isr if each not in partition.removing)
+    if not remaining or not set(partition.adding) <= set(partition.isr):
+        return partition
+    replicas = tuple(each for each in partition.replicas if each not in partition.removing)
+    return replace(partition, replicas=replicas, isr=remaining, adding=(), removing=())
+
+
+def _keep_to_replicas(partition: PartitionImage) -> PartitionImage:
+    replicas = set(partition.replicas)
+    if replicas.issuperset(partition.isr) and replicas.issuperset((*partition.elr, *partition.last_known_elr)):
+        return partition
+    return replace(
+        partition,
+        isr=tuple(each for each in partition.isr if each in replicas),
+        elr=tuple(each for each in partition.elr if each in replicas),
+        last_known_elr=tuple(each for each in partition.last_known_elr if each in replicas),
+    )
+
+
+def _note_eligible(before: PartitionImage, after: PartitionImage, circumstances: Circumstances) -> PartitionImage:
+    """While too few are in sync nothing is committed, so whoever was in sync until then stays eligible."""
+    if len(after.isr) >= min(circumstances.min_isr, len(after.replicas)):
+        return replace(after, elr=(), last_known_elr=()) if after.elr or after.last_known_elr else after
+    eligible = [
+        each
+        for each in dict.fromkeys((*after.elr, *before.isr))
+        if each in after.replicas and each not in after.isr and each not in circumstances.lost_data
+    ]
+    last_known = after.last_known_elr
+    if not after.isr and before.leader != NO_LEADER and before.leader in after.replicas:
+        last_known = (before.leader,)  # where nobody is eligible, who led last is the best guess
+    return replace(after, elr=tuple(eligible), last_known_elr=last_known)
+
+
+def _elect(partition: PartitionImage, circumstances: Circumstances) -> PartitionImage:
+    is_active, isr = circumstances.is_active, partition.isr
+    current = partition.leader
+    can_stay = current in isr and current in partition.replicas and is_active(current)
+    if circumstances.election is Election.PREFERRED:
+        preferred = partition.replicas[0]
+        if preferred != current and preferred in isr and is_active(preferred):
+            return replace(partition, leader=preferred)
+    if can_stay:
+        return partition
+    for candidate in partition.replicas:
+        if candidate in isr and is_active(candidate):
+            return replace(partition, leader=candidate)
+    for candidate in partition.replicas:
+        if candidate in partition.elr and is_active(candidate):
+            return replace(partition, leader=candidate, isr=(candidate,))
+    return _elect_last_resort(partition, circumstances)
+
+
+def _elect_last_resort(partition: PartitionImage, circumstances: Circumstances) -> PartitionImage:
+    """Nobody who surely holds everything is here."""
+    is_active = circumstances.is_active
+    last_known = partition.last_known_elr
+    nobody_eligible = not partition.isr and not partition.elr
+    if nobody_eligible and len(last_known) == 1 and last_known[0] in partition.replicas and is_active(last_known[0]):
+        # All stopped uncleanly, and no other replica can hold more than the last leader does (KIP-966).
+        return replace(partition, leader=last_known[0], isr=last_known, leader_recovery_state=RECOVERING)
+    if circumstances.unclean_allowed or circumstances.election is Election.UNCLEAN:
+        for candidate in partition.replicas:
+            if is_active(candidate):
+                return replace(partition, leader=candidate, isr=(candidate,), leader_recovery_state=RECOVERING)
+    if partition.leader == NO_LEADER:
+        return partition
+    return replace(partition, leader=NO_LEADER)
+
+
+def fresh(replicas: Sequence[int], *, is_active: Callable[[int], bool]) -> PartitionImage:
+    """A new partition: empty, so every replica that is there is in sync. At least one must be."""
+    isr = tuple(each for each in replicas if is_active(each))
+    return PartitionImage(
+        replicas=tuple(replicas),
+        isr=isr,
+        leader=isr[0],
+        leader_epoch=0,
+        partition_epoch=0,
+        leader_recovery_state=RECOVERED,
+    )

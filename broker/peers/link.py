@@ -1,0 +1,255 @@
+"""A connection to another node, in Kafka's framing: requests are pipelined, answers found by their correlation id.
+
+The connection is opened when it is first needed, and again after it was lost, with a growing pause between attempts. A
+request that is not answered in time takes the connection with it: whoever is so late will not be on time for the next.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import struct
+from collections.abc import Callable
+from typing import Any, Final
+
+from broker.frames import Framer, FrameTooLarge, Scratch
+from protocol.apis import APIS
+from protocol.schema import DecodeError, api, codec
+from protocol.varint import skip_tags
+
+log = logging.getLogger(__name__)
+
+FRAME_BYTES_MAX: Final = 1 << 30
+UNSENT_BYTES_MAX: Final = 64 << 20
+IN_FLIGHT_MAX: Final = 1000
+BACKOFF_SECONDS_MIN: Final = 0.02
+BACKOFF_SECONDS_MAX: Final = 0.5
+CONNECT_SECONDS_MAX: Final = 5.0
+
+_REQUEST = struct.Struct(">ihhih")  # size, API key, version, correlation id, length of the client id
+_correlation_at = struct.Struct(">i").unpack_from
+_scratch: list[Scratch] = []  # of this process's loop, made on first use
+
+
+class PeerUnavailable(Exception):
+    """The other node cannot be reached, does not answer, or is not known. Whether it got the request is unknown."""
+
+
+class PeerLink:
+    def __init__(
+        self, host: str, port: int, *, client_id: str, lost: Callable[[], None] | None = None, name: str = ""
+    ) -> None:
+        self.host = host
+        self.port = port
+        self.name = name or f"{host}:{port}"
+        self._client_id = client_id.encode()
+        self._lost = lost  # told when a connection that was open is not any more
+        self._channel: _Channel | None = None
+        self._connecting: asyncio.Task[_Channel] | None = None
+        self._backoff = 0.0
+        self._not_before = 0.0
+        self._correlation_id = 0
+        self._closed = False
+
+    @property
+    def is_connected(self) -> bool:
+        return self._channel is not None
+
+    async def send(
+        self,
+        request: Any,
+        *,
+        version: int,
+        timeout: float,  # noqa: ASYNC109 -- a time-out here also closes the connection
+        response: type[Any] | None = None,
+    ) -> Any:
+        """The answer, as a message. Its byte fields are views of the one buffer that it arrived in.
+
+        `response` is its type, for a request that is not one of Kafka's.
+        """
+        described = api(type(request))
+        body = bytearray()
+        codec(type(request), version).encode(request, body)
+        answer = await self.send_raw(
+            described.key, version, body, flexible=version in described.flexible, timeout=timeout
+        )
+        response = response or APIS[described.key].response
+        position = 4
+        try:
+            if version in api(response).flexible:
+                position = position + 1 if not answer[position] else skip_tags(answer, position)
+            return codec(response, version).decode(answer, position)
+        except (DecodeError, IndexError) as error:
+            self.hang_up()
+            raise PeerUnavailable(f"{self.name} answered with what cannot be read: {error}") from error
+
+    async def send_raw(
+        self,
+        key: int,
+        version: int,
+        body: bytes | bytearray | memoryview,
+        *,
+        flexible: bool,
+        timeout: float,  # noqa: ASYNC109 -- a time-out here also closes the connection
+    ) -> memoryview:
+        """Pass a request on as it is; the answer is the whole frame, which begins with the correlation id."""
+        channel: _Channel | None = None
+        try:
+            async with asyncio.timeout(timeout):
+                channel = await self._connected()
+                return await channel.ask(*self._frame(key, version, body, flexible=flexible))
+        except TimeoutError:
+            if channel is not None and channel is self._channel:
+                self.hang_up()
+            raise PeerUnavailable(f"{self.name} did not answer within {timeout:g} s") from None
+
+    def post(self, key: int, version: int, body: bytes | bytearray | memoryview, *, flexible: bool) -> bool:
+        """Send what has no answer, if that is possible right now; otherwise it is lost, and a connection is sought."""
+        if self._channel is None:
+            if not self._closed and self._connecting is None:
+                self._begin_connecting()
+            return False
+        if self._channel.unsent_bytes > UNSENT_BYTES_MAX:
+            return False
+        self._channel.write(self._frame(key, version, body, flexible=flexible)[1])
+        return True
+
+    def hang_up(self) -> None:
+        """Close the connection; the next request opens another."""
+        if self._channel is not None:
+            self._channel.abort("it was given up here")
+
+    async def close(self) -> None:
+        self._closed = True
+        self.hang_up()
+        if self._connecting is not None:
+            self._connecting.cancel()
+            with contextlib.suppress(asyncio.CancelledError, PeerUnavailable):
+                await self._connecting
+
+    def _frame(
+        self, key: int, version: int, body: bytes | bytearray | memoryview, *, flexible: bool
+    ) -> tuple[int, bytes]:
+        self._correlation_id = correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
+        tags = b"\0" if flexible else b""
+        size = _REQUEST.size - 4 + len(self._client_id) + len(tags) + len(body)
+        head = _REQUEST.pack(size, key, version, correlation_id, len(self._client_id))
+        return correlation_id, b"".join((head, self._client_id, tags, body))
+
+    # -- connecting --------------------------------------------------------
+
+    async def _connected(self) -> _Channel:
+        if self._channel is not None:
+            return self._channel
+        if self._closed:
+            raise PeerUnavailable(f"the link to {self.name} is closed")
+        connecting = self._connecting or self._begin_connecting()
+        return await asyncio.shield(connecting)  # others may wait for the same attempt
+
+    def _begin_connecting(self) -> asyncio.Task[_Channel]:
+        task = self._connecting = asyncio.get_running_loop().create_task(self._connect())
+        task.add_done_callback(_seen)
+        return task
+
+    async def _connect(self) -> _Channel:
+        loop = asyncio.get_running_loop()
+        try:
+            if (wait := self._not_before - loop.time()) > 0:
+                await asyncio.sleep(wait)
+            async with asyncio.timeout(CONNECT_SECONDS_MAX):
+                _, channel = await loop.create_connection(lambda: _Channel(self), self.host, self.port)
+        except (OSError, TimeoutError) as error:
+            self._backoff = min(max(self._backoff * 2, BACKOFF_SECONDS_MIN), BACKOFF_SECONDS_MAX)
+            self._not_before = loop.time() + self._backoff
+            raise PeerUnavailable(f"{self.name} cannot be reached: {error or 'it takes too long'}") from error
+        finally:
+            self._connecting = None
+        self._backoff = 0.0
+        self._channel = channel
+        return channel
+
+    def lost_channel(self, channel: _Channel) -> None:
+        if channel is not self._channel:
+            return
+        self._channel = None
+        if not self._closed and self._lost is not None:
+            self._lost()
+
+
+def _seen(task: asyncio.Task[_Channel]) -> None:
+    """Nobody may have waited for this attempt: its failure is no news."""
+    if not task.cancelled():
+        task.exception()
+
+
+class _Channel(asyncio.BufferedProtocol):
+    """One open connection."""
+
+    def __init__(self, link: PeerLink) -> None:
+        if not _scratch:
+            _scratch.append(Scratch())
+        self._link = link
+        self._framer = Framer(_scratch[0], limit_bytes=FRAME_BYTES_MAX)
+        self._waiting: dict[int, asyncio.Future[memoryview]] = {}
+        self._reason = "it was closed by the other side"
+
+    @property
+    def unsent_bytes(self) -> int:
+        return self._transport.get_write_buffer_size()
+
+    def write(self, frame: bytes) -> None:
+        self._transport.write(frame)
+
+    async def ask(self, correlation_id: int, frame: bytes) -> memoryview:
+        if len(self._waiting) >= IN_FLIGHT_MAX or self.unsent_bytes > UNSENT_BYTES_MAX:
+            raise PeerUnavailable(f"too much is under way to {self._link.name}")
+        if self._transport.is_closing():
+            raise PeerUnavailable(f"the connection to {self._link.name} is closing")
+        future: asyncio.Future[memoryview] = asyncio.get_running_loop().create_future()
+        self._waiting[correlation_id] = future
+        self._transport.write(frame)
+        try:
+            return await future
+        finally:
+            self._waiting.pop(correlation_id, None)
+
+    def abort(self, reason: str) -> None:
+        self._reason = reason
+        self._transport.abort()
+        self._end()
+
+    # -- the transport calls these ----------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._framer.buffer()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self._framer.received(nbytes)
+        try:
+            while (frame := self._framer.next_frame()) is not None:
+                self._answered(frame)
+        except (FrameTooLarge, struct.error) as error:
+            log.warning("closing the connection to %s: %s", self._link.name, error)
+            self.abort(str(error))
+
+    def _answered(self, frame: bytearray) -> None:
+        (correlation_id,) = _correlation_at(frame)
+        future = self._waiting.get(correlation_id)
+        if future is not None and not future.done():
+            future.set_result(memoryview(frame))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if exc is not None:
+            self._reason = str(exc)
+        self._end()
+
+    def _end(self) -> None:
+        for future in self._waiting.values():
+            if not future.done():
+                future.set_exception(PeerUnavailable(f"the connection to {self._link.name} is gone: {self._reason}"))
+        self._link.lost_channel(self)

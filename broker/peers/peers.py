@@ -1,0 +1,93 @@
+"""The links of one node to all others: to brokers by their id, to whoever is the controller now."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from broker.metadata.image import Image
+from broker.peers.link import PeerLink, PeerUnavailable
+
+
+class Address(NamedTuple):
+    host: str
+    port: int
+
+
+class Peers:
+    def __init__(
+        self,
+        *,
+        node_id: int,
+        listener: str,
+        image: Callable[[], Image],
+        leader_id: Callable[[], int | None],
+        controllers: Callable[[], Mapping[int, Address]],
+    ) -> None:
+        """`listener`: the name of the one that brokers use among themselves; `leader_id`: of the quorum, as known here;
+        `controllers`: where the controllers listen."""
+        self.node_id = node_id
+        self._listener = listener
+        self._image = image
+        self._leader_id = leader_id
+        self._controllers = controllers
+        self.lost: Callable[[int], None] | None = None  # told when a connection to a node has ended
+        self._links: dict[tuple[str, int], PeerLink] = {}
+        self._closing: list[PeerLink] = []
+
+    def to_broker(self, node_id: int, *, purpose: str = "") -> PeerLink:
+        """The link to a registered broker, at the address it registered last. Each purpose has a connection of its own:
+        answers come in the order of the requests, and a fetch that waits holds up what is behind it."""
+        broker = self._image().brokers.get(node_id)
+        endpoint = None if broker is None else broker.endpoints.get(self._listener)
+        if endpoint is None:
+            raise PeerUnavailable(f"broker {node_id} has no address on the listener {self._listener}")
+        return self._link(f"broker {purpose}".rstrip(), node_id, Address(endpoint.host, endpoint.port))
+
+    def to_controller(self, *, purpose: str = "") -> PeerLink:
+        """The link to the controller, be it this very node."""
+        leader_id = self._leader_id()
+        if leader_id is None:
+            raise PeerUnavailable("there is no controller at the moment")
+        return self.to_member(leader_id, purpose=purpose)
+
+    def to_member(self, node_id: int, *, purpose: str = "") -> PeerLink:
+        """The link to the controller listener of a member of the quorum."""
+        address = self._controllers().get(node_id)
+        if address is None:
+            raise PeerUnavailable(f"nobody knows where controller {node_id} listens")
+        return self._link(f"controller {purpose}".rstrip(), node_id, address)
+
+    async def close(self) -> None:
+        for link in (*self._links.values(), *self._closing):
+            await link.close()
+
+    def _link(self, kind: str, node_id: int, address: Address) -> PeerLink:
+        link = self._links.get((kind, node_id))
+        if link is not None and (link.host, link.port) == address:
+            return link
+        if link is not None:
+            link.hang_up()
+            self._closing.append(link)
+        name = f"{kind} {node_id} ({address.host}:{address.port})"
+        link = PeerLink(
+            address.host,
+            address.port,
+            client_id=client_id_of(self.node_id),
+            name=name,
+            lost=lambda: None if self.lost is None else self.lost(node_id),
+        )
+        self._links[kind, node_id] = link
+        return link
+
+
+def client_id_of(node_id: int) -> str:
+    """The client id that a node's links carry."""
+    return f"node-{node_id}"
+
+
+def node_id_of(client_id: str | None) -> int | None:
+    """The node that a connection to the controller listener came from."""
+    match = re.fullmatch(r"node-(\d{1,9})", client_id or "")
+    return None if match is None else int(match[1])

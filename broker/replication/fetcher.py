@@ -1,0 +1,323 @@
+"""Fetching from one leader everything that this node follows of it: one connection, one incremental session (KIP-227).
+
+Usually one request is under way, and the leader holds it until there is something. When partitions are added or leave,
+the next request is sent at once: a leader ends a fetch that it holds as soon as the session's next one arrives, so that
+a partition that has just got a new leader does not wait for others' silence.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Iterator
+from typing import Any, Final, NamedTuple
+
+from broker.config import BrokerConfig
+from broker.peers import Peers, PeerUnavailable
+from broker.replication.followed import Followed
+from protocol.errors import ErrorCode
+from protocol.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    ForgottenTopic,
+    PartitionData,
+    ReplicaState,
+)
+from protocol.records import InvalidBatch, read_header
+from storage import LogOffline, StorageError
+
+log = logging.getLogger(__name__)
+
+VERSION: Final = 18
+PURPOSE: Final = "replication"  # a connection of its own: a fetch that waits must not hold up other requests
+RETRY_SECONDS_MIN: Final = 0.02
+NO_SESSION: Final = 0
+FULL_EPOCH: Final = 0
+
+# What passes when both sides have heard the same news: tried again soon, and not worth a line in the log.
+_PASSING: Final = frozenset(
+    (
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    )
+)
+
+Key = tuple[bytes, int]
+
+
+class _Place(NamedTuple):
+    """What the leader was told about a partition."""
+
+    offset: int
+    leader_epoch: int
+    last_epoch: int
+    log_start_offset: int
+
+
+_NOWHERE: Final = _Place(-1, -1, -1, -1)
+
+
+class Fetcher:
+    def __init__(
+        self,
+        source: int,
+        *,
+        node_id: int,
+        peers: Peers,
+        config: Callable[[], BrokerConfig],
+        broker_epoch: Callable[[], int],
+        failed: Callable[[Followed, Exception], None],
+    ) -> None:
+        self.source = source
+        self._node_id = node_id
+        self._peers = peers
+        self._config = config
+        self._broker_epoch = broker_epoch
+        self._failed = failed
+        self._followed: dict[Key, Followed] = {}
+        self._told: dict[Key, _Place] = {}
+        self._changed: dict[Key, None] = {}  # whose place the leader may have to be told
+        self._resting: dict[Key, asyncio.TimerHandle] = {}
+        self._session_id = NO_SESSION
+        self._session_epoch = FULL_EPOCH
+        self._news = asyncio.Event()
+        self._retry_seconds = 0.0
+        self._loop = asyncio.get_running_loop()
+        self._task = self._loop.create_task(self._run())
+
+    def __len__(self) -> int:
+        return len(self._followed)
+
+    def add(self, followed: Followed) -> None:
+        key = (followed.topic_id, followed.index)
+        self._wake_from_rest(key)
+        self._followed[key] = followed
+        self._changed[key] = None
+        self._news.set()
+
+    def remove(self, followed: Followed) -> None:
+        key = (followed.topic_id, followed.index)
+        if self._followed.get(key) is not followed:
+            return
+        self._wake_from_rest(key)
+        del self._followed[key]
+        self._changed[key] = None
+        self._news.set()
+
+    async def stop(self) -> None:
+        for handle in self._resting.values():
+            handle.cancel()
+        self._resting.clear()
+        self._task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._task
+
+    # -- the loop ----------------------------------------------------------
+
+    async def _run(self) -> None:
+        while True:
+            try:
+                await self._converse()
+            except PeerUnavailable as error:
+                log.info("fetching from broker %d failed: %s", self.source, error)
+                await self._pause()
+            except Exception:
+                log.exception("fetching from broker %d failed; it is tried again", self.source)
+                await self._pause()
+            self._begin_session()
+
+    async def _pause(self) -> None:
+        most = self._config().replica_fetch_backoff_ms / 1000
+        self._retry_seconds = min(max(self._retry_seconds * 2, RETRY_SECONDS_MIN), most)
+        await asyncio.sleep(self._retry_seconds)
+
+    async def _converse(self) -> None:
+        """Until something goes wrong: ask, and take what comes."""
+        under_way: asyncio.Task[Any] | None = None
+        try:
+            while True:
+                if under_way is None:
+                    while not self._followed:
+                        self._news.clear()
+                        await self._news.wait()
+                    under_way = self._ask()
+                news = self._loop.create_task(self._news.wait())
+                try:
+                    await asyncio.wait((under_way, news), return_when=asyncio.FIRST_COMPLETED)
+                finally:
+                    news.cancel()
+                if under_way.done() or not self._has_session:
+                    response, under_way = await under_way, None
+                    await self._take(response)
+                else:
+                    following = self._ask()  # which ends the one under way
+                    try:
+                        response = await under_way
+                    except BaseException:
+                        following.cancel()
+                        raise
+                    under_way = following
+                    await self._take(response)
+        finally:
+            if under_way is not None:
+                under_way.cancel()
+                with contextlib.suppress(asyncio.CancelledError, PeerUnavailable):
+                    await under_way
+
+    def _ask(self) -> asyncio.Task[Any]:
+        self._news.clear()
+        config = self._config()
+        request = self._request(config)
+        link = self._peers.to_broker(self.source, purpose=PURPOSE)
+        seconds_max = config.replica_socket_timeout_ms / 1000
+        return self._loop.create_task(link.send(request, version=VERSION, timeout=seconds_max))
+
+    # -- asking ------------------------------------------------------------
+
+    @property
+    def _has_session(self) -> bool:
+        return self._session_id != NO_SESSION
+
+    def _begin_session(self) -> None:
+        """Forget what the leader was told."""
+        self._session_id, self._session_epoch = NO_SESSION, FULL_EPOCH
+        self._told.clear()
+        self._changed = dict.fromkeys(self._followed)
+
+    def _request(self, config: BrokerConfig) -> FetchRequest:
+        changed, self._changed = self._changed, {}
+        topics: dict[bytes, FetchTopic] = {}
+        forgotten: dict[bytes, ForgottenTopic] = {}
+        for key in changed:
+            followed = self._followed.get(key)
+            if followed is None or key in self._resting:
+                if self._told.pop(key, None) is not None:
+                    forgotten.setdefault(key[0], ForgottenTopic(topic_id=key[0])).partitions.append(key[1])
+                continue
+            try:
+                place = _place_of(followed)
+            except StorageError as error:
+                self._rest(key, followed, error)
+                continue
+            if self._told.get(key) != place:
+                self._told[key] = place
+                topics.setdefault(key[0], FetchTopic(topic_id=key[0])).partitions.append(
+                    FetchPartition(
+                        partition=key[1],
+                        current_leader_epoch=place.leader_epoch,
+                        fetch_offset=place.offset,
+                        last_fetched_epoch=place.last_epoch,
+                        log_start_offset=place.log_start_offset,
+                        partition_max_bytes=config.replica_fetch_max_bytes,
+                        high_watermark=followed.high_watermark,
+                    )
+                )
+        request = FetchRequest(
+            replica_state=ReplicaState(replica_id=self._node_id, replica_epoch=self._broker_epoch()),
+            max_wait_ms=config.replica_fetch_wait_max_ms,
+            min_bytes=config.replica_fetch_min_bytes,
+            max_bytes=config.replica_fetch_response_max_bytes,
+            session_id=self._session_id,
+            session_epoch=self._session_epoch,
+            topics=list(topics.values()),
+            forgotten_topics_data=list(forgotten.values()),
+        )
+        if self._has_session:
+            self._session_epoch = 1 if self._session_epoch == 0x7FFFFFFF else self._session_epoch + 1
+        return request
+
+    # -- taking ------------------------------------------------------------
+
+    async def _take(self, response: FetchResponse) -> None:
+        if response.error_code:
+            raise PeerUnavailable(f"the fetch session is over: {ErrorCode(response.error_code).name}")
+        self._retry_seconds = 0.0
+        if not self._has_session and response.session_id != NO_SESSION:
+            self._session_id, self._session_epoch = response.session_id, 1
+        elif not self._has_session:
+            self._begin_session()
+        undurable = []
+        for key, followed, data in self._answers(response):
+            try:
+                self._take_one(key, followed, data)
+                if not followed.is_durable:
+                    undurable.append((key, followed))
+            except (StorageError, InvalidBatch, OSError) as error:
+                self._rest(key, followed, error)
+        for key, followed in undurable:
+            try:
+                await followed.durable()
+            except StorageError as error:
+                self._rest(key, followed, error)
+
+    def _answers(self, response: FetchResponse) -> Iterator[tuple[Key, Followed, PartitionData]]:
+        for topic in response.responses:
+            for data in topic.partitions:
+                key = (topic.topic_id, data.partition_index)
+                followed = self._followed.get(key)
+                told = self._told.get(key)
+                # Answers about an epoch or a place that we have left behind say nothing.
+                if followed is not None and told is not None and told.leader_epoch == followed.leader_epoch:
+                    yield key, followed, data
+
+    def _take_one(self, key: Key, followed: Followed, data: PartitionData) -> None:
+        self._changed[key] = None
+        if data.error_code:
+            self._refused(key, followed, data)
+            return
+        if data.diverging_epoch.epoch >= 0 or data.diverging_epoch.end_offset >= 0:
+            followed.give_way(epoch=data.diverging_epoch.epoch, end_offset=data.diverging_epoch.end_offset)
+            return
+        if data.records:
+            if read_header(data.records).base_offset < followed.log.end_offset:  # type: ignore[arg-type]
+                return  # the answer to a request that was sent before the last one was answered
+            followed.take(data.records)  # type: ignore[arg-type]
+        followed.failures = 0
+        followed.learn(high_watermark=data.high_watermark, log_start_offset=data.log_start_offset)
+
+    def _refused(self, key: Key, followed: Followed, data: PartitionData) -> None:
+        code = ErrorCode(data.error_code)
+        if code == ErrorCode.OFFSET_OUT_OF_RANGE and data.log_start_offset > followed.log.end_offset:
+            followed.start_over(data.log_start_offset)
+            return
+        if code not in _PASSING:
+            log.warning("%s-%d cannot be fetched from %d: %s", followed.topic, followed.index, self.source, code.name)
+        self._rest(key, followed, None)
+
+    # -- those that have to wait -------------------------------------------
+
+    def _rest(self, key: Key, followed: Followed, error: Exception | None) -> None:
+        """Leave a partition out for a while."""
+        followed.failures += 1
+        if error is not None:
+            log.error("%s-%d cannot be followed: %s", followed.topic, followed.index, error)
+            if isinstance(error, LogOffline):
+                self._failed(followed, error)
+        most = self._config().replica_fetch_backoff_ms / 1000
+        seconds = min(RETRY_SECONDS_MIN * 2 ** min(followed.failures - 1, 10), most)
+        self._wake_from_rest(key)
+        self._resting[key] = self._loop.call_later(seconds, self._rested, key)
+        self._changed[key] = None
+
+    def _rested(self, key: Key) -> None:
+        self._resting.pop(key, None)
+        if key in self._told:  # nothing was sent in the meantime
+            self._told[key] = _NOWHERE
+        self._changed[key] = None
+        self._news.set()
+
+    def _wake_from_rest(self, key: Key) -> None:
+        handle = self._resting.pop(key, None)
+        if handle is not None:
+            handle.cancel()
+
+
+def _place_of(followed: Followed) -> _Place:
+    log = followed.log
+    return _Place(log.end_offset, followed.leader_epoch, log.latest_epoch, log.start_offset)

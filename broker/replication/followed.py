@@ -1,0 +1,125 @@
+"""A partition that this node follows: what it takes from its leader, and where it gives way to it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from concurrent.futures import Executor
+
+from broker.config import TopicConfig
+from broker.replication.replica import Replica
+from protocol.schema import Bytes
+from storage import Log, LogOffline
+
+log = logging.getLogger(__name__)
+
+
+class Followed(Replica):
+    __slots__ = ("_durable", "_flushed_end", "failures", "leader")
+
+    def __init__(
+        self,
+        *,
+        topic: str,
+        topic_id: bytes,
+        index: int,
+        leader: int,
+        leader_epoch: int,
+        log: Log,
+        config: TopicConfig,
+        executor: Executor,
+        high_watermark: int,
+    ) -> None:
+        self.leader = leader  # -1: there is none
+        self.failures = 0  # in a row
+        self._durable: asyncio.Future[None] | None = None
+        self._flushed_end = log.end_offset
+        super().__init__(
+            topic=topic,
+            topic_id=topic_id,
+            index=index,
+            leader_epoch=leader_epoch,
+            log=log,
+            config=config,
+            executor=executor,
+            high_watermark=high_watermark,
+        )
+
+    def follow(self, *, leader: int, leader_epoch: int) -> None:
+        self.leader = leader
+        self.leader_epoch = leader_epoch
+        self.failures = 0
+
+    def take(self, records: Bytes) -> None:
+        """What the leader has after our log's end."""
+        self.log.append_replicated(records)
+        if self.log.end_offset - self.log.recovery_point >= self.unflushed_limit:
+            self._commit.request()
+
+    def learn(self, *, high_watermark: int, log_start_offset: int) -> None:
+        """What the leader knows: how far all is committed, and from where on there is anything left."""
+        if log_start_offset > self.log.start_offset:
+            self.log.delete_before(min(log_start_offset, self.log.end_offset))
+        mark = min(high_watermark, self.log.end_offset)
+        if mark <= self.high_watermark:
+            return  # a new leader may not know yet what the old one told us: it is committed all the same
+        self.high_watermark = mark
+        for watcher in list(self.watchers):
+            watcher.readable(self)
+
+    def give_way(self, *, epoch: int, end_offset: int) -> None:
+        """The leader's log and ours part ways: `epoch`, the newest not after ours that it knows, ends at `end_offset`
+        there. Drop what we have beyond; if our own history is another still, the next fetch tells (KIP-595)."""
+        _, own_end = self.log.epoch_end_offset(epoch)
+        offset = end_offset if own_end < 0 else min(end_offset, own_end)
+        if epoch < 0 or offset < 0:  # it knows nothing of our epochs
+            offset = self.high_watermark
+        before = self.log.end_offset
+        self.log.truncate_to(offset)
+        self._flushed_end = min(self._flushed_end, self.log.end_offset)
+        if self.log.end_offset < before:
+            log.info(
+                "%s-%d: dropped offsets %d..%d, which leader %d (epoch %d) does not have",
+                self.topic, self.index, self.log.end_offset, before - 1, self.leader, self.leader_epoch,
+            )  # fmt: skip
+        if self.high_watermark > self.log.end_offset:
+            log.error(
+                "%s-%d: records below the high watermark %d were dropped: its leader lost them",
+                self.topic, self.index, self.high_watermark,
+            )  # fmt: skip
+            self.high_watermark = self.log.end_offset
+
+    def start_over(self, offset: int) -> None:
+        """The leader has nothing of what we need next: begin where it begins."""
+        log.warning("%s-%d: the leader begins at %d, we begin anew there", self.topic, self.index, offset)
+        self.log.truncate_fully_and_start_at(offset)
+        self._flushed_end = self.high_watermark = offset
+
+    # -- flush.messages=1: a fetch beyond a record says that it is on our disk -----------
+
+    @property
+    def is_durable(self) -> bool:
+        return not self.flush_each or self._flushed_end >= self.log.end_offset
+
+    async def durable(self) -> None:
+        """Wait until what was taken is synced."""
+        while not self.is_durable:
+            if self.log.is_offline:
+                raise LogOffline(f"{self.topic}-{self.index} is offline")
+            if self._durable is None:
+                self._durable = asyncio.get_running_loop().create_future()
+                self._commit.request()
+            await asyncio.shield(self._durable)
+
+    def _flushed(self, end_offset: int) -> None:
+        self._flushed_end = max(self._flushed_end, end_offset)
+        self._end_wait()
+
+    def _flush_failed(self, error: BaseException) -> None:
+        super()._flush_failed(error)
+        self._end_wait()
+
+    def _end_wait(self) -> None:
+        waiting, self._durable = self._durable, None
+        if waiting is not None and not waiting.done():
+            waiting.set_result(None)

@@ -1,0 +1,22 @@
+"""Where else to look: the leader of a partition, and its address, told with the refusal (KIP-951)."""
+
+from __future__ import annotations
+
+from broker.metadata.image import Image
+from broker.metadata.records import Endpoint
+from broker.replication.replicas import HostedTopic
+
+
+def leader_of(hosted: HostedTopic | None, index: int) -> tuple[int, int]:
+    """(leader, leader epoch), each -1 if not known."""
+    if hosted is None or not 0 <= index < len(hosted.image.partitions):
+        return -1, -1
+    partition = hosted.image.partitions[index]
+    return partition.leader, partition.leader_epoch
+
+
+def endpoint_of(image: Image, node_id: int, listener: str) -> tuple[Endpoint, str | None] | None:
+    """A broker's address as clients of this listener can use it, and its rack."""
+    broker = image.brokers.get(node_id)
+    endpoint = None if broker is None or broker.fenced else broker.endpoints.get(listener)
+    return None if broker is None or endpoint is None else (endpoint, broker.rack)

@@ -1,0 +1,241 @@
+"""What a leader knows in one epoch: how far each follower has read, who is in sync, what the controller was asked.
+
+No clock, no socket, no file: times are arguments (seconds, any monotonic clock), and what is to be asked of the
+controller is a value. The rules are Kafka's: the high watermark is the least offset of the *maximal* in-sync set, which
+counts members that were asked for but not granted yet (KIP-497), and it stands still while there are too few (KIP-966).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, NamedTuple
+
+UNKNOWN: Final = -1
+OUTSIDE_SECONDS_MAX: Final = 1.0  # how long somebody who is not in sync, but was as good as, can hold up the mark
+GIVEN_UP_SECONDS_MAX: Final = 2.0  # how long a follower may leave a partition out of its fetches
+NEVER: Final = float("-inf")
+
+
+class Pulse:
+    """When a broker last fetched: one for all partitions that it follows here, so that a fetch need not touch each."""
+
+    __slots__ = ("at",)
+
+    def __init__(self, at: float = NEVER) -> None:
+        self.at = at
+
+
+class Follower:
+    """One follower, as its fetches show it."""
+
+    __slots__ = (
+        "_end_when_fetched",
+        "_pulse",
+        "behind",
+        "broker_epoch",
+        "caught_up_at",
+        "given_up_at",
+        "log_start_offset",
+        "node_id",
+        "offset",
+    )
+
+    def __init__(self, node_id: int, *, now: float) -> None:
+        self.node_id = node_id
+        self.broker_epoch = UNKNOWN
+        self.offset = UNKNOWN  # it has everything before this
+        self.log_start_offset = UNKNOWN
+        self.behind = True
+        self.caught_up_at = now  # of a member of the ISR when we take over: it gets its time to be heard of
+        self.given_up_at: float | None = None  # when it stopped fetching this partition, if it has not got on since
+        self._end_when_fetched = UNKNOWN
+        self._pulse = Pulse()
+
+    def fetched(
+        self, *, offset: int, log_start_offset: int, end_offset: int, broker_epoch: int, now: float, pulse: Pulse
+    ) -> None:
+        """It asks for `offset` while our log ends at `end_offset`."""
+        if offset > self.offset or offset >= end_offset:
+            self.given_up_at = None  # to ask again is not enough: it must get on
+        if offset >= end_offset:
+            self.behind = False
+            self.caught_up_at = now
+        else:
+            # It has read what there was when it asked before: then it was as good as caught up.
+            if offset >= self._end_when_fetched >= 0:
+                self.caught_up_at = max(self.caught_up_at, self._pulse.at)
+            self.behind = True
+        self.offset = offset
+        self.log_start_offset = log_start_offset
+        self.broker_epoch = broker_epoch
+        self._end_when_fetched = end_offset
+        self._pulse = pulse
+
+    def left_behind(self) -> None:
+        """We appended: until now it was at the end, as of its last fetch."""
+        if not self.behind:
+            self.behind = True
+            self.caught_up_at = max(self.caught_up_at, self._pulse.at)
+
+    def gave_up(self, now: float) -> None:
+        """It fetches others, but this partition no more: its disk, say, is in trouble."""
+        self.left_behind()
+        if self.given_up_at is None:
+            self.given_up_at = now
+
+    @property
+    def last_caught_up(self) -> float:
+        return self.caught_up_at if self.behind else max(self.caught_up_at, self._pulse.at)
+
+
+class Proposal(NamedTuple):
+    """An in-sync set that the controller is asked for."""
+
+    isr: tuple[tuple[int, int], ...]  # (broker, its epoch)
+    leader_epoch: int
+    partition_epoch: int
+
+    @property
+    def members(self) -> frozenset[int]:
+        return frozenset(node for node, _ in self.isr)
+
+
+class Leadership:
+    def __init__(
+        self,
+        *,
+        node_id: int,
+        leader_epoch: int,
+        partition_epoch: int,
+        replicas: Sequence[int],
+        isr: Sequence[int],
+        start_offset: int,
+        now: float,
+        is_eligible: Callable[[int, int], bool] = lambda _node, _epoch: True,
+    ) -> None:
+        """`is_eligible(broker, epoch)`: whether the controller would have that life of a broker in sync."""
+        self.node_id = node_id
+        self.leader_epoch = leader_epoch
+        self.partition_epoch = partition_epoch
+        self.replicas = tuple(replicas)
+        self.isr = tuple(isr)
+        self.start_offset = start_offset  # where our log ended when the epoch began
+        self.proposal: Proposal | None = None
+        self._is_eligible = is_eligible
+        self.followers = {node: Follower(node, now=now) for node in replicas if node != node_id}
+        for node, follower in self.followers.items():
+            if node not in isr:
+                follower.caught_up_at = NEVER
+        self._counted: list[Follower] = []  # the maximal in-sync set without ourselves
+        self._outside: list[Follower] = []
+        self._sort()
+
+    def _sort(self) -> None:
+        maximal = set(self.isr) if self.proposal is None else set(self.isr) | self.proposal.members
+        self._counted = [each for node, each in self.followers.items() if node in maximal]
+        self._outside = [each for node, each in self.followers.items() if node not in maximal]
+
+    @property
+    def is_alone(self) -> bool:
+        return not self.followers
+
+    @property
+    def maximal_isr(self) -> frozenset[int]:
+        return frozenset((self.node_id, *(each.node_id for each in self._counted)))
+
+    def too_few(self, min_insync_replicas: int) -> bool:
+        return len(self.isr) < min(min_insync_replicas, len(self.replicas))
+
+    # -- the high watermark ------------------------------------------------
+
+    def mark(self, own_end: int, *, now: float, lag_max: float) -> int:
+        """Up to where everybody who counts has everything. Someone alive who keeps up counts before being in sync, or
+        under constant load nobody who is a step behind could ever come back."""
+        mark = own_end
+        for each in self._counted:
+            if each.offset < mark:
+                mark = each.offset
+        for each in self._outside:
+            keeps_up = now - each.last_caught_up <= min(lag_max, OUTSIDE_SECONDS_MAX)
+            if each.offset < mark and keeps_up and self._is_eligible(each.node_id, each.broker_epoch):
+                mark = each.offset
+        return mark
+
+    def low_mark(self, own_start: int, *, is_live: Callable[[int], bool]) -> int:
+        """The first offset that some live replica may still have (DeleteRecords)."""
+        starts = [each.log_start_offset for node, each in self.followers.items() if is_live(node)]
+        return min(own_start, *starts) if starts else own_start
+
+    # -- who is in sync ----------------------------------------------------
+
+    def propose_expansion(self, node: int, *, mark: int, own_epoch: int) -> Proposal | None:
+        """After a fetch of `node`: it joins once it has all that is committed, and all of earlier epochs."""
+        follower = self.followers.get(node)
+        if follower is None or node in self.isr or self.proposal is not None:
+            return None
+        if follower.offset < max(mark, self.start_offset) or not self._is_eligible(node, follower.broker_epoch):
+            return None
+        return self._propose([*self.isr, node], own_epoch)
+
+    def propose_shrinking(self, *, now: float, lag_max: float, end_offset: int, own_epoch: int) -> Proposal | None:
+        """Who has not been at our end for too long leaves."""
+        if self.proposal is not None:
+            return None
+        slow = set(self.laggards(now=now, lag_max=lag_max, end_offset=end_offset))
+        return self._propose([node for node in self.isr if node not in slow], own_epoch) if slow else None
+
+    def propose_stepping_aside(self) -> Proposal | None:
+        """Our disk fails us: let another lead that is in sync. Nobody is added, so nothing else under way matters."""
+        others = [node for node in self.isr if node != self.node_id]
+        if not others or (self.proposal is not None and self.node_id not in self.proposal.members):
+            return None
+        return self._propose(others, UNKNOWN)
+
+    def laggards(self, *, now: float, lag_max: float, end_offset: int) -> Iterator[int]:
+        """Who has everything is in sync, silent or not: whether its broker lives is the controller's business."""
+        for node in self.isr:
+            follower = self.followers.get(node)
+            if follower is None or follower.offset == end_offset:
+                continue
+            gave_up = follower.given_up_at is not None and now - follower.given_up_at > GIVEN_UP_SECONDS_MAX
+            if gave_up or now - follower.last_caught_up > lag_max:
+                yield node
+
+    def _propose(self, isr: Sequence[int], own_epoch: int) -> Proposal:
+        epochs = {self.node_id: own_epoch, **{node: each.broker_epoch for node, each in self.followers.items()}}
+        self.proposal = Proposal(
+            tuple((node, epochs.get(node, UNKNOWN)) for node in isr), self.leader_epoch, self.partition_epoch
+        )
+        self._sort()
+        return self.proposal
+
+    def settle(self, *, isr: Sequence[int], partition_epoch: int) -> bool:
+        """The controller's word, by answer or by the metadata log, whichever comes first. True if it is news."""
+        if partition_epoch <= self.partition_epoch:
+            return False
+        self.isr = tuple(isr)
+        self.partition_epoch = partition_epoch
+        self.proposal = None
+        self._sort()
+        return True
+
+    def refused(self, proposal: Proposal) -> None:
+        """The controller will not do it, for certain: what was asked for does not count any more."""
+        if self.proposal is proposal:
+            self.proposal = None
+            self._sort()
+
+    def reassigned(self, *, replicas: Sequence[int], now: float) -> None:
+        """Replicas came or went."""
+        if self.replicas == tuple(replicas):
+            return
+        self.replicas = tuple(replicas)
+        kept = {node: self.followers.get(node) for node in replicas if node != self.node_id}
+        self.followers = {}
+        for node, follower in kept.items():
+            if follower is None:
+                follower = Follower(node, now=now)
+                if node not in self.isr:
+                    follower.caught_up_at = NEVER
+            self.followers[node] = follower
+        self._sort()

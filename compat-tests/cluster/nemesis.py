@@ -1,0 +1,190 @@
+"""What goes wrong on purpose: one fault after the other, chosen by a seed, each healed before the next."""
+
+from __future__ import annotations
+
+import errno
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import Protocol
+
+from harness.cluster import Cluster, ClusterNode
+from harness.network import Network
+
+
+class Fault(Protocol):
+    name: str
+
+    def __call__(self, cluster: Cluster, random: Random) -> None:
+        """Inject, wait as long as it shall last, heal."""
+
+
+class Kill:
+    name = "kill -9"
+
+    def __init__(self, down_seconds: tuple[float, float] = (0.0, 4.0)) -> None:
+        self._down = down_seconds
+
+    def __call__(self, cluster: Cluster, random: Random) -> None:
+        node = _any(cluster, random)
+        node.kill()
+        time.sleep(random.uniform(*self._down))
+        node.start()
+
+
+class KillController:
+    name = "kill -9 of the controller"
+
+    def __call__(self, cluster: Cluster, random: Random) -> None:
+        node = cluster.nodes[cluster.await_controller()]
+        node.kill()
+        time.sleep(random.uniform(0.5, 3.0))
+        node.start()
+
+
+class Pause:
+    name = "SIGSTOP, SIGCONT"
+
+    def __init__(self, seconds: tuple[float, float] = (0.2, 4.0)) -> None:
+        self._seconds = seconds
+
+    def __call__(self, cluster: Cluster, random: Random) -> None:
+        node = _any(cluster, random)
+        node.pause()
+        try:
+            time.sleep(random.uniform(*self._seconds))
+        finally:
+            node.resume()
+
+
+class LongPause(Pause):
+    """Past the session, so that it wakes up as a zombie."""
+
+    name = "SIGSTOP past the session"
+
+    def __init__(self) -> None:
+        super().__init__((11.0, 14.0))
+
+
+class RollingRestart:
+    name = "rolling restart"
+
+    def __call__(self, cluster: Cluster, random: Random) -> None:
+        for node in random.sample(list(cluster.nodes.values()), len(cluster.nodes)):
+            node.restart(clean=True)
+            time.sleep(1.0)
+
+
+def _any(cluster: Cluster, random: Random) -> ClusterNode:
+    return random.choice(list(cluster.nodes.values()))
+
+
+class Nemesis:
+    def __init__(self, cluster: Cluster, faults: Sequence[Fault], *, seed: int, healthy: Callable[[], None]) -> None:
+        """`healthy` returns when the cluster has recovered from the last fault."""
+        self.injected: Counter[str] = Counter()
+        self._cluster = cluster
+        self._faults = faults
+        self._random = Random(seed)
+        self._healthy = healthy
+
+    def run(self, seconds: float) -> None:
+        end = time.monotonic() + seconds
+        rest: list[Fault] = []
+        while time.monotonic() < end:
+            if not rest:  # each in its turn, in a random order
+                rest = self._random.sample(list(self._faults), len(self._faults))
+            fault = rest.pop()
+            self.injected[fault.name] += 1
+            fault(self._cluster, self._random)
+            self._healthy()
+            time.sleep(self._random.uniform(0.5, 2.0))
+
+
+class _Cut:
+    """Links between nodes are silent for a while; clients reach every node all the same."""
+
+    name = "cut"
+
+    def __init__(self, network: Network, seconds: tuple[float, float] = (2.0, 12.0)) -> None:
+        self._network = network
+        self._seconds = seconds
+
+    def links(self, nodes: Sequence[int]) -> list[tuple[int, int]]:
+        """Which are cut, of nodes in a random order: (from, to)."""
+        raise NotImplementedError
+
+    def __call__(self, cluster: Cluster, random: Random) -> None:
+        nodes = random.sample(list(cluster.nodes), len(cluster.nodes))
+        for source, target in self.links(nodes):
+            self._network.cut(source, target)
+        try:
+            time.sleep(random.uniform(*self._seconds))
+        finally:
+            self._network.mend_all()
+
+
+class CutOff(_Cut):
+    name = "a node cut off"
+
+    def links(self, nodes: Sequence[int]) -> list[tuple[int, int]]:
+        alone, *others = nodes
+        return [(alone, other) for other in others] + [(other, alone) for other in others]
+
+
+class CutPair(_Cut):
+    name = "two nodes cut off from each other"
+
+    def links(self, nodes: Sequence[int]) -> list[tuple[int, int]]:
+        return [(nodes[0], nodes[1]), (nodes[1], nodes[0])]
+
+
+class CutOneWay(_Cut):
+    name = "a node that hears but is not heard"
+
+    def links(self, nodes: Sequence[int]) -> list[tuple[int, int]]:
+        return [(nodes[0], other) for other in nodes[1:]]
+
+
+class CutOtherWay(_Cut):
+    name = "a node that is heard but hears not"
+
+    def links(self, nodes: Sequence[int]) -> list[tuple[int, int]]:
+        return [(other, nodes[0]) for other in nodes[1:]]
+
+
+class FullDisk:
+    """One node's data directory, a file system of its own, has no room left for a while."""
+
+    name = "full disk"
+
+    def __init__(self, topic: str, seconds: tuple[float, float] = (3.0, 8.0)) -> None:
+        self._topic = topic
+        self._seconds = seconds
+
+    def __call__(self, cluster: Cluster, random: Random) -> None:
+        node = _any(cluster, random)
+        ballast = node.data / "ballast"
+        with ballast.open("wb", buffering=0) as file:
+            try:
+                while True:
+                    file.write(bytes(1 << 16))
+            except OSError as error:
+                if error.errno != errno.ENOSPC:
+                    raise
+        try:
+            time.sleep(random.uniform(*self._seconds))
+        finally:
+            ballast.unlink()
+        self._revive(cluster, node)
+
+    def _revive(self, cluster: Cluster, node: ClusterNode) -> None:
+        """A node that could not write its metadata stops, as it should; somebody makes room and starts it again."""
+        deadline = time.monotonic() + 60
+        while not all(len(isr) == len(cluster.nodes) for isr in cluster.in_sync(self._topic).values()):
+            assert time.monotonic() < deadline, f"node {node.node_id} does not come back after its disk was full"
+            if not node.is_running:
+                node.close()
+                node.start()
+            time.sleep(0.2)

@@ -1,0 +1,169 @@
+"""Links between nodes: pipelined, found again by correlation id, opened anew, and clear about what did not work."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+import pytest
+
+from broker.peers import PeerLink, PeerUnavailable
+from broker.peers.peers import client_id_of, node_id_of
+from protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse
+from protocol.messages.fetch import PartitionData as FetchedPartition
+from protocol.schema import codec
+
+Answer = Callable[[bytes, asyncio.StreamWriter], Awaitable[None]]
+
+
+class Peer:
+    """A server that answers each frame as it is told."""
+
+    def __init__(self) -> None:
+        self.answer: Answer = self.with_versions
+        self.connections = 0
+        self._server: asyncio.Server | None = None
+        self._writers: list[asyncio.StreamWriter] = []
+        self.port = 0
+
+    async def start(self, port: int = 0) -> None:
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", port)
+        self.port = self._server.sockets[0].getsockname()[1]
+
+    async def stop(self) -> None:
+        assert self._server is not None
+        self._server.close()
+        for writer in self._writers:
+            writer.transport.abort()
+        await self._server.wait_closed()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        self._writers.append(writer)
+        try:
+            while True:
+                (size,) = struct.unpack(">i", await reader.readexactly(4))
+                await self.answer(await reader.readexactly(size), writer)
+        except (asyncio.IncompleteReadError, ConnectionError):
+            writer.transport.abort()
+
+    async def with_versions(self, frame: bytes, writer: asyncio.StreamWriter) -> None:
+        body = bytearray()
+        codec(ApiVersionsResponse, 1).encode(ApiVersionsResponse(api_keys=[ApiVersion(api_key=7)]), body)
+        writer.write(struct.pack(">i", len(body) + 4) + frame[4:8] + body)
+
+    async def with_silence(self, frame: bytes, writer: asyncio.StreamWriter) -> None:
+        """Nothing."""
+
+
+@pytest.fixture
+async def peer() -> AsyncIterator[Peer]:
+    peer = Peer()
+    await peer.start()
+    yield peer
+    await peer.stop()
+
+
+@pytest.fixture
+async def link(peer: Peer) -> AsyncIterator[PeerLink]:
+    link = PeerLink("127.0.0.1", peer.port, client_id="node-1")
+    yield link
+    await link.close()
+
+
+async def ask(link: PeerLink, seconds: float = 5.0) -> ApiVersionsResponse:
+    answer: ApiVersionsResponse = await link.send(ApiVersionsRequest(), version=1, timeout=seconds)
+    return answer
+
+
+async def test_many_requests_share_one_connection(peer: Peer, link: PeerLink) -> None:
+    answers = await asyncio.gather(*(ask(link) for _ in range(50)))
+    assert all(answer.api_keys[0].api_key == 7 for answer in answers)
+    assert peer.connections == 1
+
+
+async def test_answers_find_their_requests_in_any_order(peer: Peer, link: PeerLink) -> None:
+    held: list[bytes] = []
+
+    async def backwards(frame: bytes, writer: asyncio.StreamWriter) -> None:
+        held.append(frame)
+        if len(held) == 3:
+            for each in reversed(held):
+                await peer.with_versions(each, writer)
+
+    peer.answer = backwards
+    assert len(await asyncio.gather(ask(link), ask(link), ask(link))) == 3
+
+
+async def test_a_late_answer_closes_the_connection_and_the_next_request_opens_another(
+    peer: Peer, link: PeerLink
+) -> None:
+    peer.answer = peer.with_silence
+    with pytest.raises(PeerUnavailable, match="did not answer within"):
+        await ask(link, 0.05)
+    peer.answer = peer.with_versions
+    await ask(link)
+    assert peer.connections == 2
+
+
+async def test_who_waits_hears_at_once_that_the_other_is_gone(peer: Peer) -> None:
+    lost = asyncio.Event()
+    link = PeerLink("127.0.0.1", peer.port, client_id="node-1", lost=lost.set)
+    peer.answer = peer.with_silence
+    waiting = asyncio.create_task(ask(link, 60))
+    while not peer.connections:
+        await asyncio.sleep(0.001)
+    await peer.stop()
+    with pytest.raises(PeerUnavailable, match="is gone"):
+        await asyncio.wait_for(waiting, 5)
+    assert lost.is_set()
+    with pytest.raises(PeerUnavailable, match="cannot be reached"):
+        await ask(link)
+    await peer.start(peer.port)
+    peer.answer = peer.with_versions
+    await ask(link)
+    await link.close()
+    with pytest.raises(PeerUnavailable, match="closed"):
+        await ask(link)
+
+
+async def test_records_arrive_as_views_of_one_buffer(peer: Peer, link: PeerLink) -> None:
+    records = bytes(range(256)) * 20_000
+
+    async def with_records(frame: bytes, writer: asyncio.StreamWriter) -> None:
+        partition = FetchedPartition(partition_index=0, records=records)
+        body = bytearray()
+        codec(FetchResponse, 12).encode(
+            FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=[partition])]), body
+        )
+        writer.write(struct.pack(">i", len(body) + 5) + frame[4:8] + b"\0" + body)
+
+    peer.answer = with_records
+    answer = await link.send(FetchRequest(), version=12, timeout=5.0)
+    found = answer.responses[0].partitions[0].records
+    assert isinstance(found, memoryview)
+    assert found == records
+
+
+async def test_what_has_no_answer_is_lost_until_there_is_a_connection(peer: Peer, link: PeerLink) -> None:
+    assert not link.post(18, 1, b"", flexible=False)
+    async with asyncio.timeout(5):
+        while not link.post(18, 1, b"", flexible=False):
+            await asyncio.sleep(0.001)
+
+
+async def test_garbage_is_refused(peer: Peer, link: PeerLink) -> None:
+    async def garbage(frame: bytes, writer: asyncio.StreamWriter) -> None:
+        writer.write(struct.pack(">i", 7) + frame[4:8] + b"abc")
+
+    peer.answer = garbage
+    with pytest.raises(PeerUnavailable, match="cannot be read"):
+        await ask(link)
+
+
+def test_a_node_is_known_by_its_client_id() -> None:
+    assert node_id_of(client_id_of(7)) == 7
+    assert node_id_of("node-x") is None
+    assert node_id_of(None) is None
