@@ -18,7 +18,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "storage": {"protocol.records", "protocol.compression"},
     "broker": {"protocol", "storage", "raft"},
     "cli": {"broker.config", "protocol"},  # of protocol, what librdkafka has no call for
-    "pipeline": {"storage", "protocol"},  # a direct reader cuts Arrow out of fetch answers: no client library hands them out
+    "pipeline": {"storage", "protocol"},  # no client library hands out what a fetch brings whole, as Arrow needs it
     "tidemark": {"broker"},
 }
 
