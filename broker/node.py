@@ -42,7 +42,8 @@ log = logging.getLogger(__name__)
 METADATA_DIRECTORY: Final = "tidemark-metadata"
 INTERVAL_MS_MIN: Final = 100  # an interval of 0 must not take the whole processor
 TICK_MS: Final = 1000  # how punctual flush.ms and file.delete.delay.ms are
-WARM_UP_PAUSE: Final = 0.02  # seconds; requests come first
+WARM_UP_DELAY: Final = 0.5  # seconds; requests come first
+WARM_UP_PAUSE: Final = 0.02
 HOUSEKEEPING_CHUNK: Final = 50  # partitions between two breaths of the event loop
 
 
@@ -122,6 +123,7 @@ class Node:
 
     async def warm_up(self) -> None:
         """Load, a little at a time, what the start left to the first request that needs it."""
+        await asyncio.sleep(WARM_UP_DELAY)
         for key in SERVED:
             find_route(key)
             await asyncio.sleep(WARM_UP_PAUSE)

@@ -6,7 +6,6 @@ the mark is taken away before anything else changes, so that a crash at any late
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 from collections.abc import Callable, Iterator, Mapping
@@ -23,6 +22,7 @@ from storage.maintenance import remove_directory, retire_directory
 _logger = logging.getLogger(__name__)
 
 _LOCK = ".lock"
+_CLEAN_MARK = b'{"version": "0", "broker_epoch": "-1"}'  # as Kafka writes it
 _held: set[str] = set()  # the lock files of this process
 
 
@@ -195,8 +195,7 @@ class LogDirectory:
                 self.write_checkpoints(high_watermarks)
             if healthy:
                 mark = os.path.join(self.path, checkpoints.CLEAN_SHUTDOWN)
-                content = json.dumps({"version": "0", "broker_epoch": "-1"}).encode()
-                self.files.replace(mark, content, sync=True)
+                self.files.replace(mark, _CLEAN_MARK, sync=True)
         finally:
             self._lock.close()
             _held.discard(os.path.join(self.path, _LOCK))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable
-from uuid import uuid4
 
 from storage import history, loading, names, retention
 from storage.cache import SegmentCache
@@ -415,7 +414,7 @@ class Maintenance:
 def retire_directory(files: Files, path: str) -> str:
     """Gives a partition's directory a name that no partition has. Returns its new path."""
     parent, name = os.path.split(path)
-    suffix = f".{uuid4().hex}{names.DELETE_DIRECTORY}"
+    suffix = f".{os.urandom(16).hex()}{names.DELETE_DIRECTORY}"
     retired = os.path.join(parent, name[: _DIRECTORY_NAME_MAX - len(suffix)] + suffix)
     files.rename(path, retired)
     return retired

@@ -1,21 +1,25 @@
 """Configuration: one table of settings for brokers and one for topics, with loaders and descriptions."""
 
+from typing import TYPE_CHECKING, Any
+
 from broker.config.broker import KEYS, BrokerConfig, broker_key, validate_broker_config
-from broker.config.describe import (
-    ConfigEntry,
-    ConfigSynonym,
-    Source,
-    describe_broker,
-    describe_cluster_default,
-    describe_group,
-    describe_topic,
-)
 from broker.config.errors import ConfigError
 from broker.config.group import GROUP_KEYS, GroupConfig, group_key, validate_group_configs
 from broker.config.key import Key, Scope, Type
 from broker.config.listeners import Listener
 from broker.config.load import load_config
 from broker.config.topic import TOPIC_KEYS, TopicConfig, topic_key, validate_topic_config, validate_topic_configs
+
+if TYPE_CHECKING:
+    from broker.config.describe import (
+        ConfigEntry,
+        ConfigSynonym,
+        Source,
+        describe_broker,
+        describe_cluster_default,
+        describe_group,
+        describe_topic,
+    )
 
 __all__ = [
     "GROUP_KEYS",
@@ -45,3 +49,12 @@ __all__ = [
     "validate_topic_config",
     "validate_topic_configs",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Descriptions are loaded when the first is asked for: a broker starts without."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from broker.config import describe
+
+    return getattr(describe, name)

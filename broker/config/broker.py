@@ -55,7 +55,7 @@ def default_of(topic_key: str, *, default: Any = UNSET, unit: str | None = None,
     return field(default=key.default, metadata={"key": key})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class BrokerConfig:
     """The settings of one broker, typed. Make one with `load_config`."""
 

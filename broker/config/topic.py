@@ -51,7 +51,7 @@ def _scaled(*names: tuple[str, int]) -> dict[str, Any]:
     return {"scope": Scope.TOPIC, "synonyms": tuple(Synonym(name=name, scale=scale) for name, scale in names)}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class TopicConfig:
     """The settings of one topic, resolved and typed."""
 
