@@ -27,7 +27,7 @@ def topic(broker: Running, name: str, *, partitions: int) -> Iterator[str]:
     admin = _admin(broker.bootstrap)
     request = NewTopic(name, num_partitions=partitions, replication_factor=1)
     admin.create_topics([request])[name].result(TIMEOUT_S)
-    _wait_for_leaders(admin, name, partitions=partitions)
+    _wait_for_leaders(broker, name, partitions=partitions)
     try:
         yield name
     finally:
@@ -44,20 +44,25 @@ def standing_topic(broker: Running, name: str, *, partitions: int) -> str:
     except KafkaException as problem:
         if problem.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
             raise
-    _wait_for_leaders(admin, name, partitions=partitions)
+    _wait_for_leaders(broker, name, partitions=partitions)
     return name
 
 
-def _wait_for_leaders(admin: AdminClient, name: str, *, partitions: int) -> None:
+def _wait_for_leaders(broker: Running, name: str, *, partitions: int) -> None:
     """Until every partition answers: metadata alone names leaders a moment before they lead."""
-    deadline = time.monotonic() + TIMEOUT_S
+    begun = renewed = time.monotonic()
     while True:
         try:
-            _end_offsets(admin, name, partitions=partitions, timeout_s=ATTEMPT_S)
+            _end_offsets(_admin(broker.bootstrap), name, partitions=partitions, timeout_s=ATTEMPT_S)
             return
-        except KafkaException:
-            if time.monotonic() > deadline:
+        except KafkaException as problem:
+            now = time.monotonic()
+            if now - begun > TIMEOUT_S:
+                problem.add_note(f"{broker.name}, {name}")
                 raise
+            if now - renewed > ATTEMPT_S:  # a client may go on believing that there is no such topic: ask with another
+                renewed = now
+                _admin.cache_clear()
             time.sleep(0.05)
 
 
