@@ -1,4 +1,4 @@
-"""For every suite: Ctrl-C reaches the processes that tests start, also when the run was started in the background."""
+"""Ctrl-C reaches the commands that tests start, also when the run itself was started in the background."""
 
 import signal
 
