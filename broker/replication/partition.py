@@ -104,18 +104,7 @@ class Partition(Replica):
         """Check one batch, and append it as its leader. Whether it may be acknowledged yet: see `await_mark`."""
         header = check_batch(records)
         records, header = self.rules.admit(records, header, now_ms)
-        try:
-            appended = self.log.append(records, header, leader_epoch=self.leader_epoch, now_ms=now_ms)
-        except _DISK_TROUBLE as error:
-            self.fails(self, error)
-            raise
-        if self.log.end_offset - self.log.recovery_point >= self.unflushed_limit:
-            self._commit.request()
-        if self.commits_alone:
-            self._advance(self.log.end_offset)
-        else:
-            self._tell_replicas()
-        return appended
+        return self._append_checked(records, header, now_ms)
 
     def append_transactional(self, records: memoryview, header: BatchHeader, now_ms: int) -> Appended:
         """As `append`, for a batch (checked already) that the coordinator says belongs to an open transaction."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import time
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Sequence
 from random import Random
@@ -102,7 +103,7 @@ class Nemesis:
             time.sleep(self._random.uniform(0.5, 2.0))
 
 
-class _Cut:
+class _Cut(ABC):
     """Links between nodes are silent for a while; clients reach every node all the same."""
 
     name = "cut"
@@ -111,9 +112,9 @@ class _Cut:
         self._network = network
         self._seconds = seconds
 
+    @abstractmethod
     def links(self, nodes: Sequence[int]) -> list[tuple[int, int]]:
         """Which are cut, of nodes in a random order: (from, to)."""
-        raise NotImplementedError
 
     def __call__(self, cluster: Cluster, random: Random) -> None:
         nodes = random.sample(list(cluster.nodes), len(cluster.nodes))

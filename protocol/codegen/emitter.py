@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -22,7 +23,7 @@ FIXED: Final = {
 }
 
 
-class Emitter:
+class Emitter(ABC):
     """Writes the source of one function and compiles it."""
 
     def __init__(self, version: int, *, flexible: bool) -> None:
@@ -33,9 +34,9 @@ class Emitter:
         self.count = 0
         self.layouts: dict[tuple[str, str], str] = {}
 
+    @abstractmethod
     def compile(self, cls: type[Any]) -> Callable[..., Any]:
         """Write the function for `cls`, and make it."""
-        raise NotImplementedError
 
     def source(self) -> str:
         return "\n".join(self.lines) + "\n"
