@@ -39,6 +39,8 @@ class Coordinators:
             self._groups = Groups(
                 node_id=self._node_id, settings=self._settings, replicas=self._replicas, creation=self._creation
             )
+            if self._closed:  # the last request before the end was the first of its kind
+                self._groups.close()
             self._groups.follow(Image(), self._image)
         return self._groups
 
@@ -55,6 +57,8 @@ class Coordinators:
                 creation=self._creation,
                 markers=LocalMarkers(replicas=self._replicas, groups=self.groups),
             )
+            if self._closed:
+                self._transactions.close()
             self._transactions.follow(Image(), self._image)
         return self._transactions
 
