@@ -30,7 +30,7 @@ from broker.settings import Settings
 from broker.suspects import Suspects
 from protocol.errors import ErrorCode
 from protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
-from raft.errors import RaftError
+from raft import RaftError
 
 log = logging.getLogger(__name__)
 

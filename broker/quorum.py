@@ -19,9 +19,8 @@ from broker.peers.messages import JoinQuorumRequest, JoinQuorumResponse
 from broker.peers.peers import client_id_of
 from broker.peers.quorum import QuorumTransport, addresses_of, detail_of, member_of
 from protocol.errors import ErrorCode
-from raft.configuration import Configuration
-from raft.errors import ChangePending, LeadershipLost, NotCaughtUp, RaftError, UnknownMember
-from raft.settings import Settings as RaftSettings
+from raft import ChangePending, Configuration, LeadershipLost, NotCaughtUp, RaftError, UnknownMember
+from raft import Settings as RaftSettings
 
 if TYPE_CHECKING:
     from broker.controller.controller import Controller

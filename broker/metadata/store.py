@@ -19,16 +19,11 @@ from broker.errors import Refused
 from broker.metadata.image import Image
 from broker.metadata.records import Record, decode_records, encode_records
 from protocol.errors import ErrorCode
-from raft.driver import Driver
-from raft.errors import LeadershipLost, Overloaded, RaftError
-from raft.settings import Settings as RaftSettings
-from raft.storage import FileStorage
+from raft import Driver, FileStorage, LeadershipLost, Overloaded, RaftError
+from raft import Settings as RaftSettings
 
 if TYPE_CHECKING:
-    from raft.configuration import Configuration
-    from raft.driver import Transport
-    from raft.entry import Entry, Snapshot
-    from raft.node import Leadership
+    from raft import Configuration, Entry, Leadership, Snapshot, Transport
 
 log = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ from broker.peers.link import PeerUnavailable
 from broker.peers.messages import RaftMessageRequest
 from broker.peers.peers import Address, Peers
 from protocol.schema import api, codec
-from raft.configuration import Configuration, Member
+from raft import Configuration, Member
 
 _API: Final = api(RaftMessageRequest)
 _encode = codec(RaftMessageRequest, _API.versions.last).encode
