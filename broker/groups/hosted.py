@@ -35,11 +35,19 @@ _CODES = {
 
 
 class HostedShard:
-    def __init__(self, partition: Partition, *, config: BrokerConfig, image: Image, now_ms: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        partition: Partition,
+        *,
+        config: BrokerConfig,
+        image: Image,
+        now_ms: Callable[[], int],
+        seekers: Callable[[str, int], int],
+    ) -> None:
         self.partition = partition
         self.now_ms = now_ms
         self.is_loading = True
-        self.shard = Shard(config=config, image=image, random=Random(), alarms=Alarms(self._set_timer))
+        self.shard = Shard(config=config, image=image, random=Random(), alarms=Alarms(self._set_timer), seekers=seekers)
         self._loop = asyncio.get_running_loop()
         self._written = -1  # the last offset that we appended
         self._timer: asyncio.TimerHandle | None = None

@@ -55,11 +55,13 @@ class Shard:
         image: Image | None = None,
         random: Random,
         alarms: Alarms | None = None,
+        seekers: Callable[[str, int], int] = lambda _, __: 0,
     ) -> None:
         self.config = config  # the driver replaces it when settings change
         self.image = image or Image()  # likewise: the topics there are
         self.random = random
         self.alarms = alarms or Alarms()
+        self.seekers = seekers  # of a group, at a time: clients that are probably about to join it
         self.groups: dict[str, Group] = {}
         self.offsets = Offsets()
         self.replies: list[tuple[Later[Any], Any]] = []
