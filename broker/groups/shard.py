@@ -1,7 +1,7 @@
 """The groups of one partition of `__consumer_offsets`: a state machine without clock, socket or file.
 
 Every event gets the time as an argument and returns its response, a Later of it (the answer waits for another event),
-or an Outcome (the answer waits for its records to be written; see outcome.py). Answers to requests that waited are put
+or an Outcome (the answer waits for its records to be written; see broker/coordination/outcome.py). Answers to requests that waited are put
 into `replies`; whoever drives the shard sends them, like every answer, once all that was written so far is committed.
 """
 
@@ -14,19 +14,14 @@ from typing import Any, Final, TypeVar
 from uuid import UUID
 
 from broker.config import BrokerConfig
+from broker.coordination.facts import Fact
+from broker.coordination.outcome import Outcome
 from broker.groups.alarms import Alarms
 from broker.groups.classic.group import ClassicGroup
 from broker.groups.classic.join import refusal
 from broker.groups.group import Caller, Group
 from broker.groups.offsets import Offsets
-from broker.groups.outcome import Outcome
-from broker.groups.records import (
-    Fact,
-    GroupMetadataKey,
-    GroupMetadataValue,
-    OffsetCommitKey,
-    OffsetCommitValue,
-)
+from broker.groups.records import GroupMetadataKey, GroupMetadataValue, OffsetCommitKey, OffsetCommitValue
 from broker.later import Later
 from broker.metadata.image import Image
 from protocol.errors import ErrorCode

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from typing import Final
 
-from broker.groups.records import Fact, UnknownRecord
+from broker.coordination.facts import Fact, UnknownRecord
 from broker.transactions.transaction import STATES, State, Transaction
 from protocol.schema import api, array, codec, int8, int16, int32, int64, message, string
 from protocol.schema import struct as part

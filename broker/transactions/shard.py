@@ -12,9 +12,9 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from broker.config import BrokerConfig
+from broker.coordination.facts import Fact
+from broker.coordination.outcome import Outcome
 from broker.errors import Refused
-from broker.groups.outcome import Outcome
-from broker.groups.records import Fact
 from broker.later import Later
 from broker.transactions.records import TransactionLogKey, TransactionLogValue, fact_of, tombstone, transaction_of
 from broker.transactions.transaction import (

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from broker.coordination.outcome import Outcome
 from broker.groups.classic.member import Member
 from broker.groups.classic.roster import Roster, State
-from broker.groups.outcome import Outcome
 from protocol.errors import ErrorCode
 from protocol.messages.join_group import JoinGroupResponse
 from protocol.messages.sync_group import SyncGroupResponse

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from broker.config import BrokerConfig
-from broker.groups.outcome import Outcome
+from broker.coordination.outcome import Outcome
 from broker.groups.records import encode_key, encode_value
 from broker.replication.partition import check_marker
 from broker.transactions.records import decode, fact_of

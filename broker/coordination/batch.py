@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from broker.groups.records import Fact, key_prefix, value_prefix
+from broker.coordination.facts import Fact, key_prefix, value_prefix
 from protocol.batch import HEADER, HEADER_SIZE, MAGIC, BatchHeader
 from protocol.checksum import crc32c
 from protocol.record import put_varint
