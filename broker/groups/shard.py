@@ -1,8 +1,9 @@
 """The groups of one partition of `__consumer_offsets`: a state machine without clock, socket or file.
 
 Every event gets the time as an argument and returns its response, a Later of it (the answer waits for another event),
-or an Outcome (the answer waits for its records to be written; see broker/coordination/outcome.py). Answers to requests that waited are put
-into `replies`; whoever drives the shard sends them, like every answer, once all that was written so far is committed.
+or an Outcome (the answer waits for its records to be written; see broker/coordination/outcome.py). Answers to requests
+that waited are put into `replies`; whoever drives the shard sends them, like every answer, once all that was written so
+far is committed.
 """
 
 from __future__ import annotations
