@@ -116,12 +116,16 @@ class BrokerConfig:
 
     # Being part of a cluster.
     broker_heartbeat_interval_ms: int = integer(
-        2_000, "How often a broker tells the controller that it is alive.", check=Between(1)
+        2_000,
+        "How often a broker tells the controller that it is alive; at least six times per lease, which is a third of"
+        " broker.session.timeout.ms, at any rate.",
+        check=Between(1),
     )
     broker_session_timeout_ms: int = integer(
         9_000,
-        "A broker that the controller has not heard from for so long is fenced: others lead in its place, and it serves"
-        " nothing until it is heard again. One whose process has ended is fenced at once.",
+        "A broker whose heartbeats are missing for so long is fenced: others lead in its place, and it serves nothing"
+        " until it is heard again. One that gives no other sign of life either is fenced after half of it, one whose"
+        " process has ended at once. The same on all nodes.",
         check=Between(1),
     )
     initial_broker_registration_timeout_ms: int = integer(

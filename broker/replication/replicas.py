@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from broker.config import BrokerConfig, TopicConfig
 from broker.errors import Refused
+from broker.lease import lease_clock
 from broker.metadata.image import TOPIC_RESOURCE, Image, PartitionImage, TopicImage
 from broker.metadata.internal import INTERNAL_TOPICS
 from broker.replication.leadership import Leadership
@@ -71,7 +72,7 @@ class Replicas:
         self.now_ms = now_ms
         self.image = Image()
         self.stopping = False  # waits end with what there is
-        # Until when (time.monotonic) nobody else can have been made leader of what we lead; None: there is nobody else.
+        # Until when, by `lease_clock`, nobody else can have become leader of what we lead; None: there is nobody else.
         self.lease_until: float | None = None
         self.peers: Peers | None = None
         self._replication: Replication | None = None
@@ -114,7 +115,7 @@ class Replicas:
 
     @property
     def is_leased(self) -> bool:
-        return self.lease_until is None or time.monotonic() < self.lease_until
+        return self.lease_until is None or lease_clock() < self.lease_until
 
     def _is_eligible(self, node_id: int, broker_epoch: int) -> bool:
         """KIP-903: not a broker that has been restarted since it fetched, nor one that the controller would refuse."""

@@ -314,6 +314,11 @@ class FollowerSessions:
         session.epoch = 1 if session.epoch == EPOCH_MAX else session.epoch + 1
         return session.fetch(request)
 
+    def is_heard(self, node_id: int, *, now: float, silence_max: float) -> bool:
+        """Whether a broker has fetched lately."""
+        session = self._sessions.get(node_id)
+        return session is not None and now - session.pulse.at <= silence_max
+
     def end_waits(self) -> None:
         for session in self._sessions.values():
             session.finish()

@@ -32,6 +32,9 @@ class Writer:
                 "enable.idempotence": True,
                 "linger.ms": 1,
                 "message.timeout.ms": 120_000,
+                # Or a gap would show how long the client waits for a node that stands still, and not the cluster.
+                "request.timeout.ms": 1000,
+                "socket.timeout.ms": 2000,
                 "reconnect.backoff.max.ms": 500,
                 "client.id": f"writer-{number}",
                 "log_level": 2,

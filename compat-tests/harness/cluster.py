@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from confluent_kafka import ElectionType
 from confluent_kafka.admin import AdminClient, NewTopic
 from harness.broker_process import Tidemark, free_port
 from harness.requests import metadata
@@ -138,6 +139,10 @@ class Cluster:
 
     def await_in_sync(self, topic: str, *, replicas: int = 3, seconds_max: float = 60) -> None:
         eventually(lambda: all(len(isr) == replicas for isr in self.in_sync(topic).values()), seconds_max=seconds_max)
+
+    def elect_preferred(self) -> None:
+        """Leaders as they were when the topics were made."""
+        self.admin().elect_leaders(ElectionType.PREFERRED).result(SECONDS_MAX)
 
     def controller(self) -> int:
         return int(self._describe().controller_id)
