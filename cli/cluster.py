@@ -21,7 +21,7 @@ WAIT_DEFAULT_S = 600.0
 def add_parser(commands: Any) -> None:
     parser = commands.add_parser("cluster", help="show the cluster's nodes and quorum, move partitions, remove brokers")
     actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
-    for add in (_add_status, _add_under_replicated, _add_reassign, _add_decommission):
+    for add in (_add_status, _add_under_replicated, _add_reassign, _add_give_vote, _add_decommission):
         add(actions, client.client_options())
 
 
@@ -58,6 +58,17 @@ def _add_reassign(actions: Any, options: argparse.ArgumentParser) -> None:
     parser.add_argument("--no-wait", action="store_true", help="do not wait until it is done")
     parser.add_argument("--wait", type=client.positive_seconds, default=WAIT_DEFAULT_S, metavar="S", help="how long")
     parser.set_defaults(run=reassign)
+
+
+def _add_give_vote(actions: Any, options: argparse.ArgumentParser) -> None:
+    parser = actions.add_parser(
+        "give-vote",
+        parents=[options],
+        help="let a broker vote on the metadata",
+        description="Makes a broker that follows the metadata one of the voters of the quorum, once it has caught up.",
+    )
+    parser.add_argument("--broker", type=int, required=True, metavar="ID")
+    parser.set_defaults(run=give_vote)
 
 
 def _add_decommission(actions: Any, options: argparse.ArgumentParser) -> None:
@@ -169,6 +180,26 @@ def _from_file(path: Path) -> list[Move]:
         return [Move(str(each["topic"]), int(each["partition"]), [int(k) for k in each["replicas"]]) for each in wanted]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise CommandFailed(f"{path}: {error}", code=ExitCode.USAGE) from None
+
+
+def give_vote(args: argparse.Namespace) -> int:
+    from protocol.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
+
+    with Cluster(args) as cluster:
+        view = look(cluster)
+        broker = next((each for each in view.brokers if each.broker_id == args.broker), None)
+        if broker is None:
+            raise CommandFailed(f"There is no broker {args.broker}.", code=ExitCode.NOT_FOUND)
+        if broker.quorum_role == "voter":
+            print(f"Broker {args.broker} has a vote already.")
+            return ExitCode.OK
+        wait_ms = int(args.timeout * 900)
+        request = AddRaftVoterRequest(cluster_id=view.cluster_id, timeout_ms=wait_ms, voter_id=args.broker)
+        answer = cluster.call(cluster.brokers[0], request, AddRaftVoterResponse, 1)
+        if answer.error_code:
+            raise CommandFailed(f"Broker {args.broker} gets no vote: {answer.error_message}")
+    print(f"Broker {args.broker} has a vote in the quorum.")
+    return ExitCode.OK
 
 
 def decommission(args: argparse.Namespace) -> int:

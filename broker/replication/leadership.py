@@ -166,9 +166,9 @@ class Leadership:
                 mark = each.offset
         return mark
 
-    def low_mark(self, own_start: int, *, is_live: Callable[[int], bool]) -> int:
+    def low_mark(self, own_start: int) -> int:
         """The first offset that some live replica may still have (DeleteRecords)."""
-        starts = [each.log_start_offset for node, each in self.followers.items() if is_live(node)]
+        starts = [each.log_start_offset for node, each in self.followers.items() if self._is_eligible(node, UNKNOWN)]
         return min(own_start, *starts) if starts else own_start
 
     # -- who is in sync ----------------------------------------------------

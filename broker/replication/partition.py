@@ -46,6 +46,7 @@ class Partition(Replica):
     __slots__ = (
         "_flush_waiting",
         "_flushed_end",
+        "_low_waiting",
         "_over",
         "_waiting",
         "commits_alone",
@@ -76,6 +77,7 @@ class Partition(Replica):
         # (offset that must be below the mark, whom to tell, whether to tell when there are too few to get there)
         self._waiting: deque[tuple[int, Reached, bool]] = deque()
         self._flush_waiting: deque[tuple[int, Reached]] = deque()
+        self._low_waiting: list[tuple[int, Reached]] = []
         self._flushed_end = log.end_offset
         self._over: Exception | None = None  # why this leadership has ended
         super().__init__(
@@ -217,11 +219,36 @@ class Partition(Replica):
             for each in self.replica_watchers:
                 each.marked(self)
 
+    # -- deleting ----------------------------------------------------------
+
     def delete_before(self, offset: int) -> None:
-        """DeleteRecords. Followers hear of it with what they are told next."""
+        """DeleteRecords. Followers hear of it at once, and do as much."""
         self.log.delete_before(offset)
         for watcher in self.replica_watchers:
-            watcher.marked(self)
+            watcher.appended(self)
+
+    @property
+    def low_mark(self) -> int:
+        """No live replica has anything before it."""
+        return self.leadership.low_mark(self.log.start_offset)
+
+    def await_low_mark(self, offset: int, reached: Reached) -> None:
+        """`reached(None)` once it is at `offset`, `reached(error)` if this leadership ends before."""
+        if self.low_mark >= offset:
+            reached(None)
+        elif self._over is not None:
+            reached(self._over)
+        else:
+            self._low_waiting.append((offset, reached))
+
+    def reconsider_low_mark(self) -> None:
+        """A follower has deleted, or is gone."""
+        if self._low_waiting:
+            mark = self.low_mark
+            done = [reached for offset, reached in self._low_waiting if offset <= mark]
+            self._low_waiting = [each for each in self._low_waiting if each[0] > mark]
+            for reached in done:
+                reached(None)
 
     # -- the in-sync set ---------------------------------------------------
 
@@ -275,6 +302,9 @@ class Partition(Replica):
             self._waiting.popleft()[1](error)
         while self._flush_waiting:
             self._flush_waiting.popleft()[1](error)
+        low_waiting, self._low_waiting = self._low_waiting, []
+        for _, reached in low_waiting:
+            reached(error)
 
 
 def _sole(leader_epoch: int, end_offset: int) -> Leadership:

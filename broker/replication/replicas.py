@@ -129,6 +129,7 @@ class Replicas:
 
     def follower_fetched(self, partition: Partition, node_id: int, now: float) -> None:
         partition.reconsider_mark(now=now)
+        partition.reconsider_low_mark()
         if self._replication is not None and node_id not in partition.leadership.isr:
             self._replication.consider_expansion(partition, node_id)
 

@@ -135,6 +135,7 @@ class Replication:
         asks for nothing more, so that no fetch of its own would bring it up."""
         for partition in self._replicas.led():
             partition.reconsider_mark()
+            partition.reconsider_low_mark()
             self.consider_others(partition)
 
     def _shrink(self, now: float) -> None:

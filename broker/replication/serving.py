@@ -213,6 +213,8 @@ class FollowerSession:
                 if position.partition is not None and position.asked.fetch_offset >= position.partition.log.end_offset:
                     quiet.append(key)
                 continue
+            elif data.log_start_offset > position.told_start >= 0:
+                due = True  # somebody who deleted records waits until they are gone everywhere
             told.append((key, position, data))
             if found >= left:
                 break
