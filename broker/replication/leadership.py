@@ -84,6 +84,10 @@ class Follower:
         if self.given_up_at is None:
             self.given_up_at = now
 
+    def asks_again(self, offset: int) -> bool:
+        """It gave the partition up, and comes back to the very place where it was."""
+        return self.given_up_at is not None and offset == self.offset
+
     def is_silent(self, *, now: float, silence_max: float) -> bool:
         """It fetches nothing at all: it stands still, or cannot reach us. (Who is alive asks every half second.)"""
         return now - self._pulse.at > silence_max

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
@@ -21,6 +22,7 @@ from broker.replication.opening import Opening
 from broker.replication.partition import InternalPartition, Partition
 from broker.replication.replica import Replica
 from protocol.errors import ErrorCode
+from protocol.records import InvalidBatch, check_batch, iter_batches
 from storage import CorruptLog, Log, LogConfig, LogDirectory, LogOffline, StorageError, TopicIdMismatch
 
 if TYPE_CHECKING:
@@ -33,6 +35,7 @@ log = logging.getLogger(__name__)
 
 SYNC_THREADS: Final = 4  # concurrent fdatasyncs; more only queue up in the device
 EXPIRED: Final = 0.0
+CHECKED_BYTES_MAX: Final = 1 << 20
 
 
 @dataclass(slots=True, kw_only=True)
@@ -84,6 +87,7 @@ class Replicas:
         self.opened_later: Callable[[str], None] = lambda _topic: None
         self._warned_uncleaned: set[str] = set()
         self._unopened: dict[tuple[bytes, int], Exception] = {}
+        self._damaged: dict[tuple[bytes, int], str] = {}  # led here until another does, and then to be rebuilt
 
     # -- the others --------------------------------------------------------
 
@@ -136,6 +140,16 @@ class Replicas:
     def follower_gave_up(self, partition: Partition) -> None:
         if self._replication is not None:
             self._replication.look_again(partition)
+
+    def doubt(self, partition: Partition, offset: int) -> None:
+        """A follower cannot get past a place: perhaps what we have there is damaged, and another has it whole."""
+        try:
+            check_records(partition.log, offset)
+        except (StorageError, InvalidBatch) as error:
+            log.error("%s-%d: what is at offset %d is damaged: %s", partition.topic, partition.index, offset, error)
+            if len(partition.leadership.isr) > 1:
+                self._damaged[partition.topic_id, partition.index] = f"damaged at offset {offset}: {error}"
+                self._step_aside(partition, error)
 
     # -- looking up --------------------------------------------------------
 
@@ -291,6 +305,9 @@ class Replicas:
 
     def _follow(self, hosted: HostedTopic, index: int, image: PartitionImage) -> None:
         followed = hosted.followed.get(index)
+        if (damage := self._damaged.pop((hosted.topic_id, index), None)) is not None:
+            self._log_and_mark(hosted, index)[0].fail(damage)
+            raise LogOffline(damage)
         if followed is None:
             from broker.replication.followed import Followed
 
@@ -478,6 +495,14 @@ class Replicas:
         self._executor.shutdown(wait=True)
         for directory in self.directories:
             directory.close(high_watermarks=self._high_watermarks(directory))
+
+
+def check_records(log_on_disk: Log, offset: int) -> None:
+    """Raises what is wrong with the batches at a place; a follower's fetch would get as many."""
+    for part in log_on_disk.read(offset=offset, limit_bytes=CHECKED_BYTES_MAX, at_least_one=True):
+        data = memoryview(os.pread(part.file.fileno(), part.length, part.position))
+        for _, batch in iter_batches(data):
+            check_batch(batch)
 
 
 @contextmanager

@@ -110,6 +110,8 @@ class FollowerSession:
             position.follower = partition.leadership.followers.get(self.node_id)
             partition.replica_watchers.add(self)
         if position.follower is not None and not _diverges(partition, asked):
+            if position.follower.asks_again(asked.fetch_offset):
+                self._replicas.doubt(partition, asked.fetch_offset)
             position.follower.fetched(
                 offset=asked.fetch_offset,
                 log_start_offset=asked.log_start_offset,
