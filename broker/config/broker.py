@@ -35,7 +35,7 @@ from broker.config.listeners import (
 from broker.config.topic import TOPIC_KEYS, TopicConfig
 
 UNSET: Any = object()
-NO_THROTTLE = "replication is not throttled yet"
+NO_THROTTLE = "replicas do not move between log directories yet"
 NO_REPLICATION = "replication is not served yet"
 _TOPIC_FIELDS = {f.name.replace("_", "."): f.metadata["key"] for f in fields(TopicConfig)}
 
@@ -373,15 +373,15 @@ class BrokerConfig:
 
     leader_replication_throttled_rate: int = long(
         LONG_MAX,
-        "Bytes per second to followers, of replicas that are throttled.",
+        "Bytes per second to followers that are not in sync, of partitions that"
+        " leader.replication.throttled.replicas lists.",
         scope=Scope.PER_BROKER,
-        idle=NO_THROTTLE,
     )
     follower_replication_throttled_rate: int = long(
         LONG_MAX,
-        "Bytes per second from leaders, of replicas that are throttled.",
+        "Bytes per second from leaders, of replicas that follower.replication.throttled.replicas lists, while they are"
+        " not in sync.",
         scope=Scope.PER_BROKER,
-        idle=NO_THROTTLE,
     )
     replica_alter_log_dirs_io_max_bytes_per_second: int = long(
         LONG_MAX, "Bytes per second between the log directories of a broker.", scope=Scope.PER_BROKER, idle=NO_THROTTLE

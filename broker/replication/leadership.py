@@ -130,6 +130,7 @@ class Leadership:
         self.isr = tuple(isr)
         self.start_offset = start_offset  # where our log ended when the epoch began
         self.proposal: Proposal | None = None
+        self.is_held_up = False  # the mark, as last asked for, by somebody who is not in sync: it passes soon
         self._is_eligible = is_eligible
         self.followers = {node: Follower(node, now=now) for node in replicas if node != node_id}
         for node, follower in self.followers.items():
@@ -164,10 +165,12 @@ class Leadership:
         for each in self._counted:
             if each.offset < mark:
                 mark = each.offset
+        self.is_held_up = False
         for each in self._outside:
             keeps_up = now - each.last_caught_up <= min(lag_max, OUTSIDE_SECONDS_MAX)
             if each.offset < mark and keeps_up and self._is_eligible(each.node_id, each.broker_epoch):
                 mark = each.offset
+                self.is_held_up = True
         return mark
 
     def low_mark(self, own_start: int) -> int:

@@ -6,6 +6,7 @@ waiting acknowledgement, a coordinator's state) can be taken for the present one
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from collections import deque
@@ -15,7 +16,7 @@ from typing import Final, Protocol
 
 from broker.config import TopicConfig
 from broker.errors import Refused
-from broker.replication.leadership import Leadership, Proposal
+from broker.replication.leadership import OUTSIDE_SECONDS_MAX, Leadership, Proposal
 from broker.replication.replica import Replica, Watcher
 from broker.replication.validation import CONTROL
 from protocol.errors import ErrorCode
@@ -46,6 +47,7 @@ class Partition(Replica):
     __slots__ = (
         "_flush_waiting",
         "_flushed_end",
+        "_look_again",
         "_low_waiting",
         "_over",
         "_waiting",
@@ -77,6 +79,7 @@ class Partition(Replica):
         # (offset that must be below the mark, whom to tell, whether to tell when there are too few to get there)
         self._waiting: deque[tuple[int, Reached, bool]] = deque()
         self._flush_waiting: deque[tuple[int, Reached]] = deque()
+        self._look_again: asyncio.TimerHandle | None = None
         self._low_waiting: list[tuple[int, Reached]] = []
         self._flushed_end = log.end_offset
         self._over: Exception | None = None  # why this leadership has ended
@@ -202,6 +205,15 @@ class Partition(Replica):
         own_end = min(self._flushed_end, self.log.end_offset) if self.flush_each else self.log.end_offset
         mark = self.leadership.mark(own_end, now=time.monotonic() if now is None else now, lag_max=self.lag_seconds_max)
         self._advance(mark)
+        if self.leadership.is_held_up and self._look_again is None:
+            # Nobody may fetch again: who is in sync has everything, and the other may be gone.
+            later = OUTSIDE_SECONDS_MAX + 0.01
+            self._look_again = asyncio.get_running_loop().call_later(later, self._look)
+
+    def _look(self) -> None:
+        self._look_again = None
+        if self._over is None:
+            self.reconsider_mark()
 
     lag_seconds_max = 30.0  # replica.lag.time.max.ms, for all partitions of this node
 

@@ -21,6 +21,7 @@ from broker.replication.leadership import Leadership
 from broker.replication.opening import Opening
 from broker.replication.partition import InternalPartition, Partition
 from broker.replication.replica import Replica
+from broker.replication.throttle import Throttle, is_listed
 from protocol.errors import ErrorCode
 from protocol.records import InvalidBatch, check_batch, iter_batches
 from storage import CorruptLog, Log, LogConfig, LogDirectory, LogOffline, StorageError, TopicIdMismatch
@@ -87,6 +88,8 @@ class Replicas:
         self.opened_later: Callable[[str], None] = lambda _topic: None
         self._warned_uncleaned: set[str] = set()
         self._unopened: dict[tuple[bytes, int], Exception] = {}
+        self.leader_throttle = Throttle(lambda: self._config.leader_replication_throttled_rate)
+        self.follower_throttle = Throttle(lambda: self._config.follower_replication_throttled_rate)
         self._damaged: dict[tuple[bytes, int], str] = {}  # led here until another does, and then to be rebuilt
 
     # -- the others --------------------------------------------------------
@@ -150,6 +153,14 @@ class Replicas:
             if len(partition.leadership.isr) > 1:
                 self._damaged[partition.topic_id, partition.index] = f"damaged at offset {offset}: {error}"
                 self._step_aside(partition, error)
+
+    def is_throttled(self, followed: Followed) -> bool:
+        """Whether what is fetched of it counts against `follower.replication.throttled.rate`."""
+        if not self.follower_throttle.is_set or (hosted := self.topics_by_id.get(followed.topic_id)) is None:
+            return False
+        listed = followed.config.follower_replication_throttled_replicas
+        is_in_sync = self.node_id in hosted.image.partitions[followed.index].isr
+        return not is_in_sync and is_listed(listed, index=followed.index, node_id=self.node_id)
 
     # -- looking up --------------------------------------------------------
 

@@ -76,6 +76,8 @@ class Replication:
                 config=lambda: self._replicas.config,
                 broker_epoch=lambda: self._replicas.broker_epoch,
                 failed=self._replicas.failed,
+                throttle=self._replicas.follower_throttle,
+                is_throttled=self._replicas.is_throttled,
             )
         fetcher.add(followed)
 

@@ -20,6 +20,7 @@ from broker.faults import EXPECTED, fault_of
 from broker.later import Later
 from broker.replication.leadership import Follower, Pulse
 from broker.replication.partition import Partition
+from broker.replication.throttle import is_listed
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import (
     EpochEndOffset,
@@ -37,6 +38,7 @@ log = logging.getLogger(__name__)
 
 FULL_EPOCH: Final = 0
 EPOCH_MAX: Final = 0x7FFFFFFF
+HELD_BACK_SECONDS_MAX: Final = 1.0  # then the throttle may be another, or none
 
 Key = tuple[bytes, int]
 
@@ -69,6 +71,7 @@ class FollowerSession:
         self._timer: asyncio.TimerHandle | None = None
         self._request = FetchRequest()
         self._scheduled = False
+        self._held_back: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
 
     # -- a fetch -----------------------------------------------------------
@@ -188,6 +191,8 @@ class FollowerSession:
 
     def close(self) -> None:
         self.finish()
+        if self._held_back is not None:
+            self._held_back.cancel()
         for position in self._positions.values():
             self._unwatch(position)
         self._positions.clear()
@@ -198,6 +203,7 @@ class FollowerSession:
     def _read(self, *, at_any_rate: bool = False) -> tuple[FetchResponse, bool]:
         """The answer as of now, and whether it is worth sending at once. What it tells counts as told only then."""
         left, found = self._request.max_bytes, 0
+        throttle = self._replicas.leader_throttle
         due = False
         told: list[tuple[Key, _Position, PartitionData]] = []
         quiet: list[Key] = []
@@ -206,9 +212,18 @@ class FollowerSession:
             if position is None:
                 quiet.append(key)
                 continue
-            data = self._read_one(position, key, limit_bytes=left - found, at_least_one=not found)
+            limit = left - found
+            is_throttled = throttle.is_set and self._is_throttled(position)
+            if is_throttled:
+                if (wait := throttle.wait(now := self._loop.time())) > 0:
+                    self._hold_back(wait)
+                    continue
+                limit = min(limit, throttle.at_once)
+            data = self._read_one(position, key, limit_bytes=limit, at_least_one=not found)
             size = sum(map(len, data.records)) if isinstance(data.records, list) else 0
             found += size
+            if is_throttled:
+                throttle.spent(size, now)
             if size or data.error_code or data.diverging_epoch is not _NO_DIVERGENCE:
                 due = True
             elif data.high_watermark == position.told_mark and data.log_start_offset == position.told_start:
@@ -225,6 +240,22 @@ class FollowerSession:
         if due or at_any_rate:
             self._note(told)
         return self._response(told), due
+
+    def _is_throttled(self, position: _Position) -> bool:
+        partition = position.partition
+        if partition is None or self.node_id in partition.leadership.isr:
+            return False
+        listed = partition.config.leader_replication_throttled_replicas
+        return is_listed(listed, index=partition.index, node_id=partition.leadership.node_id)
+
+    def _hold_back(self, seconds: float) -> None:
+        """Look again when there may be more."""
+        if self._held_back is None:
+            self._held_back = self._loop.call_later(min(seconds, HELD_BACK_SECONDS_MAX), self._let_go)
+
+    def _let_go(self) -> None:
+        self._held_back = None
+        self._look()
 
     def _note(self, told: Iterable[tuple[Key, _Position, PartitionData]]) -> None:
         for key, position, data in told:
@@ -259,7 +290,7 @@ class FollowerSession:
             if _diverges(partition, asked):
                 epoch, end_offset = partition.log.epoch_end_offset(asked.last_fetched_epoch)
                 data.diverging_epoch = EpochEndOffset(epoch=epoch, end_offset=end_offset)
-            elif limit_bytes > 0 or at_least_one:
+            elif asked.partition_max_bytes > 0 and (limit_bytes > 0 or at_least_one):  # 0: the follower is throttled
                 slices = partition.log.read(
                     offset=asked.fetch_offset,
                     limit_bytes=max(0, min(asked.partition_max_bytes, limit_bytes)),
