@@ -13,6 +13,7 @@ from cli.cluster_view import Broker, Partition, View, look
 from cli.failure import CommandFailed, ExitCode
 from cli.moves import Move, away_from, cancel, move
 from cli.output import print_json, table
+from cli.throttles import throttle, unthrottle
 from cli.wire import Cluster
 
 WAIT_DEFAULT_S = 600.0
@@ -55,6 +56,15 @@ def _add_reassign(actions: Any, options: argparse.ArgumentParser) -> None:
     parser.add_argument("--to", type=_ids, metavar="ID,ID,…", help="the brokers that shall hold it")
     parser.add_argument("--file", type=Path, metavar="JSON", help="or a file in the format of Kafka's own tool")
     parser.add_argument("--cancel", action="store_true", help="stop moving, and go back to where it was")
+    parser.add_argument(
+        "--throttle",
+        type=_rate,
+        metavar="BYTES",
+        help="copy at most so many bytes per second, from and to each broker; taken away when it is done",
+    )
+    parser.add_argument(
+        "--unthrottle", action="store_true", help="only take away a throttle that --no-wait left"
+    )
     parser.add_argument("--no-wait", action="store_true", help="do not wait until it is done")
     parser.add_argument("--wait", type=client.positive_seconds, default=WAIT_DEFAULT_S, metavar="S", help="how long")
     parser.set_defaults(run=reassign)
@@ -82,6 +92,12 @@ def _add_decommission(actions: Any, options: argparse.ArgumentParser) -> None:
     parser.add_argument("--broker", type=int, required=True, metavar="ID")
     parser.add_argument("--wait", type=client.positive_seconds, default=WAIT_DEFAULT_S, metavar="S", help="how long")
     parser.set_defaults(run=decommission)
+
+
+def _rate(text: str) -> int:
+    if not text.isdigit() or not int(text):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of bytes per second")
+    return int(text)
 
 
 def _ids(text: str) -> list[int]:
@@ -146,11 +162,19 @@ def reassign(args: argparse.Namespace) -> int:
     with Cluster(args) as cluster:
         view = look(cluster)
         moves = _wanted(args, view)
-        if args.cancel:
-            cancel(cluster, moves)
-            print(f"{len(moves)} partition(s) go back to where they were.")
+        if args.cancel or args.unthrottle:
+            if args.cancel:
+                cancel(cluster, moves)
+                print(f"{len(moves)} partition(s) go back to where they were.")
+            if args.unthrottle:
+                unthrottle(cluster, moves)
+                print("Nothing is throttled any more.")
             return ExitCode.OK
+        if args.throttle is not None:
+            throttle(cluster, view, moves, rate=args.throttle)
         move(cluster, moves, wait_s=0 if args.no_wait else args.wait)
+        if args.throttle is not None and not args.no_wait:
+            unthrottle(cluster, moves)
     print(f"{len(moves)} partition(s) {'are on their way' if args.no_wait else 'moved'}.")
     return ExitCode.OK
 
@@ -158,7 +182,7 @@ def reassign(args: argparse.Namespace) -> int:
 def _wanted(args: argparse.Namespace, view: View) -> list[Move]:
     if args.file is not None:
         return _from_file(args.file)
-    if args.topic is None or (args.to is None and not args.cancel):
+    if args.topic is None or (args.to is None and not args.cancel and not args.unthrottle):
         raise CommandFailed("--topic and --to are needed, or --file.", code=ExitCode.USAGE)
     found = [each for each in view.partitions if each.topic == args.topic]
     if not found:
