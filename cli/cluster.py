@@ -62,9 +62,7 @@ def _add_reassign(actions: Any, options: argparse.ArgumentParser) -> None:
         metavar="BYTES",
         help="copy at most so many bytes per second, from and to each broker; taken away when it is done",
     )
-    parser.add_argument(
-        "--unthrottle", action="store_true", help="only take away a throttle that --no-wait left"
-    )
+    parser.add_argument("--unthrottle", action="store_true", help="only take away a throttle that --no-wait left")
     parser.add_argument("--no-wait", action="store_true", help="do not wait until it is done")
     parser.add_argument("--wait", type=client.positive_seconds, default=WAIT_DEFAULT_S, metavar="S", help="how long")
     parser.set_defaults(run=reassign)

@@ -63,6 +63,15 @@ class Outcome:
             found[fault.name].append(self.report.longest_gap_in(fault.began, fault.ended))
         return dict(sorted(found.items()))
 
+    def diary(self) -> str:
+        """Fault by fault, by the wall clock, to be read beside the nodes' logs."""
+        offset = time.time() - time.monotonic()
+        return "\n".join(
+            f"{time.strftime('%H:%M:%S', time.localtime(each.began + offset))} {each.name}: "
+            f"{self.report.longest_gap_in(each.began, each.ended):.2f} s, well after {each.ended - each.began:.1f} s"
+            for each in self.faults
+        )
+
     def __str__(self) -> str:
         lines = [f"{self.seconds:.0f} s, {len(self.faults)} faults; the longest gap of a partition at each:"]
         lines += [
@@ -108,11 +117,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--minutes", type=float, default=5.0)
     parser.add_argument("--seed", type=int, default=None)
+    parser.add_argument("--only", default="", help="faults whose name has this in it")
+    parser.add_argument("--keep", type=Path, default=None, help="a directory for the nodes' data and logs, which stay")
     arguments = parser.parse_args()
     seed = int(time.time()) if arguments.seed is None else arguments.seed
     print(f"seed {seed}", flush=True)
     with ExitStack() as opened:
-        directory = Path(opened.enter_context(tempfile.TemporaryDirectory(prefix="tidemark-chaos-")))
+        directory = arguments.keep or Path(opened.enter_context(tempfile.TemporaryDirectory(prefix="tidemark-chaos-")))
         faults = everything()
         if network.available():
             over = opened.enter_context(Network(NODES + 1))
@@ -126,7 +137,10 @@ def main() -> int:
         faults.append(JumpClock(with_clocks(cluster)))
         cluster.start()
         opened.callback(cluster.close)
+        faults = [each for each in faults if arguments.only in each.name]
         outcome = run(cluster, faults, seconds=arguments.minutes * 60, seed=seed)
+    if arguments.keep:
+        print(outcome.diary())
     print(outcome)
     if outcome.report.longest_gap >= SERVES_AGAIN_SECONDS_MAX:
         print(f"it took longer than {SERVES_AGAIN_SECONDS_MAX:.0f} s to serve again")
