@@ -109,8 +109,10 @@ class FollowerSession:
         if partition is None or asked.current_leader_epoch != partition.leader_epoch:
             return
         if position.partition is None:
-            position.partition = partition
-            position.follower = partition.leadership.followers.get(self.node_id)
+            follower = partition.leadership.followers.get(self.node_id)
+            if follower is None:
+                return  # it has heard before us that it is a replica: it is sent away, and comes again
+            position.partition, position.follower = partition, follower
             partition.replica_watchers.add(self)
         if position.follower is not None and not _diverges(partition, asked):
             if position.follower.asks_again(asked.fetch_offset):

@@ -28,6 +28,10 @@ class Value(NamedTuple):
         return cls(int(producer), int(number))
 
 
+# librdkafka takes a record for written when one that it sent later is: then it does not know where.
+UNKNOWN = -1
+
+
 class Place(NamedTuple):
     partition: int
     offset: int
@@ -52,7 +56,7 @@ class Report:
     read: int
     in_the_log: int
     anomalies: Mapping[str, Sequence[str]]
-    times: Mapping[int, Sequence[float]]  # when each partition's records were acknowledged
+    times: Mapping[int, Sequence[float]] = field(repr=False)  # when each partition's records were acknowledged
     longest_gap: float  # between acknowledgements of one partition, in seconds
     longest_silence: float  # without any acknowledgement at all
 
@@ -117,6 +121,8 @@ def _lost(history: History, places: Mapping[Value, Sequence[Place]]) -> Iterable
 def _disagreeing(history: History, at: Mapping[Place, Value], places: Mapping[Value, Sequence[Place]]) -> Iterable[str]:
     seen: dict[Place, Value] = {}
     for value, place, _ in history.acknowledged:
+        if place.offset == UNKNOWN:
+            continue
         other = seen.setdefault(place, value)
         if other != value:
             yield f"{place} was acknowledged for {other} and for {value}"

@@ -56,13 +56,13 @@ def cluster_on_small_disks(tmp_path: Path) -> Iterator[Cluster]:
 def test_cuts_in_the_network_lose_nothing_and_the_majority_serves_on(cluster_on_it: Cluster, network: Network) -> None:
     faults = [cut(network, (2.0, 6.0)) for cut in (CutOff, CutPair, CutOneWay, CutOtherWay)]
     outcome = run(cluster_on_it, faults, seconds=20, seed=3)
-    assert outcome.report.is_clean, outcome
-    assert outcome.report.longest_gap < SERVES_AGAIN_SECONDS_MAX, outcome
+    assert outcome.report.is_clean, str(outcome)
+    assert outcome.report.longest_gap < SERVES_AGAIN_SECONDS_MAX, str(outcome)
     print(outcome)
 
 
 def test_a_full_disk_on_one_node_loses_nothing_and_others_serve_on(cluster_on_small_disks: Cluster) -> None:
     outcome = run(cluster_on_small_disks, [FullDisk(TOPIC)], seconds=12, seed=1)
-    assert outcome.report.is_clean, outcome
-    assert outcome.report.longest_gap < SERVES_AGAIN_SECONDS_MAX, outcome
+    assert outcome.report.is_clean, str(outcome)
+    assert outcome.report.longest_gap < SERVES_AGAIN_SECONDS_MAX, str(outcome)
     print(outcome)

@@ -53,9 +53,9 @@ def test_nothing_acknowledged_is_lost_when_nodes_are_killed_stopped_and_restarte
     cluster = new_cluster()
     faults = [Kill((0.0, 2.0)), KillController(), Pause((0.2, 2.0)), RollingRestart()]
     outcome = run(cluster, faults, seconds=25, seed=1)
-    assert outcome.report.is_clean, outcome
+    assert outcome.report.is_clean, str(outcome)
     assert outcome.report.acknowledged > 1_000, outcome
-    assert outcome.report.longest_gap < SERVES_AGAIN_SECONDS_MAX, outcome
+    assert outcome.report.longest_gap < SERVES_AGAIN_SECONDS_MAX, str(outcome)
 
 
 def test_a_leader_that_wakes_up_after_its_session_neither_takes_nor_serves(new_cluster: NewCluster) -> None:
