@@ -148,7 +148,9 @@ class Membership:
         )
         try:
             link = self._peers.to_controller(purpose="heartbeat")
-            response: BrokerHeartbeatResponse = await link.send(request, version=1, timeout=REQUEST_SECONDS_MAX)
+            # An answer that is lost must leave time for another try before the lease is over.
+            seconds_max = min(REQUEST_SECONDS_MAX, self._patience.held / 2)
+            response: BrokerHeartbeatResponse = await link.send(request, version=1, timeout=seconds_max)
         except PeerUnavailable as error:
             log.debug("heartbeat: %s", error)
             return RETRY_SECONDS
