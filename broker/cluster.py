@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from broker.metadata.image import Image
@@ -24,6 +24,12 @@ class Cluster:
         self._store = store
         self._node_id = node_id
         self.suspects: Suspects | None = None
+        self.is_leased: Callable[[], bool] = lambda: True  # whether this node surely leads what its image says it leads
+
+    @property
+    def unsure_of(self) -> int | None:
+        """The broker of whom nobody should hear from us that it leads: this very node, while it is cut off."""
+        return None if self.is_leased() else self._node_id
 
     @property
     def cluster_id(self) -> str:

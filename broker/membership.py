@@ -1,8 +1,8 @@
 """This broker as a member of its cluster: it registers, sends heartbeats, holds a lease, and leaves in good order.
 
-The lease is the other side of the controller's session: it runs from when a heartbeat was sent, so it ends before the
-controller gives this broker's partitions to others. A node that was paused past it serves nothing until the controller
-has heard from it again and it knows what has changed meanwhile.
+A lease (broker/lease.py) runs from when a heartbeat was sent, so it ends before the controller gives this broker's
+partitions to others. A node that was paused past it serves nothing until the controller has heard from it again and it
+knows what has changed meanwhile.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from broker.lease import Patience, lease_clock
 from broker.metadata.records import Endpoint
 from broker.metadata.store import MetadataStore
 from broker.peers import Peers, PeerUnavailable
@@ -50,8 +51,8 @@ class Membership:
         renew_lease: Callable[[float], None],
         previous_epoch: int = -1,
     ) -> None:
-        """`renew_lease(until)`: this broker may serve until then, on the clock of `time.monotonic`, which goes on while
-        a process is stopped. `previous_epoch`: of this broker's last life, if that ended in good order."""
+        """`renew_lease(until)`: this broker may serve until then, by `lease_clock`. `previous_epoch`: of this broker's
+        last life, if that ended in good order."""
         self.broker_epoch = previous_epoch
         self._renew_lease = renew_lease
         self._store = store
@@ -66,7 +67,7 @@ class Membership:
         self._admitted = asyncio.Event()
         self._wake = asyncio.Event()
         self._running: asyncio.Task[None] | None = None
-        self._session = settings.static.broker_session_timeout_ms / 1000
+        self._patience = Patience(session=settings.static.broker_session_timeout_ms / 1000)
 
     # -- joining -----------------------------------------------------------
 
@@ -138,7 +139,7 @@ class Membership:
 
     async def _send_heartbeat(self) -> float:
         """How long to wait until the next."""
-        sent_at = time.monotonic()
+        sent_at = lease_clock()
         request = BrokerHeartbeatRequest(
             broker_id=self._settings.static.node_id,
             broker_epoch=self.broker_epoch,
@@ -147,7 +148,9 @@ class Membership:
         )
         try:
             link = self._peers.to_controller(purpose="heartbeat")
-            response: BrokerHeartbeatResponse = await link.send(request, version=1, timeout=REQUEST_SECONDS_MAX)
+            # An answer that is lost must leave time for another try before the lease is over.
+            seconds_max = min(REQUEST_SECONDS_MAX, self._patience.held / 2)
+            response: BrokerHeartbeatResponse = await link.send(request, version=1, timeout=seconds_max)
         except PeerUnavailable as error:
             log.debug("heartbeat: %s", error)
             return RETRY_SECONDS
@@ -160,15 +163,16 @@ class Membership:
         return self._heard(response, sent_at)
 
     def _heard(self, response: BrokerHeartbeatResponse, sent_at: float) -> float:
-        interval = self._settings.static.broker_heartbeat_interval_ms / 1000
         self._heard_at = time.monotonic()
         if response.should_shut_down:
             self._may_go.set()
         if response.is_fenced:
             return CATCH_UP_SECONDS if not self._wants_to_go else RETRY_SECONDS
-        self._renew_lease(sent_at + self._session)
+        self._renew_lease(sent_at + self._patience.held)
         self._admitted.set()
-        return RETRY_SECONDS if self._wants_to_go else interval
+        if self._wants_to_go:
+            return RETRY_SECONDS
+        return self._patience.heartbeat_interval(self._settings.static.broker_heartbeat_interval_ms / 1000)
 
     # -- leaving -----------------------------------------------------------
 

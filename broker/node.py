@@ -171,6 +171,7 @@ class Node:
         if self._clustered is None:
             return services
         made["cluster"].suspects = self._clustered.suspects
+        made["cluster"].is_leased = lambda: self._replicas.is_leased
         services = self._clustered.services(services)
         self._creation.forwarding = self._clustered.forwarding
         return services

@@ -8,11 +8,11 @@ general handler, as if this had never looked.
 from __future__ import annotations
 
 import struct
-from time import monotonic
 from typing import Any, Final, NamedTuple
 
 from broker.acknowledging import Acknowledging, no_answer, refuse
 from broker.faults import EXPECTED, fault_of
+from broker.lease import lease_clock
 from broker.registry import NO_ANSWER, Call
 from broker.replication.partition import Partition
 from broker.replication.replicas import Replicas
@@ -68,7 +68,7 @@ def produce_one(frame: bytearray, position: int, call: Call, *, replicas: Replic
         or len(frame) - stop != 3
         or not frame.endswith(NO_TAGS_AT_ALL)
         or (acks == -1 and partition.too_few_in_sync)
-        or (replicas.lease_until is not None and monotonic() >= replicas.lease_until)
+        or (replicas.lease_until is not None and lease_clock() >= replicas.lease_until)
     ):
         return None
     try:

@@ -61,6 +61,7 @@ class Quorum:
             controllers=self.addresses,
         )
         self.peers.lost = self._lost_node
+        self.store.watch_leader(self.peers.leader_changed)
         self.store.watch_controller(self._lead)
         self._tasks: set[asyncio.Task[None]] = set()
 

@@ -13,6 +13,7 @@ from cli.cluster_view import Broker, Partition, View, look
 from cli.failure import CommandFailed, ExitCode
 from cli.moves import Move, away_from, cancel, move
 from cli.output import print_json, table
+from cli.throttles import throttle, unthrottle
 from cli.wire import Cluster
 
 WAIT_DEFAULT_S = 600.0
@@ -21,7 +22,7 @@ WAIT_DEFAULT_S = 600.0
 def add_parser(commands: Any) -> None:
     parser = commands.add_parser("cluster", help="show the cluster's nodes and quorum, move partitions, remove brokers")
     actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
-    for add in (_add_status, _add_under_replicated, _add_reassign, _add_decommission):
+    for add in (_add_status, _add_under_replicated, _add_reassign, _add_give_vote, _add_decommission):
         add(actions, client.client_options())
 
 
@@ -55,9 +56,27 @@ def _add_reassign(actions: Any, options: argparse.ArgumentParser) -> None:
     parser.add_argument("--to", type=_ids, metavar="ID,ID,…", help="the brokers that shall hold it")
     parser.add_argument("--file", type=Path, metavar="JSON", help="or a file in the format of Kafka's own tool")
     parser.add_argument("--cancel", action="store_true", help="stop moving, and go back to where it was")
+    parser.add_argument(
+        "--throttle",
+        type=_rate,
+        metavar="BYTES",
+        help="copy at most so many bytes per second, from and to each broker; taken away when it is done",
+    )
+    parser.add_argument("--unthrottle", action="store_true", help="only take away a throttle that --no-wait left")
     parser.add_argument("--no-wait", action="store_true", help="do not wait until it is done")
     parser.add_argument("--wait", type=client.positive_seconds, default=WAIT_DEFAULT_S, metavar="S", help="how long")
     parser.set_defaults(run=reassign)
+
+
+def _add_give_vote(actions: Any, options: argparse.ArgumentParser) -> None:
+    parser = actions.add_parser(
+        "give-vote",
+        parents=[options],
+        help="let a broker vote on the metadata",
+        description="Makes a broker that follows the metadata one of the voters of the quorum, once it has caught up.",
+    )
+    parser.add_argument("--broker", type=int, required=True, metavar="ID")
+    parser.set_defaults(run=give_vote)
 
 
 def _add_decommission(actions: Any, options: argparse.ArgumentParser) -> None:
@@ -71,6 +90,12 @@ def _add_decommission(actions: Any, options: argparse.ArgumentParser) -> None:
     parser.add_argument("--broker", type=int, required=True, metavar="ID")
     parser.add_argument("--wait", type=client.positive_seconds, default=WAIT_DEFAULT_S, metavar="S", help="how long")
     parser.set_defaults(run=decommission)
+
+
+def _rate(text: str) -> int:
+    if not text.isdigit() or not int(text):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of bytes per second")
+    return int(text)
 
 
 def _ids(text: str) -> list[int]:
@@ -135,11 +160,19 @@ def reassign(args: argparse.Namespace) -> int:
     with Cluster(args) as cluster:
         view = look(cluster)
         moves = _wanted(args, view)
-        if args.cancel:
-            cancel(cluster, moves)
-            print(f"{len(moves)} partition(s) go back to where they were.")
+        if args.cancel or args.unthrottle:
+            if args.cancel:
+                cancel(cluster, moves)
+                print(f"{len(moves)} partition(s) go back to where they were.")
+            if args.unthrottle:
+                unthrottle(cluster, moves)
+                print("Nothing is throttled any more.")
             return ExitCode.OK
+        if args.throttle is not None:
+            throttle(cluster, view, moves, rate=args.throttle)
         move(cluster, moves, wait_s=0 if args.no_wait else args.wait)
+        if args.throttle is not None and not args.no_wait:
+            unthrottle(cluster, moves)
     print(f"{len(moves)} partition(s) {'are on their way' if args.no_wait else 'moved'}.")
     return ExitCode.OK
 
@@ -147,7 +180,7 @@ def reassign(args: argparse.Namespace) -> int:
 def _wanted(args: argparse.Namespace, view: View) -> list[Move]:
     if args.file is not None:
         return _from_file(args.file)
-    if args.topic is None or (args.to is None and not args.cancel):
+    if args.topic is None or (args.to is None and not args.cancel and not args.unthrottle):
         raise CommandFailed("--topic and --to are needed, or --file.", code=ExitCode.USAGE)
     found = [each for each in view.partitions if each.topic == args.topic]
     if not found:
@@ -169,6 +202,26 @@ def _from_file(path: Path) -> list[Move]:
         return [Move(str(each["topic"]), int(each["partition"]), [int(k) for k in each["replicas"]]) for each in wanted]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise CommandFailed(f"{path}: {error}", code=ExitCode.USAGE) from None
+
+
+def give_vote(args: argparse.Namespace) -> int:
+    from protocol.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
+
+    with Cluster(args) as cluster:
+        view = look(cluster)
+        broker = next((each for each in view.brokers if each.broker_id == args.broker), None)
+        if broker is None:
+            raise CommandFailed(f"There is no broker {args.broker}.", code=ExitCode.NOT_FOUND)
+        if broker.quorum_role == "voter":
+            print(f"Broker {args.broker} has a vote already.")
+            return ExitCode.OK
+        wait_ms = int(args.timeout * 900)
+        request = AddRaftVoterRequest(cluster_id=view.cluster_id, timeout_ms=wait_ms, voter_id=args.broker)
+        answer = cluster.call(cluster.brokers[0], request, AddRaftVoterResponse, 1)
+        if answer.error_code:
+            raise CommandFailed(f"Broker {args.broker} gets no vote: {answer.error_message}")
+    print(f"Broker {args.broker} has a vote in the quorum.")
+    return ExitCode.OK
 
 
 def decommission(args: argparse.Namespace) -> int:

@@ -7,10 +7,10 @@ import os
 import sys
 from collections.abc import Sequence
 
-from cli import cluster, consume, groups, lag, pipeline, produce, start, topics, transactions
+from cli import cluster, consume, groups, lag, pipeline, produce, recover_quorum, start, topics, transactions
 from cli.failure import CommandFailed, ExitCode
 
-COMMANDS = (start, topics, produce, consume, groups, lag, transactions, cluster, pipeline)
+COMMANDS = (start, topics, produce, consume, groups, lag, transactions, cluster, recover_quorum, pipeline)
 
 
 def parser() -> argparse.ArgumentParser:

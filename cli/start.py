@@ -46,8 +46,13 @@ def run(args: argparse.Namespace) -> int:
 
 
 def broker_command(*, config: Path | None, settings: list[str]) -> list[str]:
-    """The command line of the broker's own process. -P: a directory named broker where the user stands is not ours."""
-    command = [sys.executable, "-P", "-m", "broker"]
+    """The command line of the broker's own process."""
+    return module_command("broker", config=config, settings=settings)
+
+
+def module_command(module: str, *, config: Path | None, settings: list[str]) -> list[str]:
+    """-P: a directory named broker where the user stands is not ours."""
+    command = [sys.executable, "-P", "-m", module]
     if config is not None:
         command += ["--config", str(config)]
     for setting in settings:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from raft.journal import Journal, JournalCorrupt
     from raft.node import Leadership, Node
     from raft.progress import Replica
+    from raft.recovery import Survivor
     from raft.settings import Settings
     from raft.storage import FileStorage
 
@@ -57,6 +58,7 @@ _HOME = {
     "StaleEpoch": "raft.errors",
     "StateMachine": "raft.driver",
     "Storage": "raft.driver",
+    "Survivor": "raft.recovery",
     "TransferPending": "raft.errors",
     "Transport": "raft.driver",
     "UnknownMember": "raft.errors",
@@ -90,6 +92,7 @@ __all__ = [
     "StaleEpoch",
     "StateMachine",
     "Storage",
+    "Survivor",
     "TransferPending",
     "Transport",
     "UnknownMember",

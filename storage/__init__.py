@@ -5,7 +5,7 @@ from __future__ import annotations
 from storage.aborted import AbortedTransaction
 from storage.cache import SegmentCache
 from storage.config import LogConfig
-from storage.directory import LogDirectory
+from storage.directory import LogDirectory, locked
 from storage.errors import (
     BatchTooLarge,
     CorruptFile,
@@ -57,4 +57,5 @@ __all__ = [
     "StorageError",
     "TopicIdMismatch",
     "WriteFailed",
+    "locked",
 ]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 
 from storage import checkpoints, names
 from storage.cache import SegmentCache
@@ -214,6 +215,18 @@ class LogDirectory:
         for name in directories_below(self.files, self.path):
             if name.endswith(names.DELETE_DIRECTORY):
                 remove_directory(self.files, os.path.join(self.path, name))
+
+
+@contextmanager
+def locked(path: str) -> Iterator[None]:
+    """For who changes files of a directory whose broker is stopped: nobody else has it, nor gets it meanwhile."""
+    name = os.path.join(path, _LOCK)
+    lock = _lock(REAL_FILES, name)
+    try:
+        yield
+    finally:
+        lock.close()
+        _held.discard(name)
 
 
 def _lock(files: Files, path: str) -> OpenFile:

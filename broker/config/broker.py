@@ -35,7 +35,7 @@ from broker.config.listeners import (
 from broker.config.topic import TOPIC_KEYS, TopicConfig
 
 UNSET: Any = object()
-NO_THROTTLE = "replication is not throttled yet"
+NO_THROTTLE = "replicas do not move between log directories yet"
 NO_REPLICATION = "replication is not served yet"
 _TOPIC_FIELDS = {f.name.replace("_", "."): f.metadata["key"] for f in fields(TopicConfig)}
 
@@ -116,12 +116,16 @@ class BrokerConfig:
 
     # Being part of a cluster.
     broker_heartbeat_interval_ms: int = integer(
-        2_000, "How often a broker tells the controller that it is alive.", check=Between(1)
+        2_000,
+        "How often a broker tells the controller that it is alive; at least six times per lease, which is a third of"
+        " broker.session.timeout.ms, at any rate.",
+        check=Between(1),
     )
     broker_session_timeout_ms: int = integer(
         9_000,
-        "A broker that the controller has not heard from for so long is fenced: others lead in its place, and it serves"
-        " nothing until it is heard again. One whose process has ended is fenced at once.",
+        "A broker whose heartbeats are missing for so long is fenced: others lead in its place, and it serves nothing"
+        " until it is heard again. One that gives no other sign of life either is fenced after half of it, one whose"
+        " process has ended at once. The same on all nodes.",
         check=Between(1),
     )
     initial_broker_registration_timeout_ms: int = integer(
@@ -372,15 +376,15 @@ class BrokerConfig:
 
     leader_replication_throttled_rate: int = long(
         LONG_MAX,
-        "Bytes per second to followers, of replicas that are throttled.",
+        "Bytes per second to followers that are not in sync, of partitions that"
+        " leader.replication.throttled.replicas lists.",
         scope=Scope.PER_BROKER,
-        idle=NO_THROTTLE,
     )
     follower_replication_throttled_rate: int = long(
         LONG_MAX,
-        "Bytes per second from leaders, of replicas that are throttled.",
+        "Bytes per second from leaders, of replicas that follower.replication.throttled.replicas lists, while they are"
+        " not in sync.",
         scope=Scope.PER_BROKER,
-        idle=NO_THROTTLE,
     )
     replica_alter_log_dirs_io_max_bytes_per_second: int = long(
         LONG_MAX, "Bytes per second between the log directories of a broker.", scope=Scope.PER_BROKER, idle=NO_THROTTLE

@@ -39,7 +39,6 @@ DAY_MS = 24 * HOUR_MS
 NO_COMPACTION = "compaction is not served yet"
 NO_TIERING = "tiered storage is not served yet"
 NO_REPLICATION = "replication is not served yet"
-NO_THROTTLE = "replication throttles are not served yet"
 LEVEL_FIXED = "the codec's own default level is used"
 
 
@@ -121,7 +120,6 @@ class TopicConfig:
         "Followers whose fetching is held to the replication throttle, as partition:broker pairs, or * for all.",
         check=ThrottledReplicas(),
         scope=Scope.TOPIC,
-        idle=NO_THROTTLE,
     )
     index_interval_bytes: int = integer(
         4096,
@@ -142,7 +140,6 @@ class TopicConfig:
         "all.",
         check=ThrottledReplicas(),
         scope=Scope.TOPIC,
-        idle=NO_THROTTLE,
     )
     local_retention_bytes: int = long(
         -2,

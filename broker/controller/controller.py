@@ -1,7 +1,8 @@
 """What the active controller does by itself: fence brokers that are gone, let those in that are ready, keep order.
 
-A broker is gone when its session runs out, or when its connection closes and nobody listens at its address any more:
-a process that dies closes both at once. One closed connection alone fences nobody.
+A broker is gone when its heartbeats are missing for a session, when it gives no sign of life at all for half of one, or
+when its connection closes and nobody listens at its address any more: a process that dies closes both at once. One
+closed connection alone fences nobody.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Any, Final
 from broker.controller.probing import is_gone
 from broker.controller.sessions import Session, Sessions
 from broker.errors import Refused
+from broker.lease import Patience
 from broker.metadata import brokers
 from broker.metadata.elections import return_to_preferred
 from broker.metadata.image import BrokerImage, Image
@@ -29,6 +31,7 @@ log = logging.getLogger(__name__)
 
 REBALANCED_AT_ONCE_MAX: Final = 1000
 WATCH_SECONDS_MAX: Final = 1.0
+LATE_SECONDS_MAX: Final = 0.3  # a look that comes later than that was held up: what others said is still to be read
 
 
 class Controller:
@@ -48,12 +51,13 @@ class Controller:
         self._new_cluster_id = new_cluster_id
         self._time = time
         self._sessions = self._no_sessions()
+        self._led_since = 0.0
         self._tasks: set[asyncio.Task[None]] = set()
         self._probed: set[int] = set()
         store.watch_controller(self._lead)
 
     def _no_sessions(self) -> Sessions:
-        return Sessions(timeout=self._settings.static.broker_session_timeout_ms / 1000)
+        return Sessions(Patience(session=self._settings.static.broker_session_timeout_ms / 1000))
 
     # -- leading and not leading -------------------------------------------
 
@@ -64,10 +68,9 @@ class Controller:
             log.info("this node is the controller no more")
             return
         log.info("this node is the controller, in epoch %d", epoch)
-        now = self._time()
+        now = self._led_since = self._time()
         for broker in self._store.image.brokers.values():
-            # What the controller before this one heard is not known: everyone gets a whole session.
-            self._sessions.begin(
+            self._sessions.take_over(
                 broker.broker_id,
                 broker_epoch=broker.broker_epoch,
                 now=now,
@@ -148,16 +151,24 @@ class Controller:
             )
         session.heard_at, session.is_heard = now, True
         session.metadata_offset = metadata_offset
+        await self._store.confirm()  # the answer is a lease: only who surely was the controller when asked may grant it
         is_caught_up = metadata_offset >= session.unfence_after
-        broker = self._store.image.brokers[broker_id]
+        broker = self._store.image.brokers.get(broker_id)
+        if broker is None:
+            raise Refused(ErrorCode.BROKER_ID_NOT_REGISTERED, f"There is no broker {broker_id}.")
         if want_shut_down:
-            return is_caught_up, broker.fenced, await self._may_go(broker_id, session)
+            may_go = await self._may_go(broker_id, session)
+            return is_caught_up, self._is_fenced(broker_id), may_go
         if want_fence and not broker.fenced:
             await self._fence(broker_id, "it asked for it")
         elif broker.fenced and is_caught_up and not want_fence:
             await self._unfence(broker_id)
-        broker = self._store.image.brokers.get(broker_id, broker)
-        return is_caught_up, broker.fenced, False
+        return is_caught_up, self._is_fenced(broker_id), False
+
+    def _is_fenced(self, broker_id: int) -> bool:
+        """Or about to be."""
+        found = (image.brokers.get(broker_id) for image in (self._store.image, self._store.newest))
+        return any(broker is None or broker.fenced for broker in found)
 
     async def _may_go(self, broker_id: int, session: Session) -> bool:
         """Controlled shutdown: not before others lead, and all of them know."""
@@ -198,18 +209,27 @@ class Controller:
 
     async def _watch_sessions(self) -> None:
         while True:
-            alive = [each.broker_id for each in self._store.image.brokers.values() if not each.fenced]
-            for broker_id in list(self._sessions.expired(alive, self._time())):
-                await self._try(self._fence(broker_id, "it has not been heard from for broker.session.timeout.ms"))
-            await asyncio.sleep(self._until_next_expiry())
+            wait = self._until_next_expiry()
+            due = self._time() + wait
+            await asyncio.sleep(wait)
+            if self._time() > due + LATE_SECONDS_MAX:
+                await asyncio.sleep(LATE_SECONDS_MAX)
+            for broker_id in list(self._sessions.expired(self._unfenced(), self._time(), self._words())):
+                await self._try(self._fence(broker_id, "it has not been heard from for too long"))
+
+    def _unfenced(self) -> list[int]:
+        return [each.broker_id for each in self._store.image.brokers.values() if not each.fenced]
+
+    def _words(self) -> dict[int, float]:
+        """When each member of the quorum last said something to this leader."""
+        node = self._store.driver.node
+        if not node.is_leader:
+            return {}
+        return {each.member.node_id: each.heard_at for each in node.replicas() if each.heard_at > self._led_since}
 
     def _until_next_expiry(self) -> float:
-        alive = [each.broker_id for each in self._store.image.brokers.values() if not each.fenced]
-        heard_at = self._sessions.next_expiry(alive)
-        if heard_at is None:
-            return WATCH_SECONDS_MAX
-        timeout = self._settings.static.broker_session_timeout_ms / 1000
-        return min(max(heard_at + timeout - self._time(), 0.01), WATCH_SECONDS_MAX)
+        expiry = self._sessions.next_expiry(self._unfenced(), self._words())
+        return WATCH_SECONDS_MAX if expiry is None else min(max(expiry - self._time(), 0.01), WATCH_SECONDS_MAX)
 
     def suspect(self, broker_id: int) -> None:
         """Its connection closed. If its process has ended, there is no need to wait for its session to run out."""

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Final
+
+from broker.lease import Patience
+
+NEVER: Final = float("-inf")
 
 
 @dataclass(slots=True, kw_only=True)
 class Session:
     broker_epoch: int
-    heard_at: float
+    heard_at: float  # by a heartbeat
     is_heard: bool = False  # by this controller; what the one before it heard is taken on trust
     metadata_offset: int = -1  # how far its image has come
     unfence_after: int = 0  # it must have come so far before it is unfenced
@@ -17,9 +22,15 @@ class Session:
 
 
 class Sessions:
-    def __init__(self, *, timeout: float) -> None:
-        self._timeout = timeout
+    def __init__(self, patience: Patience) -> None:
+        self._patience = patience
         self._sessions: dict[int, Session] = {}
+
+    def take_over(self, broker_id: int, *, broker_epoch: int, now: float, unfence_after: int = 0) -> Session:
+        """What the controller before this one heard is not known: it may have granted a lease until a moment ago, and
+        that must end before others lead. Who lives will be heard from long before."""
+        heard_at = now - (self._patience.silence - self._patience.lease)
+        return self.begin(broker_id, broker_epoch=broker_epoch, now=heard_at, unfence_after=unfence_after)
 
     def begin(self, broker_id: int, *, broker_epoch: int, now: float, unfence_after: int = 0) -> Session:
         session = Session(broker_epoch=broker_epoch, heard_at=now, unfence_after=max(broker_epoch, unfence_after))
@@ -32,20 +43,24 @@ class Sessions:
     def forget(self, broker_id: int) -> None:
         self._sessions.pop(broker_id, None)
 
-    def is_valid(self, broker_id: int, now: float) -> bool:
-        session = self._sessions.get(broker_id)
-        return session is not None and now < session.heard_at + self._timeout
-
     def is_alive(self, broker_id: int, now: float) -> bool:
         """It has told this very controller so."""
         session = self._sessions.get(broker_id)
-        return session is not None and session.is_heard and self.is_valid(broker_id, now)
+        return session is not None and session.is_heard and now < session.heard_at + self._patience.session
 
-    def expired(self, among: Iterable[int], now: float) -> Iterator[int]:
-        return (broker_id for broker_id in among if not self.is_valid(broker_id, now))
+    def expires_at(self, broker_id: int, word_at: float = NEVER) -> float:
+        """When its heartbeats have been missing for a session, or it has not given any sign of life for half of one.
+        `word_at`: when it last said something else than a heartbeat."""
+        session = self._sessions.get(broker_id)
+        if session is None:
+            return NEVER
+        return min(session.heard_at + self._patience.session, max(session.heard_at, word_at) + self._patience.silence)
 
-    def next_expiry(self, among: Iterable[int]) -> float | None:
-        return min((self._sessions[each].heard_at for each in among if each in self._sessions), default=None)
+    def expired(self, among: Iterable[int], now: float, words: Mapping[int, float]) -> Iterator[int]:
+        return (each for each in among if now >= self.expires_at(each, words.get(each, NEVER)))
+
+    def next_expiry(self, among: Iterable[int], words: Mapping[int, float]) -> float | None:
+        return min((self.expires_at(each, words.get(each, NEVER)) for each in among), default=None)
 
     def lowest_offset(self, among: Iterable[int]) -> int | None:
         """How far the slowest of these has come; -1 for one that has not said yet."""

@@ -1,12 +1,19 @@
-"""DeleteRecords: move the start of a partition up. Below it nothing can be read again; whole segments go."""
+"""DeleteRecords: move the start of a partition up. Below it nothing can be read again; whole segments go.
+
+It is done when no live replica has the records any more, or it would be a matter of who leads next (KIP-107).
+"""
 
 from __future__ import annotations
 
+import asyncio
+from functools import partial
 from typing import Final
 
 from broker.errors import Refused
 from broker.faults import EXPECTED, fault_of
+from broker.later import Later
 from broker.registry import Call, handles
+from broker.replication.partition import Partition
 from broker.replication.replicas import Replicas
 from protocol.errors import ErrorCode
 from protocol.messages.delete_records import (
@@ -21,30 +28,76 @@ TO_THE_HIGH_WATERMARK: Final = -1
 
 
 @handles(DeleteRecordsRequest, DeleteRecordsResponse)
-def delete_records(request: DeleteRecordsRequest, _call: Call, *, replicas: Replicas) -> DeleteRecordsResponse:
-    response = DeleteRecordsResponse(
-        topics=[
-            DeleteRecordsTopicResult(
-                name=topic.name, partitions=[_one(replicas, topic.name, asked) for asked in topic.partitions]
-            )
-            for topic in request.topics
-        ]
-    )
+def delete_records(
+    request: DeleteRecordsRequest, _call: Call, *, replicas: Replicas
+) -> DeleteRecordsResponse | Later[DeleteRecordsResponse]:
+    deleting = _Deleting(replicas)
+    for topic in request.topics:
+        result = DeleteRecordsTopicResult(name=topic.name)
+        result.partitions = [deleting.delete(topic.name, asked) for asked in topic.partitions]
+        deleting.response.topics.append(result)
     replicas.checkpoint()  # a crash must not bring deleted records back
-    return response
+    return deleting.finish(request.timeout_ms)
 
 
-def _one(replicas: Replicas, topic: str, asked: DeleteRecordsPartition) -> DeleteRecordsPartitionResult:
-    result = DeleteRecordsPartitionResult(partition_index=asked.partition_index, low_watermark=-1)
-    try:
-        partition = replicas.leader_of(topic, asked.partition_index)
-        if partition.config.cleanup_policy == {"compact"}:
-            raise Refused(ErrorCode.POLICY_VIOLATION, "Records of a topic that is only compacted cannot be deleted.")
-        offset = partition.high_watermark if asked.offset == TO_THE_HIGH_WATERMARK else asked.offset
-        if not 0 <= offset <= partition.high_watermark:
-            raise Refused(ErrorCode.OFFSET_OUT_OF_RANGE, f"{offset} is above the high watermark.")
-        partition.delete_before(offset)
-        result.low_watermark = partition.log.start_offset
-    except EXPECTED as error:
-        result.error_code = fault_of(error, where=f"{topic}-{asked.partition_index}").code
-    return result
+class _Deleting:
+    def __init__(self, replicas: Replicas) -> None:
+        self.response = DeleteRecordsResponse()
+        self._replicas = replicas
+        self._left: dict[int, tuple[Partition, int, DeleteRecordsPartitionResult]] = {}
+        self._later: Later[DeleteRecordsResponse] | None = None
+
+    def delete(self, topic: str, asked: DeleteRecordsPartition) -> DeleteRecordsPartitionResult:
+        result = DeleteRecordsPartitionResult(partition_index=asked.partition_index, low_watermark=-1)
+        try:
+            partition = self._replicas.leader_of(topic, asked.partition_index)
+            offset = _offset(partition, asked)
+            partition.delete_before(offset)
+            result.low_watermark = partition.low_mark
+            if result.low_watermark < offset:
+                self._left[id(result)] = (partition, offset, result)
+        except EXPECTED as error:
+            result.error_code = fault_of(error, where=f"{topic}-{asked.partition_index}").code
+        return result
+
+    def finish(self, timeout_ms: int) -> DeleteRecordsResponse | Later[DeleteRecordsResponse]:
+        if not self._left:
+            return self.response
+        self._later = Later()
+        self._timer = asyncio.get_running_loop().call_later(max(timeout_ms, 0) / 1000, self._time_out)
+        for key, (partition, offset, _) in list(self._left.items()):
+            partition.await_low_mark(offset, partial(self._reached, key))
+        return self._later
+
+    def _reached(self, key: int, error: Exception | None) -> None:
+        if (found := self._left.pop(key, None)) is None:
+            return
+        partition, _, result = found
+        if error is None:
+            result.low_watermark = partition.low_mark
+        else:
+            result.low_watermark = -1
+            result.error_code = fault_of(error, where=f"{partition.topic}-{partition.index}").code
+        if not self._left:
+            self._timer.cancel()
+            self._answer()
+
+    def _time_out(self) -> None:
+        for partition, _, result in self._left.values():
+            result.error_code = ErrorCode.REQUEST_TIMED_OUT
+            result.low_watermark = partition.low_mark
+        self._left.clear()
+        self._answer()
+
+    def _answer(self) -> None:
+        assert self._later is not None
+        self._later.resolve(self.response)
+
+
+def _offset(partition: Partition, asked: DeleteRecordsPartition) -> int:
+    if partition.config.cleanup_policy == {"compact"}:
+        raise Refused(ErrorCode.POLICY_VIOLATION, "Records of a topic that is only compacted cannot be deleted.")
+    offset = partition.high_watermark if asked.offset == TO_THE_HIGH_WATERMARK else asked.offset
+    if not 0 <= offset <= partition.high_watermark:
+        raise Refused(ErrorCode.OFFSET_OUT_OF_RANGE, f"{offset} is above the high watermark.")
+    return offset

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from time import monotonic
 from typing import Any, Final
 
 from broker.epochs import check_leader_epoch
@@ -16,6 +15,7 @@ from broker.errors import Refused
 from broker.faults import EXPECTED, fault_of
 from broker.fetch_sessions import NO_SESSION, FetchSessions, Session, Wanted
 from broker.later import Later
+from broker.lease import lease_clock
 from broker.registry import Call, handles
 from broker.replication import hints
 from broker.replication.partition import Partition
@@ -120,7 +120,7 @@ class _Reading:
         self.troubled = False
         self.partitions = []
         lease_until = self.replicas.lease_until
-        self.cut_off = lease_until is not None and monotonic() >= lease_until
+        self.cut_off = lease_until is not None and lease_clock() >= lease_until
         self.results = [self._read_one(wanted) for wanted in self.wanted]
 
     def _read_one(self, wanted: Wanted) -> PartitionData:

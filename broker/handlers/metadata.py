@@ -128,9 +128,19 @@ def _partition(index: int, partition: PartitionImage, image: Image) -> MetadataR
     return answer
 
 
+def _deny(topics: list[MetadataResponseTopic], node_id: int) -> None:
+    """We are cut off: another may lead what we led. Who believed us would come back and be refused, again and again."""
+    for topic in topics:
+        for partition in topic.partitions:
+            if partition.leader_id == node_id:
+                partition.leader_id, partition.error_code = -1, ErrorCode.LEADER_NOT_AVAILABLE
+
+
 def _answer(
     request: MetadataRequest, call: Call, cluster: Cluster, topics: list[MetadataResponseTopic]
 ) -> MetadataResponse:
+    if (unsure_of := cluster.unsure_of) is not None:
+        _deny(topics, unsure_of)
     response = MetadataResponse(
         brokers=[
             MetadataResponseBroker(node_id=broker.node_id, host=broker.host, port=broker.port, rack=broker.rack)

@@ -6,13 +6,13 @@ compression; a request that uses one of them is refused by hanging up. From vers
 
 from __future__ import annotations
 
-from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from broker.acknowledging import Acknowledging, no_answer, refuse
 from broker.connection import CloseConnection
 from broker.faults import EXPECTED, fault_of
 from broker.later import Later
+from broker.lease import lease_clock
 from broker.produce_one import produce_one
 from broker.registry import Call, handles
 from broker.replication import hints
@@ -56,7 +56,7 @@ def produce(
     topics = []
     due: list[tuple[Partition, int, PartitionProduceResponse]] = []
     hinted = False
-    cut_off = replicas.lease_until is not None and monotonic() >= replicas.lease_until
+    cut_off = replicas.lease_until is not None and lease_clock() >= replicas.lease_until
     for topic in request.topic_data:
         hosted = replicas.topics_by_id.get(topic.topic_id) if by_id else replicas.topics.get(topic.name)
         results = []

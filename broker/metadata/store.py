@@ -133,6 +133,20 @@ class MetadataStore:
 
     # -- changing ----------------------------------------------------------
 
+    @property
+    def newest(self) -> Image:
+        """On the controller: with what it has decided and the quorum has not committed yet."""
+        return self._newest if self._epoch else self.image
+
+    async def confirm(self) -> None:
+        """Returns when it is certain that nobody else was the controller when this was called; refused if it is not."""
+        if not self._epoch:
+            raise Refused(ErrorCode.NOT_CONTROLLER, "This node is not the controller.")
+        try:
+            await self.driver.read()
+        except (LeadershipLost, RaftError) as error:
+            raise Refused(ErrorCode.NOT_CONTROLLER, f"The controller has changed: {error}.") from error
+
     async def change(self, decide: Decide) -> Image:
         """Commit what `decide` makes of the newest image; it may raise to refuse, and then nothing happens."""
         if not self._epoch:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from broker.metadata.image import Image
 from broker.peers.link import PeerLink, PeerUnavailable
+
+# What is sent to the members of the quorum as such goes on whoever leads.
+_ASKING_THE_CONTROLLER: Final = frozenset(("controller", "controller heartbeat", "controller forwarding"))
 
 
 class Address(NamedTuple):
@@ -58,6 +61,16 @@ class Peers:
         if address is None:
             raise PeerUnavailable(f"nobody knows where controller {node_id} listens")
         return self._link(f"controller {purpose}".rstrip(), node_id, address)
+
+    def leader_changed(self) -> None:
+        """Who waits for an answer of a controller that is none any more asks the new one: the old one may stand still,
+        and not even close its connections."""
+        leader_id = self._leader_id()
+        if leader_id is None:
+            return
+        for (kind, node_id), link in list(self._links.items()):
+            if node_id != leader_id and kind in _ASKING_THE_CONTROLLER:
+                link.hang_up()
 
     async def close(self) -> None:
         for link in (*self._links.values(), *self._closing):

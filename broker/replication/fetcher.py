@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple
 from broker.config import BrokerConfig
 from broker.peers import Peers, PeerUnavailable
 from broker.replication.followed import Followed
+from broker.replication.throttle import Throttle
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import (
     FetchPartition,
@@ -34,6 +35,7 @@ log = logging.getLogger(__name__)
 VERSION: Final = 18
 PURPOSE: Final = "replication"  # a connection of its own: a fetch that waits must not hold up other requests
 RETRY_SECONDS_MIN: Final = 0.02
+HELD_BACK_SECONDS_MAX: Final = 1.0  # then the throttle may be another, or none
 NO_SESSION: Final = 0
 FULL_EPOCH: Final = 0
 
@@ -58,9 +60,10 @@ class _Place(NamedTuple):
     leader_epoch: int
     last_epoch: int
     log_start_offset: int
+    is_held_back: bool
 
 
-_NOWHERE: Final = _Place(-1, -1, -1, -1)
+_NOWHERE: Final = _Place(-1, -1, -1, -1, False)
 
 
 class Fetcher:
@@ -73,7 +76,11 @@ class Fetcher:
         config: Callable[[], BrokerConfig],
         broker_epoch: Callable[[], int],
         failed: Callable[[Followed, Exception], None],
+        throttle: Throttle,
+        is_throttled: Callable[[Followed], bool],
     ) -> None:
+        self._throttle = throttle
+        self._is_throttled = is_throttled
         self.source = source
         self._node_id = node_id
         self._peers = peers
@@ -84,6 +91,8 @@ class Fetcher:
         self._told: dict[Key, _Place] = {}
         self._changed: dict[Key, None] = {}  # whose place the leader may have to be told
         self._resting: dict[Key, asyncio.TimerHandle] = {}
+        # By the throttle: they stay in the session, and get nothing.
+        self._held_back: dict[Key, asyncio.TimerHandle] = {}
         self._session_id = NO_SESSION
         self._session_epoch = FULL_EPOCH
         self._news = asyncio.Event()
@@ -111,9 +120,10 @@ class Fetcher:
         self._news.set()
 
     async def stop(self) -> None:
-        for handle in self._resting.values():
+        for handle in (*self._resting.values(), *self._held_back.values()):
             handle.cancel()
         self._resting.clear()
+        self._held_back.clear()
         self._task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await self._task
@@ -201,7 +211,7 @@ class Fetcher:
                     forgotten.setdefault(key[0], ForgottenTopic(topic_id=key[0])).partitions.append(key[1])
                 continue
             try:
-                place = _place_of(followed)
+                place = _place_of(followed, is_held_back=key in self._held_back)
             except StorageError as error:
                 self._rest(key, followed, error)
                 continue
@@ -214,7 +224,7 @@ class Fetcher:
                         fetch_offset=place.offset,
                         last_fetched_epoch=place.last_epoch,
                         log_start_offset=place.log_start_offset,
-                        partition_max_bytes=config.replica_fetch_max_bytes,
+                        partition_max_bytes=self._bytes_max(config, followed, place),
                         high_watermark=followed.high_watermark,
                     )
                 )
@@ -231,6 +241,12 @@ class Fetcher:
         if self._has_session:
             self._session_epoch = 1 if self._session_epoch == 0x7FFFFFFF else self._session_epoch + 1
         return request
+
+    def _bytes_max(self, config: BrokerConfig, followed: Followed, place: _Place) -> int:
+        if place.is_held_back:
+            return 0
+        most = config.replica_fetch_max_bytes
+        return min(most, self._throttle.at_once) if self._is_throttled(followed) else most
 
     # -- taking ------------------------------------------------------------
 
@@ -278,6 +294,9 @@ class Fetcher:
             if read_header(data.records).base_offset < followed.log.end_offset:  # type: ignore[arg-type]
                 return  # the answer to a request that was sent before the last one was answered
             followed.take(data.records)  # type: ignore[arg-type]
+            if self._is_throttled(followed):
+                self._throttle.spent(len(data.records), self._loop.time())  # type: ignore[arg-type]
+                self._hold_back(key)
         followed.failures = 0
         followed.learn(high_watermark=data.high_watermark, log_start_offset=data.log_start_offset)
 
@@ -289,6 +308,21 @@ class Fetcher:
         if code not in _PASSING:
             log.warning("%s-%d cannot be fetched from %d: %s", followed.topic, followed.index, self.source, code.name)
         self._rest(key, followed, None)
+
+    def _hold_back(self, key: Key) -> None:
+        """If too much came of all that is throttled, it waits."""
+        wait = self._throttle.wait(self._loop.time())
+        if wait > 0 and key not in self._held_back:
+            self._held_back[key] = self._loop.call_later(min(wait, HELD_BACK_SECONDS_MAX), self._let_go, key)
+
+    def _let_go(self, key: Key) -> None:
+        self._held_back.pop(key, None)
+        followed = self._followed.get(key)
+        if followed is not None and self._is_throttled(followed):
+            self._hold_back(key)
+        if key not in self._held_back:
+            self._changed[key] = None
+            self._news.set()
 
     # -- those that have to wait -------------------------------------------
 
@@ -318,6 +352,6 @@ class Fetcher:
             handle.cancel()
 
 
-def _place_of(followed: Followed) -> _Place:
+def _place_of(followed: Followed, *, is_held_back: bool) -> _Place:
     log = followed.log
-    return _Place(log.end_offset, followed.leader_epoch, log.latest_epoch, log.start_offset)
+    return _Place(log.end_offset, followed.leader_epoch, log.latest_epoch, log.start_offset, is_held_back)

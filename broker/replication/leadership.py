@@ -14,6 +14,7 @@ UNKNOWN: Final = -1
 OUTSIDE_SECONDS_MAX: Final = 1.0  # how long somebody who is not in sync, but was as good as, can hold up the mark
 GIVEN_UP_SECONDS_MAX: Final = 2.0  # how long a follower may leave a partition out of its fetches
 NEVER: Final = float("-inf")
+FOR_EVER: Final = float("inf")
 
 
 class Pulse:
@@ -49,7 +50,7 @@ class Follower:
         self.caught_up_at = now  # of a member of the ISR when we take over: it gets its time to be heard of
         self.given_up_at: float | None = None  # when it stopped fetching this partition, if it has not got on since
         self._end_when_fetched = UNKNOWN
-        self._pulse = Pulse()
+        self._pulse = Pulse(now)
 
     def fetched(
         self, *, offset: int, log_start_offset: int, end_offset: int, broker_epoch: int, now: float, pulse: Pulse
@@ -82,6 +83,14 @@ class Follower:
         self.left_behind()
         if self.given_up_at is None:
             self.given_up_at = now
+
+    def asks_again(self, offset: int) -> bool:
+        """It gave the partition up, and comes back to the very place where it was."""
+        return self.given_up_at is not None and offset == self.offset
+
+    def is_silent(self, *, now: float, silence_max: float) -> bool:
+        """It fetches nothing at all: it stands still, or cannot reach us. (Who is alive asks every half second.)"""
+        return now - self._pulse.at > silence_max
 
     @property
     def last_caught_up(self) -> float:
@@ -121,6 +130,7 @@ class Leadership:
         self.isr = tuple(isr)
         self.start_offset = start_offset  # where our log ended when the epoch began
         self.proposal: Proposal | None = None
+        self.is_held_up = False  # the mark, as last asked for, by somebody who is not in sync: it passes soon
         self._is_eligible = is_eligible
         self.followers = {node: Follower(node, now=now) for node in replicas if node != node_id}
         for node, follower in self.followers.items():
@@ -155,15 +165,17 @@ class Leadership:
         for each in self._counted:
             if each.offset < mark:
                 mark = each.offset
+        self.is_held_up = False
         for each in self._outside:
             keeps_up = now - each.last_caught_up <= min(lag_max, OUTSIDE_SECONDS_MAX)
             if each.offset < mark and keeps_up and self._is_eligible(each.node_id, each.broker_epoch):
                 mark = each.offset
+                self.is_held_up = True
         return mark
 
-    def low_mark(self, own_start: int, *, is_live: Callable[[int], bool]) -> int:
+    def low_mark(self, own_start: int) -> int:
         """The first offset that some live replica may still have (DeleteRecords)."""
-        starts = [each.log_start_offset for node, each in self.followers.items() if is_live(node)]
+        starts = [each.log_start_offset for node, each in self.followers.items() if self._is_eligible(node, UNKNOWN)]
         return min(own_start, *starts) if starts else own_start
 
     # -- who is in sync ----------------------------------------------------
@@ -177,11 +189,13 @@ class Leadership:
             return None
         return self._propose([*self.isr, node], own_epoch)
 
-    def propose_shrinking(self, *, now: float, lag_max: float, end_offset: int, own_epoch: int) -> Proposal | None:
+    def propose_shrinking(
+        self, *, now: float, lag_max: float, end_offset: int, own_epoch: int, silence_max: float = FOR_EVER
+    ) -> Proposal | None:
         """Who has not been at our end for too long leaves."""
         if self.proposal is not None:
             return None
-        slow = set(self.laggards(now=now, lag_max=lag_max, end_offset=end_offset))
+        slow = set(self.laggards(now=now, lag_max=lag_max, end_offset=end_offset, silence_max=silence_max))
         return self._propose([node for node in self.isr if node not in slow], own_epoch) if slow else None
 
     def propose_stepping_aside(self) -> Proposal | None:
@@ -191,14 +205,15 @@ class Leadership:
             return None
         return self._propose(others, UNKNOWN)
 
-    def laggards(self, *, now: float, lag_max: float, end_offset: int) -> Iterator[int]:
+    def laggards(self, *, now: float, lag_max: float, end_offset: int, silence_max: float = FOR_EVER) -> Iterator[int]:
         """Who has everything is in sync, silent or not: whether its broker lives is the controller's business."""
         for node in self.isr:
             follower = self.followers.get(node)
             if follower is None or follower.offset == end_offset:
                 continue
             gave_up = follower.given_up_at is not None and now - follower.given_up_at > GIVEN_UP_SECONDS_MAX
-            if gave_up or now - follower.last_caught_up > lag_max:
+            is_silent = follower.is_silent(now=now, silence_max=silence_max)
+            if gave_up or is_silent or now - follower.last_caught_up > lag_max:
                 yield node
 
     def _propose(self, isr: Sequence[int], own_epoch: int) -> Proposal:

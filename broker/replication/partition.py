@@ -6,6 +6,7 @@ waiting acknowledgement, a coordinator's state) can be taken for the present one
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from collections import deque
@@ -15,7 +16,7 @@ from typing import Final, Protocol
 
 from broker.config import TopicConfig
 from broker.errors import Refused
-from broker.replication.leadership import Leadership, Proposal
+from broker.replication.leadership import OUTSIDE_SECONDS_MAX, Leadership, Proposal
 from broker.replication.replica import Replica, Watcher
 from broker.replication.validation import CONTROL
 from protocol.errors import ErrorCode
@@ -46,6 +47,8 @@ class Partition(Replica):
     __slots__ = (
         "_flush_waiting",
         "_flushed_end",
+        "_look_again",
+        "_low_waiting",
         "_over",
         "_waiting",
         "commits_alone",
@@ -76,6 +79,8 @@ class Partition(Replica):
         # (offset that must be below the mark, whom to tell, whether to tell when there are too few to get there)
         self._waiting: deque[tuple[int, Reached, bool]] = deque()
         self._flush_waiting: deque[tuple[int, Reached]] = deque()
+        self._look_again: asyncio.TimerHandle | None = None
+        self._low_waiting: list[tuple[int, Reached]] = []
         self._flushed_end = log.end_offset
         self._over: Exception | None = None  # why this leadership has ended
         super().__init__(
@@ -200,6 +205,15 @@ class Partition(Replica):
         own_end = min(self._flushed_end, self.log.end_offset) if self.flush_each else self.log.end_offset
         mark = self.leadership.mark(own_end, now=time.monotonic() if now is None else now, lag_max=self.lag_seconds_max)
         self._advance(mark)
+        if self.leadership.is_held_up and self._look_again is None:
+            # Nobody may fetch again: who is in sync has everything, and the other may be gone.
+            later = OUTSIDE_SECONDS_MAX + 0.01
+            self._look_again = asyncio.get_running_loop().call_later(later, self._look)
+
+    def _look(self) -> None:
+        self._look_again = None
+        if self._over is None:
+            self.reconsider_mark()
 
     lag_seconds_max = 30.0  # replica.lag.time.max.ms, for all partitions of this node
 
@@ -217,11 +231,36 @@ class Partition(Replica):
             for each in self.replica_watchers:
                 each.marked(self)
 
+    # -- deleting ----------------------------------------------------------
+
     def delete_before(self, offset: int) -> None:
-        """DeleteRecords. Followers hear of it with what they are told next."""
+        """DeleteRecords. Followers hear of it at once, and do as much."""
         self.log.delete_before(offset)
         for watcher in self.replica_watchers:
-            watcher.marked(self)
+            watcher.appended(self)
+
+    @property
+    def low_mark(self) -> int:
+        """No live replica has anything before it."""
+        return self.leadership.low_mark(self.log.start_offset)
+
+    def await_low_mark(self, offset: int, reached: Reached) -> None:
+        """`reached(None)` once it is at `offset`, `reached(error)` if this leadership ends before."""
+        if self.low_mark >= offset:
+            reached(None)
+        elif self._over is not None:
+            reached(self._over)
+        else:
+            self._low_waiting.append((offset, reached))
+
+    def reconsider_low_mark(self) -> None:
+        """A follower has deleted, or is gone."""
+        if self._low_waiting:
+            mark = self.low_mark
+            done = [reached for offset, reached in self._low_waiting if offset <= mark]
+            self._low_waiting = [each for each in self._low_waiting if each[0] > mark]
+            for reached in done:
+                reached(None)
 
     # -- the in-sync set ---------------------------------------------------
 
@@ -275,6 +314,9 @@ class Partition(Replica):
             self._waiting.popleft()[1](error)
         while self._flush_waiting:
             self._flush_waiting.popleft()[1](error)
+        low_waiting, self._low_waiting = self._low_waiting, []
+        for _, reached in low_waiting:
+            reached(error)
 
 
 def _sole(leader_epoch: int, end_offset: int) -> Leadership:

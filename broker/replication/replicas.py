@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
@@ -13,13 +14,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 from broker.config import BrokerConfig, TopicConfig
 from broker.errors import Refused
+from broker.lease import lease_clock
 from broker.metadata.image import TOPIC_RESOURCE, Image, PartitionImage, TopicImage
 from broker.metadata.internal import INTERNAL_TOPICS
 from broker.replication.leadership import Leadership
 from broker.replication.opening import Opening
 from broker.replication.partition import InternalPartition, Partition
 from broker.replication.replica import Replica
+from broker.replication.throttle import Throttle, is_listed
 from protocol.errors import ErrorCode
+from protocol.records import InvalidBatch, check_batch, iter_batches
 from storage import CorruptLog, Log, LogConfig, LogDirectory, LogOffline, StorageError, TopicIdMismatch
 
 if TYPE_CHECKING:
@@ -32,6 +36,7 @@ log = logging.getLogger(__name__)
 
 SYNC_THREADS: Final = 4  # concurrent fdatasyncs; more only queue up in the device
 EXPIRED: Final = 0.0
+CHECKED_BYTES_MAX: Final = 1 << 20
 
 
 @dataclass(slots=True, kw_only=True)
@@ -71,7 +76,7 @@ class Replicas:
         self.now_ms = now_ms
         self.image = Image()
         self.stopping = False  # waits end with what there is
-        # Until when (time.monotonic) nobody else can have been made leader of what we lead; None: there is nobody else.
+        # Until when, by `lease_clock`, nobody else can have become leader of what we lead; None: there is nobody else.
         self.lease_until: float | None = None
         self.peers: Peers | None = None
         self._replication: Replication | None = None
@@ -83,6 +88,9 @@ class Replicas:
         self.opened_later: Callable[[str], None] = lambda _topic: None
         self._warned_uncleaned: set[str] = set()
         self._unopened: dict[tuple[bytes, int], Exception] = {}
+        self.leader_throttle = Throttle(lambda: self._config.leader_replication_throttled_rate)
+        self.follower_throttle = Throttle(lambda: self._config.follower_replication_throttled_rate)
+        self._damaged: dict[tuple[bytes, int], str] = {}  # led here until another does, and then to be rebuilt
 
     # -- the others --------------------------------------------------------
 
@@ -114,7 +122,7 @@ class Replicas:
 
     @property
     def is_leased(self) -> bool:
-        return self.lease_until is None or time.monotonic() < self.lease_until
+        return self.lease_until is None or lease_clock() < self.lease_until
 
     def _is_eligible(self, node_id: int, broker_epoch: int) -> bool:
         """KIP-903: not a broker that has been restarted since it fetched, nor one that the controller would refuse."""
@@ -128,12 +136,31 @@ class Replicas:
 
     def follower_fetched(self, partition: Partition, node_id: int, now: float) -> None:
         partition.reconsider_mark(now=now)
+        partition.reconsider_low_mark()
         if self._replication is not None and node_id not in partition.leadership.isr:
             self._replication.consider_expansion(partition, node_id)
 
     def follower_gave_up(self, partition: Partition) -> None:
         if self._replication is not None:
             self._replication.look_again(partition)
+
+    def doubt(self, partition: Partition, offset: int) -> None:
+        """A follower cannot get past a place: perhaps what we have there is damaged, and another has it whole."""
+        try:
+            check_records(partition.log, offset)
+        except (StorageError, InvalidBatch) as error:
+            log.error("%s-%d: what is at offset %d is damaged: %s", partition.topic, partition.index, offset, error)
+            if len(partition.leadership.isr) > 1:
+                self._damaged[partition.topic_id, partition.index] = f"damaged at offset {offset}: {error}"
+                self._step_aside(partition, error)
+
+    def is_throttled(self, followed: Followed) -> bool:
+        """Whether what is fetched of it counts against `follower.replication.throttled.rate`."""
+        if not self.follower_throttle.is_set or (hosted := self.topics_by_id.get(followed.topic_id)) is None:
+            return False
+        listed = followed.config.follower_replication_throttled_replicas
+        is_in_sync = self.node_id in hosted.image.partitions[followed.index].isr
+        return not is_in_sync and is_listed(listed, index=followed.index, node_id=self.node_id)
 
     # -- looking up --------------------------------------------------------
 
@@ -289,6 +316,9 @@ class Replicas:
 
     def _follow(self, hosted: HostedTopic, index: int, image: PartitionImage) -> None:
         followed = hosted.followed.get(index)
+        if (damage := self._damaged.pop((hosted.topic_id, index), None)) is not None:
+            self._log_and_mark(hosted, index)[0].fail(damage)
+            raise LogOffline(damage)
         if followed is None:
             from broker.replication.followed import Followed
 
@@ -476,6 +506,14 @@ class Replicas:
         self._executor.shutdown(wait=True)
         for directory in self.directories:
             directory.close(high_watermarks=self._high_watermarks(directory))
+
+
+def check_records(log_on_disk: Log, offset: int) -> None:
+    """Raises what is wrong with the batches at a place; a follower's fetch would get as many."""
+    for part in log_on_disk.read(offset=offset, limit_bytes=CHECKED_BYTES_MAX, at_least_one=True):
+        data = memoryview(os.pread(part.file.fileno(), part.length, part.position))
+        for _, batch in iter_batches(data):
+            check_batch(batch)
 
 
 @contextmanager

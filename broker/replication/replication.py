@@ -8,6 +8,7 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from broker.errors import Refused
+from broker.lease import Patience, lease_clock
 from broker.replication.fetcher import Fetcher
 from broker.replication.followed import Followed
 from broker.replication.in_sync import InSyncChanges, LagCheck, Led
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 LEASE_CHECK_SECONDS: Final = 0.2
+SILENCE_CHECK_SECONDS: Final = 1.0
+SILENCE_SECONDS_MIN: Final = 2.5  # several times as long as a follower waits for news at most
 RETRY_SECONDS: Final = 1.0  # before what could not be opened is tried again
 
 
@@ -40,6 +43,7 @@ class Replication:
             settled=self.consider_others,
         )
         self._lag_check = LagCheck(seconds=lambda: self._lag_seconds_max / 2, check=self._shrink)
+        self._silence_check = LagCheck(seconds=lambda: SILENCE_CHECK_SECONDS, check=self._look_for_silence)
         Partition.lag_seconds_max = self._lag_seconds_max
         self._loop = asyncio.get_running_loop()
         self._lease_timer = self._loop.call_later(LEASE_CHECK_SECONDS, self._check_lease)
@@ -48,6 +52,13 @@ class Replication:
     @property
     def _lag_seconds_max(self) -> float:
         return self._replicas.config.replica_lag_time_max_ms / 1000
+
+    @property
+    def _silence_seconds_max(self) -> float:
+        """As long as the controller waits for one that stands still: who cannot be reached by its leader alone, but is
+        alive to the controller, would otherwise hold up everything for `replica.lag.time.max.ms`."""
+        patience = Patience(session=self._replicas.config.broker_session_timeout_ms / 1000)
+        return min(max(patience.silence, SILENCE_SECONDS_MIN), self._lag_seconds_max)
 
     # -- following ---------------------------------------------------------
 
@@ -65,6 +76,8 @@ class Replication:
                 config=lambda: self._replicas.config,
                 broker_epoch=lambda: self._replicas.broker_epoch,
                 failed=self._replicas.failed,
+                throttle=self._replicas.follower_throttle,
+                is_throttled=self._replicas.is_throttled,
             )
         fetcher.add(followed)
 
@@ -112,7 +125,7 @@ class Replication:
             for partition in replicas.led():
                 partition.end_impatience(error)
                 partition.wake_all()
-        left = (replicas.lease_until or 0.0) - time.monotonic()
+        left = (replicas.lease_until or 0.0) - lease_clock()
         self._lease_timer = self._loop.call_later(max(left + 0.001, LEASE_CHECK_SECONDS), self._check_lease)
 
     def _retry(self) -> None:
@@ -124,6 +137,7 @@ class Replication:
         asks for nothing more, so that no fetch of its own would bring it up."""
         for partition in self._replicas.led():
             partition.reconsider_mark()
+            partition.reconsider_low_mark()
             self.consider_others(partition)
 
     def _shrink(self, now: float) -> None:
@@ -134,10 +148,23 @@ class Replication:
                 self._shrink_one(partition, now)
         self.brokers_changed()
 
+    def _look_for_silence(self, now: float) -> None:
+        """Only if somebody is silent are partitions looked at."""
+        replicas, longest = self._replicas, self._silence_seconds_max
+        others = [
+            each for each in replicas.image.brokers if each != replicas.node_id and replicas.image.is_active(each)
+        ]
+        if not replicas.is_leased or all(self.sessions.is_heard(each, now=now, silence_max=longest) for each in others):
+            return
+        for partition in replicas.led():
+            if len(partition.leadership.isr) > 1:
+                self._shrink_one(partition, now)
+
     def _shrink_one(self, partition: Partition, now: float) -> None:
         proposal = partition.leadership.propose_shrinking(
             now=now,
             lag_max=self._lag_seconds_max,
+            silence_max=self._silence_seconds_max,
             end_offset=partition.log.end_offset,
             own_epoch=self._replicas.broker_epoch,
         )
@@ -157,6 +184,7 @@ class Replication:
         self._lease_timer.cancel()
         self._retry_timer.cancel()
         await self._lag_check.stop()
+        await self._silence_check.stop()
         await self._changes.stop()
         for fetcher in self._fetchers.values():
             await fetcher.stop()

@@ -20,6 +20,7 @@ from broker.faults import EXPECTED, fault_of
 from broker.later import Later
 from broker.replication.leadership import Follower, Pulse
 from broker.replication.partition import Partition
+from broker.replication.throttle import is_listed
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import (
     EpochEndOffset,
@@ -37,6 +38,7 @@ log = logging.getLogger(__name__)
 
 FULL_EPOCH: Final = 0
 EPOCH_MAX: Final = 0x7FFFFFFF
+HELD_BACK_SECONDS_MAX: Final = 1.0  # then the throttle may be another, or none
 
 Key = tuple[bytes, int]
 
@@ -69,6 +71,7 @@ class FollowerSession:
         self._timer: asyncio.TimerHandle | None = None
         self._request = FetchRequest()
         self._scheduled = False
+        self._held_back: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
 
     # -- a fetch -----------------------------------------------------------
@@ -106,10 +109,14 @@ class FollowerSession:
         if partition is None or asked.current_leader_epoch != partition.leader_epoch:
             return
         if position.partition is None:
-            position.partition = partition
-            position.follower = partition.leadership.followers.get(self.node_id)
+            follower = partition.leadership.followers.get(self.node_id)
+            if follower is None:
+                return  # it has heard before us that it is a replica: it is sent away, and comes again
+            position.partition, position.follower = partition, follower
             partition.replica_watchers.add(self)
         if position.follower is not None and not _diverges(partition, asked):
+            if position.follower.asks_again(asked.fetch_offset):
+                self._replicas.doubt(partition, asked.fetch_offset)
             position.follower.fetched(
                 offset=asked.fetch_offset,
                 log_start_offset=asked.log_start_offset,
@@ -186,6 +193,8 @@ class FollowerSession:
 
     def close(self) -> None:
         self.finish()
+        if self._held_back is not None:
+            self._held_back.cancel()
         for position in self._positions.values():
             self._unwatch(position)
         self._positions.clear()
@@ -196,6 +205,7 @@ class FollowerSession:
     def _read(self, *, at_any_rate: bool = False) -> tuple[FetchResponse, bool]:
         """The answer as of now, and whether it is worth sending at once. What it tells counts as told only then."""
         left, found = self._request.max_bytes, 0
+        throttle = self._replicas.leader_throttle
         due = False
         told: list[tuple[Key, _Position, PartitionData]] = []
         quiet: list[Key] = []
@@ -204,15 +214,26 @@ class FollowerSession:
             if position is None:
                 quiet.append(key)
                 continue
-            data = self._read_one(position, key, limit_bytes=left - found, at_least_one=not found)
+            limit = left - found
+            is_throttled = throttle.is_set and self._is_throttled(position)
+            if is_throttled:
+                if (wait := throttle.wait(now := self._loop.time())) > 0:
+                    self._hold_back(wait)
+                    continue
+                limit = min(limit, throttle.at_once)
+            data = self._read_one(position, key, limit_bytes=limit, at_least_one=not found)
             size = sum(map(len, data.records)) if isinstance(data.records, list) else 0
             found += size
+            if is_throttled:
+                throttle.spent(size, now)
             if size or data.error_code or data.diverging_epoch is not _NO_DIVERGENCE:
                 due = True
             elif data.high_watermark == position.told_mark and data.log_start_offset == position.told_start:
                 if position.partition is not None and position.asked.fetch_offset >= position.partition.log.end_offset:
                     quiet.append(key)
                 continue
+            elif data.log_start_offset > position.told_start >= 0:
+                due = True  # somebody who deleted records waits until they are gone everywhere
             told.append((key, position, data))
             if found >= left:
                 break
@@ -221,6 +242,22 @@ class FollowerSession:
         if due or at_any_rate:
             self._note(told)
         return self._response(told), due
+
+    def _is_throttled(self, position: _Position) -> bool:
+        partition = position.partition
+        if partition is None or self.node_id in partition.leadership.isr:
+            return False
+        listed = partition.config.leader_replication_throttled_replicas
+        return is_listed(listed, index=partition.index, node_id=partition.leadership.node_id)
+
+    def _hold_back(self, seconds: float) -> None:
+        """Look again when there may be more."""
+        if self._held_back is None:
+            self._held_back = self._loop.call_later(min(seconds, HELD_BACK_SECONDS_MAX), self._let_go)
+
+    def _let_go(self) -> None:
+        self._held_back = None
+        self._look()
 
     def _note(self, told: Iterable[tuple[Key, _Position, PartitionData]]) -> None:
         for key, position, data in told:
@@ -255,7 +292,7 @@ class FollowerSession:
             if _diverges(partition, asked):
                 epoch, end_offset = partition.log.epoch_end_offset(asked.last_fetched_epoch)
                 data.diverging_epoch = EpochEndOffset(epoch=epoch, end_offset=end_offset)
-            elif limit_bytes > 0 or at_least_one:
+            elif asked.partition_max_bytes > 0 and (limit_bytes > 0 or at_least_one):  # 0: the follower is throttled
                 slices = partition.log.read(
                     offset=asked.fetch_offset,
                     limit_bytes=max(0, min(asked.partition_max_bytes, limit_bytes)),
@@ -313,6 +350,11 @@ class FollowerSessions:
             return FetchResponse(error_code=ErrorCode.INVALID_FETCH_SESSION_EPOCH)
         session.epoch = 1 if session.epoch == EPOCH_MAX else session.epoch + 1
         return session.fetch(request)
+
+    def is_heard(self, node_id: int, *, now: float, silence_max: float) -> bool:
+        """Whether a broker has fetched lately."""
+        session = self._sessions.get(node_id)
+        return session is not None and now - session.pulse.at <= silence_max
 
     def end_waits(self) -> None:
         for session in self._sessions.values():

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from statistics import median
 
 if __name__ == "__main__":
     sys.path.append(str(Path(__file__).resolve().parents[1]))
@@ -22,31 +25,60 @@ from cluster.nemesis import (
     CutOtherWay,
     CutPair,
     Fault,
+    FullDisk,
+    Injected,
+    JumpClock,
     Kill,
     KillController,
     LongPause,
     Nemesis,
+    Newcomer,
     Pause,
     RollingRestart,
 )
 from cluster.workload import Reader, Writer, read_everything
 from harness import network
+from harness.clock import Clock
 from harness.cluster import Cluster, ClusterNode
 from harness.network import Network
 
 TOPIC = "chaos"
 PARTITIONS = 6
+NODES = 3
+
+
+SERVES_AGAIN_SECONDS_MAX = 10.0  # of losing a leader
 
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
     report: Report
-    faults: dict[str, int]
+    faults: Sequence[Injected]
     seconds: float
 
+    def gaps(self) -> dict[str, list[float]]:
+        """By fault: the longest gap between acknowledgements of one partition, each time."""
+        found: dict[str, list[float]] = defaultdict(list)
+        for fault in self.faults:
+            found[fault.name].append(self.report.longest_gap_in(fault.began, fault.ended))
+        return dict(sorted(found.items()))
+
+    def diary(self) -> str:
+        """Fault by fault, by the wall clock, to be read beside the nodes' logs."""
+        offset = time.time() - time.monotonic()
+        return "\n".join(
+            f"{time.strftime('%H:%M:%S', time.localtime(each.began + offset))} {each.name}: "
+            f"{self.report.longest_gap_in(each.began, each.ended):.2f} s, well after {each.ended - each.began:.1f} s"
+            for each in self.faults
+        )
+
     def __str__(self) -> str:
-        faults = ", ".join(f"{count} × {name}" for name, count in sorted(self.faults.items()))
-        return f"{self.seconds:.0f} s; faults: {faults}\n{self.report}"
+        lines = [f"{self.seconds:.0f} s, {len(self.faults)} faults; the longest gap of a partition at each:"]
+        lines += [
+            f"    {len(gaps):3} × {name}: at most {max(gaps):.2f} s, half of them under {median(gaps):.2f} s"
+            for name, gaps in self.gaps().items()
+        ]
+        return "\n".join([*lines, str(self.report)])
 
 
 def run(
@@ -70,11 +102,11 @@ def run(
     final = read_everything(bootstrap, TOPIC, partitions=PARTITIONS)
     for reader in reading:
         reader.finish(sum(map(len, final.values())))
-    return Outcome(report=check(history, final), faults=dict(nemesis.injected), seconds=took)
+    return Outcome(report=check(history, final), faults=nemesis.injected, seconds=took)
 
 
 def everything() -> list[Fault]:
-    return [Kill(), Kill((0.0, 0.0)), KillController(), Pause(), LongPause(), RollingRestart()]
+    return [Kill(), Kill((0.0, 0.0)), KillController(), Pause(), LongPause(), RollingRestart(), Newcomer(TOPIC)]
 
 
 def cuts(over: Network) -> list[Fault]:
@@ -85,28 +117,60 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--minutes", type=float, default=5.0)
     parser.add_argument("--seed", type=int, default=None)
+    parser.add_argument("--only", default="", help="faults whose name has this in it")
+    parser.add_argument("--keep", type=Path, default=None, help="a directory for the nodes' data and logs, which stay")
     arguments = parser.parse_args()
     seed = int(time.time()) if arguments.seed is None else arguments.seed
     print(f"seed {seed}", flush=True)
     with ExitStack() as opened:
-        directory = Path(opened.enter_context(tempfile.TemporaryDirectory(prefix="tidemark-chaos-")))
+        directory = arguments.keep or Path(opened.enter_context(tempfile.TemporaryDirectory(prefix="tidemark-chaos-")))
         faults = everything()
         if network.available():
-            over = opened.enter_context(Network(3))
+            over = opened.enter_context(Network(NODES + 1))
             faults += cuts(over)
-            cluster = Cluster(directory, make=partial(_on, over))
+            cluster = Cluster(directory, nodes=NODES, make=partial(_on, over))
+            opened.enter_context(disks_of_their_own(cluster, megabytes=64 + round(16 * arguments.minutes)))
+            faults.append(FullDisk(TOPIC))
         else:
-            print("without cuts in the network: they need Linux and root", flush=True)
-            cluster = Cluster(directory)
+            print("without cuts in the network and full disks: they need Linux and root", flush=True)
+            cluster = Cluster(directory, nodes=NODES)
+        faults.append(JumpClock(with_clocks(cluster)))
         cluster.start()
         opened.callback(cluster.close)
+        faults = [each for each in faults if arguments.only in each.name]
         outcome = run(cluster, faults, seconds=arguments.minutes * 60, seed=seed)
+    if arguments.keep:
+        print(outcome.diary())
     print(outcome)
+    if outcome.report.longest_gap >= SERVES_AGAIN_SECONDS_MAX:
+        print(f"it took longer than {SERVES_AGAIN_SECONDS_MAX:.0f} s to serve again")
+        return 1
     return 0 if outcome.report.is_clean else 1
 
 
 def _on(over: Network, path: Path, settings: Mapping[str, str] | None, *, node_id: int) -> ClusterNode:
-    return ClusterNode(path, settings, node_id=node_id, host=over.host(node_id), prefix=over.inside(node_id))
+    place = min(node_id, NODES + 1)  # those who join come one after the other, under ever new ids
+    return ClusterNode(path, settings, node_id=node_id, host=over.host(place), prefix=over.inside(place))
+
+
+def with_clocks(cluster: Cluster) -> dict[int, Clock]:
+    """From their next start on, the nodes see clocks that can be set."""
+    clocks = {}
+    for node in cluster:
+        clocks[node.node_id] = clock = Clock(node.directory)
+        node.environment.update(clock.environment)
+    return clocks
+
+
+@contextmanager
+def disks_of_their_own(cluster: Cluster, *, megabytes: int) -> Iterator[None]:
+    """Each node's data is on a file system of that size."""
+    with ExitStack() as mounted:
+        for node in cluster:
+            path = str(node.data)
+            subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={megabytes}m", "none", path], check=True)
+            mounted.callback(subprocess.run, ["umount", "--lazy", path], check=True)
+        yield
 
 
 if __name__ == "__main__":

@@ -5,13 +5,15 @@ from __future__ import annotations
 import errno
 import time
 from abc import ABC, abstractmethod
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from random import Random
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
+from harness.clock import Clock
 from harness.cluster import Cluster, ClusterNode
+from harness.commands import tidemark
 from harness.network import Network
+from harness.waiting import eventually
 
 
 class Fault(Protocol):
@@ -77,14 +79,65 @@ class RollingRestart:
             time.sleep(1.0)
 
 
+class JumpClock:
+    """Somebody sets a node's wall clock, forward or back, and back to the truth later."""
+
+    name = "clock jumps"
+    seconds_max = 3000  # less than `message.timestamp.after.max.ms`: or a record of a sane client is refused, rightly
+
+    def __init__(self, clocks: Mapping[int, Clock]) -> None:
+        self._clocks = clocks
+
+    def __call__(self, cluster: Cluster, random: Random) -> None:
+        chosen = random.sample(sorted(self._clocks), random.randint(1, len(self._clocks)))
+        try:
+            for _ in range(3):
+                for node_id in chosen:
+                    self._clocks[node_id].set(random.uniform(-self.seconds_max, self.seconds_max))
+                time.sleep(random.uniform(1.2, 3.0))
+        finally:
+            for node_id in chosen:
+                self._clocks[node_id].set(0)
+        time.sleep(1.2)
+
+
+class Newcomer:
+    """A broker joins, takes over replicas and leads, gets a vote, dies once in between, and leaves for good."""
+
+    name = "a node joins and leaves"
+
+    def __init__(self, topic: str) -> None:
+        self._topic = topic
+
+    def __call__(self, cluster: Cluster, random: Random) -> None:
+        old = random.sample(list(cluster.nodes), len(cluster.nodes) - 1)
+        known = ("-b", cluster.bootstrap)
+        node = cluster.add_node()
+        to = ",".join(map(str, (node.node_id, *old)))
+        tidemark("cluster", "reassign", *known, "--topic", self._topic, "--to", to)
+        tidemark("cluster", "give-vote", *known, "--broker", str(node.node_id))
+        time.sleep(random.uniform(0.5, 2.0))
+        node.restart(clean=random.random() < 0.5)
+        tidemark("cluster", "decommission", *known, "--broker", str(node.node_id))
+        cluster.remove_node(node)
+        eventually(lambda: cluster.is_fenced(node.node_id), seconds_max=30)
+        tidemark("cluster", "decommission", *known, "--broker", str(node.node_id))
+
+
 def _any(cluster: Cluster, random: Random) -> ClusterNode:
     return random.choice(list(cluster.nodes.values()))
+
+
+class Injected(NamedTuple):
+    name: str
+    began: float
+    ended: float  # the cluster has recovered
 
 
 class Nemesis:
     def __init__(self, cluster: Cluster, faults: Sequence[Fault], *, seed: int, healthy: Callable[[], None]) -> None:
         """`healthy` returns when the cluster has recovered from the last fault."""
-        self.injected: Counter[str] = Counter()
+        self.injected: list[Injected] = []
         self._cluster = cluster
         self._faults = faults
         self._random = Random(seed)
@@ -97,9 +150,10 @@ class Nemesis:
             if not rest:  # each in its turn, in a random order
                 rest = self._random.sample(list(self._faults), len(self._faults))
             fault = rest.pop()
-            self.injected[fault.name] += 1
+            began = time.monotonic()
             fault(self._cluster, self._random)
             self._healthy()
+            self.injected.append(Injected(fault.name, began, time.monotonic()))
             time.sleep(self._random.uniform(0.5, 2.0))
 
 

@@ -5,12 +5,11 @@ Where these need root they are not collected otherwise: see conftest.py.
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
-from cluster.chaos import TOPIC, run
+from cluster.chaos import TOPIC, disks_of_their_own, run
 from cluster.nemesis import CutOff, CutOneWay, CutOtherWay, CutPair, FullDisk
 from conftest import check_log
 from harness.cluster import Cluster, ClusterNode
@@ -48,27 +47,22 @@ def cluster_on_it(network: Network, tmp_path: Path) -> Iterator[Cluster]:
 @pytest.fixture
 def cluster_on_small_disks(tmp_path: Path) -> Iterator[Cluster]:
     cluster = Cluster(tmp_path, settings=SETTINGS)
-    for node in cluster:
-        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=48m", "none", str(node.data)], check=True)
-    try:
+    with disks_of_their_own(cluster, megabytes=48):
         cluster.start()
         yield cluster
         cluster.close()
-    finally:
-        for node in cluster:
-            subprocess.run(["umount", "--lazy", str(node.data)], check=True)
 
 
 def test_cuts_in_the_network_lose_nothing_and_the_majority_serves_on(cluster_on_it: Cluster, network: Network) -> None:
     faults = [cut(network, (2.0, 6.0)) for cut in (CutOff, CutPair, CutOneWay, CutOtherWay)]
     outcome = run(cluster_on_it, faults, seconds=20, seed=3)
-    assert outcome.report.is_clean, outcome
-    assert outcome.report.longest_gap < SERVES_AGAIN_SECONDS_MAX, outcome
+    assert outcome.report.is_clean, str(outcome)
+    assert outcome.report.longest_gap < SERVES_AGAIN_SECONDS_MAX, str(outcome)
     print(outcome)
 
 
 def test_a_full_disk_on_one_node_loses_nothing_and_others_serve_on(cluster_on_small_disks: Cluster) -> None:
     outcome = run(cluster_on_small_disks, [FullDisk(TOPIC)], seconds=12, seed=1)
-    assert outcome.report.is_clean, outcome
-    assert outcome.report.longest_gap < SERVES_AGAIN_SECONDS_MAX, outcome
+    assert outcome.report.is_clean, str(outcome)
+    assert outcome.report.longest_gap < SERVES_AGAIN_SECONDS_MAX, str(outcome)
     print(outcome)

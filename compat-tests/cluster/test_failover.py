@@ -53,9 +53,9 @@ def test_nothing_acknowledged_is_lost_when_nodes_are_killed_stopped_and_restarte
     cluster = new_cluster()
     faults = [Kill((0.0, 2.0)), KillController(), Pause((0.2, 2.0)), RollingRestart()]
     outcome = run(cluster, faults, seconds=25, seed=1)
-    assert outcome.report.is_clean, outcome
+    assert outcome.report.is_clean, str(outcome)
     assert outcome.report.acknowledged > 1_000, outcome
-    assert outcome.report.longest_gap < SERVES_AGAIN_SECONDS_MAX, outcome
+    assert outcome.report.longest_gap < SERVES_AGAIN_SECONDS_MAX, str(outcome)
 
 
 def test_a_leader_that_wakes_up_after_its_session_neither_takes_nor_serves(new_cluster: NewCluster) -> None:
@@ -63,7 +63,11 @@ def test_a_leader_that_wakes_up_after_its_session_neither_takes_nor_serves(new_c
     cluster.create_topic("t", min_insync_replicas="1")
     send(cluster, "t", b"before")
     old = cluster.nodes[cluster.leaders("t")[0]]
-    with Wire(old.host, old.port) as writer, Wire(old.host, old.port) as reader:
+    with (
+        Wire(old.host, old.port) as writer,
+        Wire(old.host, old.port) as reader,
+        Wire(old.host, old.port) as asker,
+    ):
         assert end_offset(reader, "t") == 1
         old.pause()
         eventually(lambda: cluster.leaders("t").get(0, old.node_id) != old.node_id, seconds_max=20)
@@ -75,11 +79,16 @@ def test_a_leader_that_wakes_up_after_its_session_neither_takes_nor_serves(new_c
         looked = reader.ask("ListOffsets", 6, replica_id=-1, isolation_level=0, topics=[
             {"name": "t", "partitions": [{"partition_index": 0, "current_leader_epoch": -1, "timestamp": -1}]}
         ])  # fmt: skip
+        wondered = asker.ask("Metadata", 9, topics=[{"name": "t"}], allow_auto_topic_creation=False,
+            include_cluster_authorized_operations=False, include_topic_authorized_operations=False,
+        )  # fmt: skip
         old.resume()
         answer = writer.answer("Produce", 9, correlation_id=asked).responses[0].partition_responses[0]
         assert answer.error_code == Error.NOT_LEADER_OR_FOLLOWER
         listed = reader.answer("ListOffsets", 6, correlation_id=looked).topics[0].partitions[0]
         assert listed.error_code == Error.NOT_LEADER_OR_FOLLOWER
+        told = asker.answer("Metadata", 9, correlation_id=wondered).topics[0].partitions[0]
+        assert told.leader_id != old.node_id, "who believed it would come back to it"
     cluster.await_in_sync("t")
     assert send(cluster, "t", b"last") == 2
 

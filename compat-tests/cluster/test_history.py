@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from cluster.history import History, Place, Value, check
+from cluster.history import UNKNOWN, History, Place, Value, check
 
 Final = dict[int, list[tuple[int, Value]]]
 
@@ -90,3 +90,14 @@ def test_what_failed_may_be_there_or_not() -> None:
         if number == 20:
             final[0].append((5, value))
     assert check(history, final).is_clean
+
+
+def test_a_record_may_be_acknowledged_without_its_offset_but_must_be_there() -> None:
+    history, final = a_good_run()
+    for number in (20, 21):
+        history.sent[Value(7, number)] = 0
+        history.acknowledged.append((Value(7, number), Place(0, UNKNOWN), 30.0))
+    final[0].append((5, Value(7, 20)))
+    report = check(history, final)
+    assert [kind for kind, found in report.anomalies.items() if found] == ["lost"]
+    assert len(report.anomalies["lost"]) == 1

@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Sequence
 
-from cluster.history import History, Place, Value
+from cluster.history import UNKNOWN, History, Place, Value
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 FLUSH_SECONDS_MAX = 90
@@ -32,6 +32,9 @@ class Writer:
                 "enable.idempotence": True,
                 "linger.ms": 1,
                 "message.timeout.ms": 120_000,
+                # Or a gap would show how long the client waits for a node that stands still, and not the cluster.
+                "request.timeout.ms": 1000,
+                "socket.timeout.ms": 2000,
                 "reconnect.backoff.max.ms": 500,
                 "client.id": f"writer-{number}",
                 "log_level": 2,
@@ -68,7 +71,8 @@ class Writer:
             if error is not None:
                 self._history.failed[value] = str(error)
             else:
-                place = Place(message.partition() or 0, message.offset() or 0)
+                offset = message.offset()
+                place = Place(message.partition() or 0, UNKNOWN if offset is None else offset)
                 self._history.acknowledged.append((value, place, time.monotonic()))
 
 

@@ -5,6 +5,7 @@ Two kinds stand behind one class: Tidemark, and Apache Kafka as the control agai
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 import socket
@@ -44,6 +45,7 @@ class BrokerProcess(ABC):
         self.data = directory / "data"
         self.data.mkdir(parents=True, exist_ok=True)
         self.settings = dict(settings or {})
+        self.environment: dict[str, str] = {}  # beside what the tests themselves run in
         self.port = 0
         self.host = "127.0.0.1"
         self.starts = 0
@@ -105,6 +107,7 @@ class BrokerProcess(ABC):
                 text=True,
                 errors="replace",
                 cwd=REPOSITORY,
+                env={**os.environ, **self.environment},
             )
         self._reader = threading.Thread(target=self._read_stdout, args=(self._process,), daemon=True)
         self._reader.start()

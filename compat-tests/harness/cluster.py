@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from confluent_kafka import ElectionType
 from confluent_kafka.admin import AdminClient, NewTopic
 from harness.broker_process import Tidemark, free_port
 from harness.requests import metadata
@@ -69,13 +71,36 @@ class Cluster:
         """With `racks` each node is in one of its own: rack-1, rack-2, …"""
         self.nodes: dict[int, ClusterNode] = {}
         self._admin: AdminClient | None = None
+        self._directory = directory
+        self._settings = dict(settings or {})
+        self._make = make
+        self._racks = racks
         for node_id in range(1, nodes + 1):
-            path = directory / f"node-{node_id}"
-            path.mkdir(parents=True)
-            own = {**(settings or {}), "broker.rack": f"rack-{node_id}"} if racks else settings
-            self.nodes[node_id] = make(path, own, node_id=node_id)
+            self.nodes[node_id] = self._new_node(node_id)
+        self._last_id = nodes
+        self.voters = ",".join(each.voter for each in self.nodes.values())
         for node in self.nodes.values():
-            node.voters = ",".join(each.voter for each in self.nodes.values())
+            node.voters = self.voters
+
+    def _new_node(self, node_id: int) -> ClusterNode:
+        path = self._directory / f"node-{node_id}"
+        path.mkdir(parents=True)
+        own = {**self._settings, "broker.rack": f"rack-{node_id}"} if self._racks else self._settings
+        return self._make(path, own, node_id=node_id)
+
+    def add_node(self) -> ClusterNode:
+        """One more, under an id that nobody has had, started: it joins those who are there."""
+        self._last_id += 1
+        node = self.nodes[self._last_id] = self._new_node(self._last_id)
+        node.voters = self.voters
+        node.start()
+        return node
+
+    def remove_node(self, node: ClusterNode) -> None:
+        """It is gone, with all that it had."""
+        del self.nodes[node.node_id]
+        node.close()
+        shutil.rmtree(node.data)
 
     @property
     def bootstrap(self) -> str:
@@ -106,6 +131,13 @@ class Cluster:
         if self._admin is None:
             self._admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 2})
         return self._admin
+
+    def forget_admin(self) -> None:
+        """The next one looks for nodes that are there."""
+        self._admin = None
+
+    def topic_id(self, topic: str) -> Any:
+        return self._describe(topic).topics[0].topic_id
 
     def create_topic(self, topic: str, *, partitions: int = 1, replicas: int = 3, **configs: str) -> None:
         config = {key.replace("_", "."): value for key, value in configs.items()}
@@ -138,6 +170,14 @@ class Cluster:
 
     def await_in_sync(self, topic: str, *, replicas: int = 3, seconds_max: float = 60) -> None:
         eventually(lambda: all(len(isr) == replicas for isr in self.in_sync(topic).values()), seconds_max=seconds_max)
+
+    def is_fenced(self, node_id: int) -> bool:
+        """Or unknown."""
+        return node_id not in {each.node_id for each in self._describe().brokers}
+
+    def elect_preferred(self) -> None:
+        """Leaders as they were when the topics were made."""
+        self.admin().elect_leaders(ElectionType.PREFERRED).result(SECONDS_MAX)
 
     def controller(self) -> int:
         return int(self._describe().controller_id)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ import pytest
 
 from broker.config import load_config
 from broker.later import awaited
-from broker.metadata.image import BrokerImage, Image, PartitionImage, TopicImage
+from broker.metadata.image import BROKER_RESOURCE, BrokerImage, Image, PartitionImage, TopicImage
 from broker.peers import PeerUnavailable
 from broker.replication.partition import Partition
 from broker.replication.replicas import Replicas
@@ -144,6 +144,14 @@ class Cluster:
         for node_id, replicas in self.nodes.items():
             if node_id not in except_for:
                 self.tell(replicas)
+
+    def configure(self, configs: Mapping[tuple[int, str], Mapping[str, str]]) -> None:
+        """Settings of topics and brokers, as the metadata has them."""
+        self.image = replace(self.image, configs=configs)
+        for node_id, replicas in self.nodes.items():
+            self.tell(replicas)
+            own = self.image.config_of(BROKER_RESOURCE, str(node_id))
+            replicas.reconfigure_all(replicas.config.with_values(own), self.image)
 
     def tell(self, replicas: Replicas) -> None:
         replicas.follow(replicas.image, self.image)

@@ -144,6 +144,25 @@ def test_a_follower_that_gives_a_partition_up_leaves_soon_unless_it_gets_on() ->
     assert not list(led.laggards(now=4, lag_max=LAG, end_offset=12))
 
 
+def test_who_does_not_fetch_at_all_leaves_sooner_than_who_is_slow() -> None:
+    led = leading()
+    for node in (2, 3):
+        fetches(led, node, 10, end=10, now=1)
+        led.followers[node].left_behind()
+    fetches(led, 2, 11, end=12, now=5)
+    assert not list(led.laggards(now=5, lag_max=LAG, end_offset=12, silence_max=4.5))
+    assert list(led.laggards(now=6, lag_max=LAG, end_offset=12, silence_max=4.5)) == [3]
+    fetches(led, 3, 10, end=12, now=6)
+    assert not list(led.laggards(now=7, lag_max=LAG, end_offset=12, silence_max=4.5))
+
+
+def test_who_never_fetched_from_a_new_leader_is_silent_from_its_beginning_on() -> None:
+    led = leading()
+    fetches(led, 2, 10, end=10, now=4)
+    assert not list(led.laggards(now=4.5, lag_max=LAG, end_offset=10, silence_max=4.5))
+    assert list(led.laggards(now=4.6, lag_max=LAG, end_offset=10, silence_max=4.5)) == [3]
+
+
 def test_a_silent_follower_that_has_everything_stays() -> None:
     led = leading()
     for node in (2, 3):
@@ -249,7 +268,8 @@ def test_whatever_happens_what_is_below_the_mark_is_on_every_member_of_the_in_sy
             led.propose_expansion(node, mark=high_watermark, own_epoch=1)
             really[node] = min(end, really[node] + random.randint(0, 5))  # what the answer brings
         elif action == "shrink":
-            led.propose_shrinking(now=now, lag_max=LAG, end_offset=end, own_epoch=1)
+            silence_max = random.choice((5.0, LAG))
+            led.propose_shrinking(now=now, lag_max=LAG, end_offset=end, own_epoch=1, silence_max=silence_max)
         elif led.proposal is not None and action == "answer":
             proposal = led.proposal
             if controller.alter(proposal):

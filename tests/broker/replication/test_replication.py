@@ -210,3 +210,14 @@ async def test_a_leader_that_cannot_write_leaves_it_to_another(
         assert cluster.values(1) == [b"a"]
     await cluster.until(lambda: cluster.values(1) == [b"a", b"c"])
     await cluster.until(lambda: cluster.altered[-1] == {1, 2, 3})
+
+
+async def test_a_new_replica_that_hears_of_it_before_its_leader_does_comes_into_sync(new_cluster: New) -> None:
+    cluster = new_cluster()
+    cluster.become(replicas=(1, 2), isr=(1, 2), leader=1, leader_epoch=1)
+    assert await cluster.acknowledged(1, cluster.append(1, b"a")) is None
+    cluster.become(replicas=(1, 2, 3), except_for=(1,))
+    await cluster.until(lambda: cluster.replica(3).failures > 0)
+    cluster.tell(cluster.nodes[1])
+    await cluster.until(lambda: cluster.partition.isr == (1, 2, 3))
+    assert cluster.values(3) == [b"a"]

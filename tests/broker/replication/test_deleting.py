@@ -1,0 +1,65 @@
+"""DeleteRecords on a cluster: it is answered when the records are gone everywhere, or the time is up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from broker.handlers.delete_records import delete_records
+from broker.later import awaited
+from broker.registry import Call
+from protocol.errors import ErrorCode
+from protocol.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
+from tests.broker.replication.conftest import Cluster
+
+NewCluster = Callable[..., Cluster]
+
+
+async def delete(cluster: Cluster, offset: int, *, timeout_ms: int = 10_000) -> DeleteRecordsPartitionResult:
+    asked = DeleteRecordsPartition(partition_index=0, offset=offset)
+    request = DeleteRecordsRequest(topics=[DeleteRecordsTopic(name="t", partitions=[asked])], timeout_ms=timeout_ms)
+    response = await awaited(delete_records(request, Call(None, 2, None), replicas=cluster.nodes[1]))
+    return response.topics[0].partitions[0]
+
+
+async def filled(cluster: Cluster) -> None:
+    for number in range(10):
+        cluster.append(1, b"%d" % number)
+    assert await cluster.acknowledged(1, 9) is None
+
+
+async def test_the_answer_comes_when_every_replica_has_deleted(new_cluster: NewCluster) -> None:
+    cluster = new_cluster()
+    await filled(cluster)
+    result = await delete(cluster, 6)
+    assert (result.error_code, result.low_watermark) == (0, 6)
+    assert [cluster.replica(node).log.start_offset for node in (1, 2, 3)] == [6, 6, 6]
+
+
+async def test_a_replica_that_does_not_answer_is_waited_for_until_the_time_is_up(new_cluster: NewCluster) -> None:
+    cluster = new_cluster()
+    await filled(cluster)
+    cluster.cut.update(((3, 1), (1, 3)))
+    result = await delete(cluster, 6, timeout_ms=300)
+    assert (result.error_code, result.low_watermark) == (ErrorCode.REQUEST_TIMED_OUT, 0)
+    assert cluster.replica(2).log.start_offset == 6
+    cluster.cut.clear()
+    result = await delete(cluster, 6)
+    assert (result.error_code, result.low_watermark) == (0, 6), "what timed out is done all the same"
+
+
+async def test_whoever_waits_is_told_when_another_leads(new_cluster: NewCluster) -> None:
+    cluster = new_cluster()
+    await filled(cluster)
+    cluster.cut.update(((3, 1), (1, 3)))
+    told: list[Exception | None] = []
+    cluster.led(1).delete_before(6)
+    cluster.led(1).await_low_mark(6, told.append)
+    assert not told
+    cluster.become(leader=2)
+    (error,) = told
+    assert error is not None
