@@ -45,9 +45,7 @@ def answers_metadata(address: tuple[str, int], *, timeout_s: float = 5.0) -> boo
         return False
 
 
-def partitions(
-    address: tuple[str, int], *, topics_like: str = "", timeout_s: float = 60.0
-) -> list[tuple[int, int]]:
+def partitions(address: tuple[str, int], *, topics_like: str = "", timeout_s: float = 60.0) -> list[tuple[int, int]]:
     """(leader, how many are in sync) of every partition, as one node tells it."""
     with socket.create_connection(address, timeout=timeout_s) as sock:
         sock.sendall(ALL_METADATA)
