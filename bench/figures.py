@@ -131,6 +131,21 @@ FIGURES: dict[str, Figure] = {
         title="CPU of three nodes, 1,000 idle partitions", unit="ms/s", higher_is_better=False, goal=1.0
     ),
     "cluster-idle.rss": Figure(title="memory of the same", unit="MiB", higher_is_better=False),
+    **{
+        f"cluster-many.{name}": Figure(title=title, unit=unit, higher_is_better=False)
+        for name, title, unit in (
+            ("create", "1,000 topics, 10,000 partitions: created", "s"),
+            ("usable", "… a record in each acknowledged", "s"),
+            ("describe", "… all described", "s"),
+            ("rss", "… memory per node", "MiB"),
+            ("idle", "… idle CPU of three nodes", "ms/s"),
+            ("failover", "… a node killed, all led again", "s"),
+            ("return", "… the node started, all in sync again", "s"),
+            ("stop", "… all three nodes stopped", "s"),
+            ("restart", "… all three started, all in sync", "s"),
+            ("restart_usable", "… and a record in each acknowledged", "s"),
+        )
+    },
 }
 
 
