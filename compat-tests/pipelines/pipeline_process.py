@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -41,6 +42,10 @@ class PipelineProcess:
         return self._log.read_bytes()[self._said_before :].decode(errors="replace")
 
     @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
     def jvm(self) -> psutil.Process:
         return next(each for each in self._below() if each.name() == "java")
 
@@ -67,6 +72,10 @@ class PipelineProcess:
             return len(re.findall(rf"^[\d:]+  {re.escape(sink)}  batch", self.said, re.MULTILINE)) >= count
 
         eventually(enough, seconds_max=START_SECONDS_MAX, what=f"{count} batches of {sink} in:\n{self.said}")
+
+    def interrupt(self) -> None:
+        """Ctrl-C."""
+        self._process.send_signal(signal.SIGINT)
 
     def kill_driver(self) -> None:
         """Python's half, -9. The JVM must notice by itself."""

@@ -134,8 +134,8 @@ def test_killed_at_any_moment_the_outputs_are_those_of_an_undisturbed_run(
     disturbed = declare(tmp_path, "disturbed", bootstrap=broker.bootstrap, rate=2000)
     create_topic(broker.bootstrap, "disturbed-copy", partitions=PARTITIONS)
     with (
-        consumer(broker.bootstrap, isolation_level="read_committed", log_level=2) as committed,
-        consumer(broker.bootstrap, isolation_level="read_uncommitted", log_level=2) as everything,
+        consumer(broker.bootstrap, isolation_level="read_committed") as committed,
+        consumer(broker.bootstrap, isolation_level="read_uncommitted") as everything,
     ):
         open_transaction = OpenTransaction("disturbed", committed, everything)
 
