@@ -14,8 +14,9 @@ from pathlib import Path
 import psutil
 from harness.waiting import eventually
 
-START_SECONDS_MAX = 120
-END_SECONDS_MAX = 180
+# Seconds on a quiet machine, minutes on a busy one.
+START_SECONDS_MAX = 300
+END_SECONDS_MAX = 400
 # A run of these lives for some seconds: compiling hard and collecting in parallel only costs it time.
 SHORT_LIVED = {"JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 

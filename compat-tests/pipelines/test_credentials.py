@@ -56,6 +56,7 @@ def declare(directory: Path, broker: ApacheKafka, *, password: str) -> Path:
     return file
 
 
+@pytest.mark.timeout(900)
 def test_a_wrong_password_is_one_sentence_and_the_right_one_opens_the_way(broker: ApacheKafka, tmp_path: Path) -> None:
     known = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanisms": "PLAIN", "sasl.username": "pipe"}
     sender = Producer({"bootstrap.servers": broker.bootstrap, **known, "sasl.password": "secret"})

@@ -120,9 +120,10 @@ class OpenTransaction:
         return [reader.get_watermark_offsets(each, timeout=30)[1] for each in places]
 
     def wait(self) -> None:
-        eventually(lambda: self._ends(self._committed) != self._ends(self._everything), seconds_max=60)
+        eventually(lambda: self._ends(self._committed) != self._ends(self._everything), seconds_max=300)
 
 
+@pytest.mark.timeout(1800)
 def test_killed_at_any_moment_the_outputs_are_those_of_an_undisturbed_run(
     broker: BrokerProcess, tmp_path: Path
 ) -> None:
@@ -177,5 +178,5 @@ def test_killed_at_any_moment_the_outputs_are_those_of_an_undisturbed_run(
 
 
 def kill_a_worker(run: PipelineProcess) -> None:
-    busy = eventually(lambda: run.workers, seconds_max=30)
+    busy = eventually(lambda: run.workers, seconds_max=60)
     busy[0].kill()

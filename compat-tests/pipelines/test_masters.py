@@ -35,6 +35,7 @@ def broker(new_broker: Callable[..., BrokerProcess]) -> BrokerProcess:
     return new_broker({"offsets.topic.num.partitions": "2", "transaction.state.log.num.partitions": "2"})
 
 
+@pytest.mark.timeout(900)
 def test_executors_of_a_cluster_get_our_modules_and_jars_from_the_driver(broker: BrokerProcess, tmp_path: Path) -> None:
     create_topic(broker.bootstrap, "lines", partitions=2)
     sender = producer(broker.bootstrap)

@@ -44,6 +44,7 @@ def fetched(url: str) -> str:
         return str(answer.read().decode())
 
 
+@pytest.mark.timeout(900)
 def test_a_pipeline_can_be_followed_from_its_start_to_its_end(broker: BrokerProcess, tmp_path: Path) -> None:
     create_topic(broker.bootstrap, "lines")
     sender = producer(broker.bootstrap)
