@@ -59,6 +59,19 @@ def test_a_damaged_checkpoint_is_named(trial: Trial) -> None:
         trial.run()
 
 
+def test_damaged_state_is_told_with_what_to_do(trial: Trial) -> None:
+    step = "steps=[{name: s, from: things, watermark: {column: at, delay: 1 minute}, dedupe: {keys: [a]}}]"
+    described = [step, "sources.things.schema={a: LONG, at: TIMESTAMP}", "sinks.out.from=s"]
+    trial.produce(b'{"a": 1, "at": "2030-01-31T12:00:00Z"}')
+    trial.run(*described)
+    for file in (trial.checkpoint / "sinks" / "out" / "state" / "0").rglob("*.delta"):
+        file.write_bytes(b"damaged")
+        file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
+    trial.produce(b'{"a": 2, "at": "2030-01-31T12:00:00Z"}')
+    with pytest.raises(PipelineFailed, match=r"The checkpoint is damaged: .*state.*; or delete it"):
+        trial.run(*described)
+
+
 def test_a_mistake_in_sql_names_the_step(trial: Trial) -> None:
     trial.produce(b'{"a": 1}')
     with pytest.raises(PipelineFailed, match=r"The step 's': \[UNRESOLVED_COLUMN"):
