@@ -54,8 +54,8 @@ class Scale:
     txn_s: float = 4.0
     txn_commits: int = 1_000
     txn_bytes: int = 500_000_000
-    clicks: int = 500_000
-    click_probes: int = 15
+    clicks: int = 200_000
+    click_probes: int = 10
     java_jars: Path | None = None
 
     def bytes_of(self, size: int) -> int:

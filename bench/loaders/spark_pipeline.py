@@ -27,7 +27,7 @@ from pipeline.spec import load
 FILE = ROOT / "config" / "pipelines" / "clickstream.yaml"
 BACKGROUND_RATE = 500
 PROBE_EVERY_S = 0.7  # no multiple of the trigger's second: probes fall into every part of it
-PROBE_SECONDS_MAX = 60.0
+PROBE_SECONDS_MAX = 120.0
 
 
 def prepare(parameters: dict[str, Any]) -> Callable[[], dict[str, Any]]:
@@ -101,22 +101,30 @@ def _probe(bootstrap: str, topic: str, *, count: int) -> list[float]:
     reader = Consumer({"bootstrap.servers": bootstrap, **settings})
     places = [TopicPartition(f"{topic}.counts", each) for each in _partitions(reader, f"{topic}.counts")]
     reader.assign([TopicPartition(p.topic, p.partition, reader.get_watermark_offsets(p)[1]) for p in places])
-    found: list[float] = []
     started = time.monotonic()
-    for number in range(count + 1):
+    _await(reader, lambda _: True)  # the queries have begun: what is sent from now on is theirs
+    found: list[float] = []
+    for number in range(count):
         page = f"/probe/{number}"
         moment = (clickstream.START + datetime.timedelta(seconds=time.monotonic() - started)).isoformat()
         text = f'{{"event_id": "probe-{number}", "user": "probe", "page": "{page}", "event_time": "{moment}"}}'
         began = time.monotonic()
         sender.produce(topic, text.encode())
-        while (message := reader.poll(PROBE_SECONDS_MAX)) is not None and message.key() != page.encode():
-            continue
-        if message is None:
-            raise RuntimeError(f"probe {number} did not come through in {PROBE_SECONDS_MAX:.0f} s")
+        sender.poll(0)
+        _await(reader, page.encode().__eq__)
         found.append(time.monotonic() - began)
-        time.sleep(max(0.0, PROBE_EVERY_S - found[-1] % PROBE_EVERY_S))
+        time.sleep(PROBE_EVERY_S - found[-1] % PROBE_EVERY_S)
     reader.close()
-    return found[1:]  # the first waits for the queries to start
+    return found
+
+
+def _await(reader: Consumer, wanted: Callable[[bytes | None], bool]) -> None:
+    deadline = time.monotonic() + PROBE_SECONDS_MAX
+    while time.monotonic() < deadline:
+        message = reader.poll(1.0)
+        if message is not None and not message.error() and wanted(message.key()):
+            return
+    raise RuntimeError(f"a count did not come through in {PROBE_SECONDS_MAX:.0f} s")
 
 
 def _partitions(reader: Consumer, topic: str) -> list[int]:
