@@ -54,6 +54,8 @@ class Scale:
     txn_s: float = 4.0
     txn_commits: int = 1_000
     txn_bytes: int = 500_000_000
+    clicks: int = 200_000
+    click_probes: int = 10
     java_jars: Path | None = None
 
     def bytes_of(self, size: int) -> int:
@@ -77,6 +79,8 @@ QUICK = Scale(
     txn_s=1.5,
     txn_commits=200,
     txn_bytes=100_000_000,
+    clicks=20_000,
+    click_probes=3,
 )
 
 

@@ -14,16 +14,22 @@ from bench import report
 from bench.brokers import KAFKA, ROOT, TIDEMARK
 from bench.cluster_brokers import Cluster
 from bench.cluster_cases import CASES, QUICK, ClusterScale, Topics
+from bench.cluster_many import QUICK as QUICK_MANY
+from bench.cluster_many import ManyScale, many
 from bench.environment import describe
 from bench.figures import Rounds
 from bench.run import say
 
 
+MANY = "cluster-many"
+
+
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench.cluster", description=__doc__)
-    parser.add_argument("--only", action="append", choices=tuple(CASES), help="may repeat")
+    parser.add_argument("--only", action="append", choices=(*CASES, MANY), help="may repeat")
     parser.add_argument("--quick", action="store_true", help="small loads, one round, hardly warmed up")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--many-rounds", type=int, default=1, help=f"of {MANY}, which takes minutes")
     parser.add_argument("--warm-up", type=float, default=30.0, metavar="S", help="seconds of load before measuring")
     one = parser.add_mutually_exclusive_group()
     one.add_argument("--tidemark-only", action="store_true")
@@ -44,22 +50,39 @@ def _warm_up(cluster: Cluster, topics: Topics, *, seconds: float) -> None:
 
 def measure(arguments: argparse.Namespace, directory: Path) -> Rounds:
     names = [TIDEMARK] * (not arguments.kafka_only) + [KAFKA] * (not arguments.tidemark_only)
-    scale = QUICK if arguments.quick else ClusterScale()
     rounds: Rounds = {name: {} for name in names}
+    cases = arguments.only or [*CASES, MANY]
+    in_turns = [case for case in cases if case != MANY]
+    if in_turns:
+        _measure_in_turns(arguments, directory, in_turns, rounds)
+    if MANY in cases:
+        say(f"  {MANY}")
+        for number in range(1 if arguments.quick else arguments.many_rounds):
+            for name in names:
+                with Cluster(name, directory / f"{name}-{MANY}-{number}", jars=arguments.jars) as cluster:
+                    _keep(rounds[name], many(cluster, QUICK_MANY if arguments.quick else ManyScale()))
+    return rounds
+
+
+def _measure_in_turns(arguments: argparse.Namespace, directory: Path, cases: list[str], rounds: Rounds) -> None:
+    scale = QUICK if arguments.quick else ClusterScale()
     with ExitStack() as stack:
-        clusters = [stack.enter_context(Cluster(name, directory / name, jars=arguments.jars)) for name in names]
+        clusters = [stack.enter_context(Cluster(name, directory / name, jars=arguments.jars)) for name in rounds]
         pairs = [(cluster, Topics(cluster)) for cluster in clusters]
         for cluster, topics in pairs:
             _warm_up(cluster, topics, seconds=3.0 if arguments.quick else arguments.warm_up)
-        for case in arguments.only or CASES:
+        for case in cases:
             say(f"  {case}")
             for _ in range(1 if arguments.quick else arguments.rounds):
                 for cluster, topics in pairs:
                     values = CASES[case](cluster, topics, scale)
                     say(f"    {cluster.name:9} " + ", ".join(f"{key} {value:,.3g}" for key, value in values.items()))
-                    for figure, value in values.items():
-                        rounds[cluster.name].setdefault(figure, []).append(value)
-    return rounds
+                    _keep(rounds[cluster.name], values)
+
+
+def _keep(rounds: dict[str, list[float]], values: dict[str, float]) -> None:
+    for figure, value in values.items():
+        rounds.setdefault(figure, []).append(value)
 
 
 def main() -> int:

@@ -100,10 +100,7 @@ class Cluster:
         self._spent_cpu_s = 0.0
         self.bootstrap = ",".join(f"127.0.0.1:{node.port}" for node in nodes)
         try:
-            for node_id in self.nodes:
-                self._spawn(node_id)
-            for node_id in self.nodes:
-                self._wait(node_id)
+            self.start_all()
         except BaseException as problem:
             self.stop()
             for node in nodes:
@@ -117,9 +114,17 @@ class Cluster:
             self._processes[node_id] = subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log)
 
     def _wait(self, node_id: int) -> None:
-        address = ("127.0.0.1", self.nodes[node_id].port)
         process = self._processes[node_id]
-        wire.wait_for_metadata(address, timeout_s=START_TIMEOUT_S, alive=lambda: process.poll() is None)
+        wire.wait_for_metadata(self.address(node_id), timeout_s=START_TIMEOUT_S, alive=lambda: process.poll() is None)
+
+    def address(self, node_id: int) -> tuple[str, int]:
+        return ("127.0.0.1", self.nodes[node_id].port)
+
+    def start_all(self) -> None:
+        for node_id in self.nodes:
+            self._spawn(node_id)
+        for node_id in self.nodes:
+            self._wait(node_id)
 
     def start(self, node_id: int) -> None:
         self._spawn(node_id)
@@ -130,6 +135,11 @@ class Cluster:
         self._spent_cpu_s += _cpu_s(self._processes[node_id].pid)
         self._processes[node_id].send_signal(signal.SIGKILL)
         self._processes[node_id].wait()
+
+    @property
+    def bootstrap_of_live(self) -> str:
+        live = [node for node in self.nodes.values() if self._processes[node.node_id].poll() is None]
+        return ",".join(f"127.0.0.1:{node.port}" for node in live)
 
     def cpu_s(self) -> float:
         """User and system seconds of all nodes so far, those of the dead included."""

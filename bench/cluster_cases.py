@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from confluent_kafka import KafkaException, TopicCollection
-from confluent_kafka.admin import AdminClient, NewTopic, TopicDescription
+from confluent_kafka import KafkaException, TopicCollection, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec, TopicDescription
 
 from bench.brokers import settle
 from bench.cases import MIB, fresh_name, sample
@@ -15,6 +15,7 @@ from bench.cluster_brokers import NODES, Cluster, wait_until
 from bench.loaders.process import Load
 
 TIMEOUT_S = 90.0
+QUESTION_S = 5.0  # then another node is asked
 PARTITIONS = 6
 LOADERS = 2
 
@@ -36,27 +37,43 @@ QUICK = ClusterScale(
 
 
 class Topics:
+    """Topics by way of a client that is made anew for every question: one that lives on has its own idea of who the
+    controller is, and waits for a node that was killed in the meantime."""
+
     def __init__(self, cluster: Cluster) -> None:
-        self._admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 2})
+        self._cluster = cluster
+
+    def _admin(self) -> AdminClient:
+        return AdminClient({"bootstrap.servers": self._cluster.bootstrap_of_live, "log_level": 0})
 
     @contextmanager
     def new(self, kind: str, *, partitions: int) -> Iterator[str]:
         name = fresh_name(kind)
         settings = {"min.insync.replicas": "2"}
         request = NewTopic(name, num_partitions=partitions, replication_factor=len(NODES), config=settings)
-        self._admin.create_topics([request])[name].result(TIMEOUT_S)
+        admin = self._admin()  # held: its answers end with it
+        admin.create_topics([request])[name].result(TIMEOUT_S)
         wait_until(lambda: self.is_whole(name), timeout_s=TIMEOUT_S, what=f"{name} in sync")
         try:
             yield name
         finally:
-            self._admin.delete_topics([name])[name].result(TIMEOUT_S)
+            admin = self._admin()
+            admin.delete_topics([name])[name].result(TIMEOUT_S)
 
     def describe(self, name: str) -> TopicDescription | None:
+        admin = self._admin()
         try:
-            found: TopicDescription = self._admin.describe_topics(TopicCollection([name]))[name].result(TIMEOUT_S)
+            answer = admin.describe_topics(TopicCollection([name]), request_timeout=QUESTION_S)
+            found: TopicDescription = answer[name].result(QUESTION_S)
             return found
-        except KafkaException:
+        except (KafkaException, TimeoutError):
             return None
+
+    def count_records(self, name: str, *, partitions: int) -> int:
+        """What the brokers say they hold: the check that a load without delivery reports was delivered."""
+        admin = self._admin()
+        wanted = {TopicPartition(name, partition): OffsetSpec.latest() for partition in range(partitions)}
+        return sum(int(each.result(TIMEOUT_S).offset) for each in admin.list_offsets(wanted).values())
 
     def is_whole(self, name: str) -> bool:
         found = self.describe(name)
@@ -72,10 +89,16 @@ class Topics:
         )
 
     def leader(self, name: str) -> int:
-        found = self.describe(name)
-        if found is None:
-            raise RuntimeError(f"{name} is not known")
-        return int(found.partitions[0].leader.id)
+        leaders: list[int] = []
+
+        def is_known() -> bool:
+            found = self.describe(name)
+            if found is not None and found.partitions[0].leader is not None:
+                leaders.append(int(found.partitions[0].leader.id))
+            return bool(leaders)
+
+        wait_until(is_known, timeout_s=TIMEOUT_S, what=f"a leader of {name}")
+        return leaders[0]
 
 
 def _loads(cluster: Cluster, name: str, total_bytes: int) -> list[Load]:
@@ -92,6 +115,9 @@ def produce(cluster: Cluster, topics: Topics, scale: ClusterScale) -> dict[str, 
     with topics.new("cluster-produce", partitions=PARTITIONS) as name:
         settle()
         taken = sample(cluster, _loads(cluster, name, scale.produce_bytes))
+        held = topics.count_records(name, partitions=PARTITIONS)
+    if held != taken.records:
+        raise RuntimeError(f"{cluster.name}: {taken.records} records were sent, {held} are there")
     payload = taken.records * 1000
     return {
         "cluster-produce.rate": payload / taken.wall_s / 1e6,

@@ -105,6 +105,13 @@ FIGURES: dict[str, Figure] = {
     "spark-read.protocol": Figure(title='format("tidemark"), protocol', unit="MB/s", higher_is_better=True),
     "spark-read.protocol_cpu": Figure(title="the same, broker CPU", unit="CPU s/GB", higher_is_better=False),
     "spark-read.protocol_share": Figure(title="the same, of the connector's rate", unit="of 1", higher_is_better=True),
+    "spark-clickstream.rate": Figure(
+        title="the clickstream pipeline, a backlog", unit="records/s", higher_is_better=True, goal=1.0
+    ),
+    "spark-clickstream.cpu": Figure(title="the same, broker CPU", unit="CPU s/million", higher_is_better=False),
+    "spark-clickstream.latency": Figure(
+        title="an event to its count in a topic, p50", unit="s", higher_is_better=False, goal=1.0
+    ),
     "latency.p50": Figure(title="end to end, p50", unit="ms", higher_is_better=False, goal=0.8),
     "latency.p99": Figure(title="end to end, p99", unit="ms", higher_is_better=False, goal=1.0),
     "start.ready": Figure(title="start to first Metadata", unit="s", higher_is_better=False, goal=1 / 8),
@@ -131,6 +138,21 @@ FIGURES: dict[str, Figure] = {
         title="CPU of three nodes, 1,000 idle partitions", unit="ms/s", higher_is_better=False, goal=1.0
     ),
     "cluster-idle.rss": Figure(title="memory of the same", unit="MiB", higher_is_better=False),
+    **{
+        f"cluster-many.{name}": Figure(title=title, unit=unit, higher_is_better=False)
+        for name, title, unit in (
+            ("create", "1,000 topics, 10,000 partitions: created", "s"),
+            ("usable", "… a record in each acknowledged", "s"),
+            ("describe", "… all described", "s"),
+            ("rss", "… memory per node", "MiB"),
+            ("idle", "… idle CPU of three nodes", "ms/s"),
+            ("failover", "… a node killed, all led again", "s"),
+            ("return", "… the node started, all in sync again", "s"),
+            ("stop", "… all three nodes stopped", "s"),
+            ("restart", "… all three started, all in sync", "s"),
+            ("restart_usable", "… and a record in each acknowledged", "s"),
+        )
+    },
 }
 
 

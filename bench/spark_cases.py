@@ -1,17 +1,24 @@
-"""Spark reads a topic: through the official connector, and with `format("tidemark")` by files and by protocol."""
+"""Spark reads a topic: through the official connector, with `format("tidemark")` by files and by protocol; and a
+pipeline reads one."""
 
+import itertools
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from random import Random
 from typing import Any
+
+from confluent_kafka import Producer
 
 from bench.brokers import Running, settle
 from bench.cases import LOADERS, Case, Round, Scale, check_delivered, fresh_name, sample
 from bench.loaders.process import Load
 from bench.topics import topic
+from pipeline.generators import clickstream
 
 PARTITIONS = 8
 SIZE = 1000
 MASTER = "local[2]"
+CLICKS_PER_SECOND = 1000  # of event time, not of ours
 LARGE_FETCH = {
     "kafka.max.partition.fetch.bytes": 16 << 20,
     "kafka.fetch.max.bytes": 64 << 20,
@@ -61,6 +68,45 @@ def _fill(broker: Running, name: str, scale: Scale) -> None:
     check_delivered(broker, name, sample(broker, loads).records, partitions=PARTITIONS)
 
 
-SPARK_CASES: dict[str, Case] = {"spark-read": _read}
+@contextmanager
+def _clickstream(broker: Running, scale: Scale) -> Iterator[Round]:
+    with ExitStack() as stack:
+        names = itertools.count()
+
+        def one_round() -> dict[str, float]:
+            # A topic of its own for each round: what the last one's probes left in it is no part of the backlog.
+            stem = f"{fresh_name('clicks')}-{next(names)}"
+            name = stack.enter_context(topic(broker, stem, partitions=2))
+            stack.enter_context(topic(broker, f"{name}.counts", partitions=1))
+            _fill_with_clicks(broker, name, scale.clicks)
+            settle()
+            parameters = {
+                "master": MASTER, "broker_pid": broker.pid, "bootstrap": broker.bootstrap, "topic": name,
+                "records": scale.clicks, "probes": scale.click_probes,
+            }  # fmt: skip
+            (report,) = sample(broker, [Load(module="spark_pipeline", parameters=parameters)]).reports
+            return {
+                "spark-clickstream.rate": scale.clicks / report["wall_s"],
+                "spark-clickstream.cpu": report["cpu_s"] / (scale.clicks / 1e6),
+                "spark-clickstream.latency": report["latency_s"],
+            }
+
+        yield one_round
+
+
+def _fill_with_clicks(broker: Running, name: str, count: int) -> None:
+    sender = Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": 20, "partitioner": "murmur2_random"})
+    for made in itertools.islice(clickstream.records(Random(1), rate=CLICKS_PER_SECOND), count):
+        while True:
+            try:
+                sender.produce(name, made.value, made.key)
+                break
+            except BufferError:
+                sender.poll(0.1)
+    if sender.flush(60):
+        raise RuntimeError("clicks were not acknowledged")
+
+
+SPARK_CASES: dict[str, Case] = {"spark-read": _read, "spark-clickstream": _clickstream}
 # Every round is a session of its own, which practises each way of reading before it takes the time.
 UNREHEARSED_SPARK = frozenset(SPARK_CASES)

@@ -3,7 +3,7 @@
 import socket
 import struct
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 _METADATA, _API_VERSIONS = 3, 18
 
@@ -15,6 +15,7 @@ def _request(api_key: int, body: bytes) -> bytes:
 
 # Metadata v1 with an empty list of topics: the brokers only. ApiVersions v0 has no body.
 METADATA = _request(_METADATA, struct.pack(">i", 0))
+ALL_METADATA = _request(_METADATA, struct.pack(">i", -1))
 API_VERSIONS = _request(_API_VERSIONS, b"")
 
 
@@ -42,6 +43,57 @@ def answers_metadata(address: tuple[str, int], *, timeout_s: float = 5.0) -> boo
             return brokers > 0
     except OSError:
         return False
+
+
+def partitions(address: tuple[str, int], *, topics_like: str = "", timeout_s: float = 60.0) -> list[tuple[int, int]]:
+    """(leader, how many are in sync) of every partition, as one node tells it."""
+    with socket.create_connection(address, timeout=timeout_s) as sock:
+        sock.sendall(ALL_METADATA)
+        return list(_partitions(_Reader(read_frame(sock)), topics_like.encode()))
+
+
+class _Reader:
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._at = 4  # after the correlation id
+
+    def take(self, layout: struct.Struct) -> tuple[int, ...]:
+        values = layout.unpack_from(self._data, self._at)
+        self._at += layout.size
+        return values
+
+    def text(self) -> bytes:
+        (size,) = self.take(_SHORT)
+        begun = self._at
+        self._at += max(size, 0)
+        return self._data[begun : self._at]
+
+    def skip_ints(self) -> int:
+        """How many there are."""
+        (count,) = self.take(_INT)
+        self._at += 4 * count
+        return count
+
+
+_SHORT, _INT = struct.Struct(">h"), struct.Struct(">i")
+_TOPIC_END, _PARTITION = struct.Struct(">bi"), struct.Struct(">hii")
+
+
+def _partitions(reader: _Reader, prefix: bytes) -> Iterator[tuple[int, int]]:
+    """From an answer to Metadata v1."""
+    for _ in range(*reader.take(_INT)):  # brokers: id, host, port, rack
+        reader.take(_INT), reader.text(), reader.take(_INT), reader.text()
+    reader.take(_INT)  # the controller
+    for _ in range(*reader.take(_INT)):
+        reader.take(_SHORT)
+        name = reader.text()
+        _, count = reader.take(_TOPIC_END)
+        for _ in range(count):
+            _, _, leader = reader.take(_PARTITION)
+            reader.skip_ints()
+            isr = reader.skip_ints()
+            if name.startswith(prefix):
+                yield leader, isr
 
 
 def wait_for_metadata(address: tuple[str, int], *, timeout_s: float, alive: Callable[[], bool]) -> None:

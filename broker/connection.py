@@ -118,6 +118,10 @@ class Connection(asyncio.BufferedProtocol):
         self._flush()
         self._carry_on()
 
+    @property
+    def is_closed(self) -> bool:
+        return self._closing
+
     # -- requests ----------------------------------------------------------
 
     def _take_frames(self) -> None:

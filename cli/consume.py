@@ -1,7 +1,7 @@
 """`tidemark consume`: records of a topic to standard output.
 
-Partitions are assigned with explicit offsets and nothing is committed: no consumer group takes part, so reading needs
-no coordinator and moves nobody's position.
+Without --group partitions are assigned with explicit offsets and nothing is committed: reading needs no coordinator and
+moves nobody's position. With it, this is one of the group's members, and what was printed is committed.
 """
 
 from __future__ import annotations
@@ -44,6 +44,13 @@ def add_parser(commands: Any) -> None:
     start.add_argument(
         "--from-beginning", action="store_const", const=positions.BEGINNING, dest="position", help="as -o beginning"
     )
+    parser.add_argument(
+        "-g",
+        "--group",
+        metavar="G",
+        help="be a member of this group: go on where it has committed, and commit what was printed. -o (beginning or "
+        "end) counts where it has committed nothing",
+    )
     parser.add_argument("-n", "--count", type=_count, metavar="N", help="stop after this many records")
     parser.add_argument("-e", "--exit-at-end", action="store_true", help="stop when every partition is read to its end")
     form = parser.add_mutually_exclusive_group()
@@ -59,6 +66,8 @@ def add_parser(commands: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     if args.count == 0:
         return ExitCode.OK
+    if args.group is not None:
+        return _run_in_group(args)
     handle = client.consumer(
         args,
         group_id="tidemark-consume",  # the client insists on a name; no group of that name is joined
@@ -76,10 +85,41 @@ def run(args: argparse.Namespace) -> int:
     return ExitCode.OK
 
 
-def _assignment(handle: Consumer, args: argparse.Namespace) -> list[TopicPartition]:
+def _run_in_group(args: argparse.Namespace) -> int:
+    if args.partitions or args.position.kind not in ("beginning", "end"):
+        message = "The group decides which partitions, and where to go on: -p and offsets do not go with --group."
+        raise CommandFailed(message, code=ExitCode.USAGE)
+    handle = client.consumer(
+        args,
+        group_id=args.group,
+        enable_auto_offset_store="false",
+        enable_partition_eof="true",
+        auto_offset_reset="earliest" if args.position.kind == "beginning" else "latest",
+    )
+    owned: set[int] = set()
+    try:
+        _require_topic(handle, args)
+        handle.subscribe(
+            [args.topic],
+            on_assign=lambda _, given: owned.update(each.partition for each in given),
+            on_revoke=lambda _, taken: owned.difference_update(each.partition for each in taken),
+        )
+        _print_until_done(handle, args, partitions=owned)
+    finally:
+        sys.stdout.buffer.flush()
+        handle.close()  # commits what was stored
+    return ExitCode.OK
+
+
+def _require_topic(handle: Consumer, args: argparse.Namespace) -> Any:
     topic = client.topic_metadata(handle, args, args.topic).get(args.topic)
     if topic is None or topic.error is not None:
         raise CommandFailed(f"Topic {args.topic}: there is no such topic.", code=ExitCode.NOT_FOUND)
+    return topic
+
+
+def _assignment(handle: Consumer, args: argparse.Namespace) -> list[TopicPartition]:
+    topic = _require_topic(handle, args)
     wanted = sorted(set(args.partitions or topic.partitions))
     for partition in wanted:
         if partition not in topic.partitions:
@@ -129,6 +169,8 @@ def _print_until_done(handle: Consumer, args: argparse.Namespace, *, partitions:
             continue
         at_end.discard(message.partition())
         out.write(_line(message, args) + b"\n")
+        if args.group is not None:
+            handle.store_offsets(message)
         left = None if left is None else left - 1
 
 

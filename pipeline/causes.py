@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 # What a broker that restarts, a network that stumbles or a worker that is killed leaves in a failed query's message.
 _PASSING = re.compile(
@@ -18,11 +19,20 @@ _LOSS = re.compile(
     r"data may have been lost|missed because they are not available|DATA_LOSS|OffsetOutOfRange|KAFKA_DATA_LOSS|"
     r"earliest offset|have been aged out"
 )
+_REPORT = re.compile(r"NullPointerException(?s:.*)KafkaMicroBatchStream\S*metrics")
 _MALFORMED = re.compile(r"Malformed record in \S+ at offset \d+")
 _LEFT_OVER = re.compile(r"LeftOver: (?P<what>[^\n]+)")
 _PYTHON = re.compile(
     r"^(?P<what>[A-Za-z_.]*(Error|Exception|Failed|Unreadable|Disagree|LeftOver): [^\n]+)$", re.MULTILINE
 )
+
+
+def text_of(failure: Any) -> str:
+    """All that a failed query's exception says: Spark's own words, without the plan, then the cause's stack trace."""
+    told = str(failure).partition("=== Streaming Query ===")[0].strip()
+    cause = getattr(failure, "_cause", None)
+    trace = None if cause is None else getattr(cause, "_stackTrace", None) or str(cause)
+    return told if trace is None else f"{told}\n{trace}"
 
 
 def may_pass(message: str) -> bool:
@@ -40,6 +50,8 @@ def sentence(message: str) -> str:
         return f"{found[0]}; set 'on_malformed: count' or 'dead_letter' to go on past such records."
     if _LEFT_OVER.search(message):
         return "Another run of this pipeline has taken over its sinks."
+    if _REPORT.search(message):
+        return "Spark's connector finished a batch that an earlier run had begun, and failed in its report of it."
     lines = [line.strip() for line in message.splitlines() if line.strip() and not line.strip().startswith("at ")]
     caused = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
     python = [found["what"] for found in _PYTHON.finditer(message)]

@@ -58,6 +58,8 @@ class Checkpoint:
         for number in numbers[-2:]:
             _offsets(offsets / str(number))
         done = self.last_batch(sink)
+        if done is not None:
+            _require_version(directory / "commits" / str(done))
         if done is not None and numbers and done > numbers[-1]:
             raise _damaged(offsets / str(done), "the batch is finished, but what it read is not recorded")
 
@@ -79,12 +81,7 @@ class Checkpoint:
 
 def _offsets(log: Path) -> dict[Partition, int]:
     """Spark's offset log: a version, the batch's metadata, then a line for each source ('-' if it has none yet)."""
-    try:
-        lines = log.read_text(errors="replace").splitlines()
-    except OSError as error:
-        raise _damaged(log, error.strerror or str(error)) from None
-    if len(lines) < 2 or not lines[0].startswith("v"):
-        raise _damaged(log, "it does not begin as it should")
+    lines = _require_version(log)
     found: dict[Partition, int] = {}
     for line in lines[1:]:
         if line == "-":
@@ -92,6 +89,17 @@ def _offsets(log: Path) -> dict[Partition, int]:
         content = _json(log, line)
         found |= positions_in(content)
     return found
+
+
+def _require_version(log: Path) -> list[str]:
+    """The lines of one of Spark's logs, which begin with a version, as in v1."""
+    try:
+        lines = log.read_text(errors="replace").splitlines()
+    except OSError as error:
+        raise _damaged(log, error.strerror or str(error)) from None
+    if len(lines) < 2 or not lines[0].startswith("v"):
+        raise _damaged(log, "it does not begin as it should")
+    return lines
 
 
 def positions_in(content: Any) -> dict[Partition, int]:
@@ -114,8 +122,11 @@ def _json(file: Path, text: str) -> Any:
         raise _damaged(file, "it is not JSON") from None
 
 
+WHAT_TO_DO = (
+    "Restore the checkpoint's directory from a copy; or delete it, and the pipeline starts again from its sources' "
+    "'start' and writes everything once more."
+)
+
+
 def _damaged(file: Path, why: str) -> PipelineFailed:
-    return PipelineFailed(
-        f"The checkpoint is damaged: {file}: {why}. Restore the checkpoint's directory from a copy; or delete it, and "
-        "the pipeline starts again from its sources' 'start' and writes everything once more."
-    )
+    return PipelineFailed(f"The checkpoint is damaged: {file}: {why}. {WHAT_TO_DO}")

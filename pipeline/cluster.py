@@ -153,6 +153,8 @@ class Cluster:
             self._problems.append(error.str())
 
     def _failure(self, error: Any) -> PipelineFailed:
+        while self._admin is not None and self._admin.poll(0):  # what _note has to hear is only told when polled for
+            continue
         if self._problems:
             return PipelineFailed(f"{self.bootstrap} refused us: {self._problems[-1].rstrip('.')}.")
         message = f"{self.bootstrap} accepts connections but did not answer as a Kafka broker in time ({error.str()})."

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -86,10 +87,30 @@ def _with_master(command: argparse.ArgumentParser) -> argparse.ArgumentParser:
     return command
 
 
-def _session(pipeline: Pipeline, master: str, **settings: str) -> SparkSession:
+def _session(pipeline: Pipeline, master: str, *, log: Path, **settings: str) -> SparkSession:
     from pipeline.spark import session
 
-    return session(pipeline.name, master=master, warehouse=pipeline.warehouse, settings={**settings, **pipeline.spark})
+    return session(
+        pipeline.name, master=master, warehouse=pipeline.warehouse, settings={**settings, **pipeline.spark}, log=log
+    )
+
+
+def _log_of(pipeline: Pipeline) -> Path:
+    """Beside the checkpoint, and that of the last run beside it; elsewhere if that is not on this machine."""
+    checkpoint = Checkpoint(pipeline.checkpoint)
+    if not checkpoint.is_local:
+        return _passing_log()
+    checkpoint.path.mkdir(parents=True, exist_ok=True)
+    log = checkpoint.path / "spark.log"
+    if log.exists():
+        log.replace(log.with_suffix(".log.last"))
+    return log
+
+
+def _passing_log() -> Path:
+    descriptor, name = tempfile.mkstemp(prefix="tidemark-spark-", suffix=".log")
+    os.close(descriptor)
+    return Path(name)
 
 
 def _require_sources(pipeline: Pipeline) -> None:
@@ -102,16 +123,16 @@ def _require_sources(pipeline: Pipeline) -> None:
 
 def _run(args: argparse.Namespace) -> int:
     from pipeline.runner import Runner, stop_on_signals
+    from pipeline.spark import told_when_the_jvm_ends
 
     pipeline = load(args.file, overrides=args.overrides)
     _require_sources(pipeline)  # before the JVM starts: a wrong address is told at once
-    spark = _session(pipeline, args.master)
-    try:
+    log = _log_of(pipeline)
+    spark = _session(pipeline, args.master, log=log)
+    with told_when_the_jvm_ends(spark, log=log):
         runner = Runner(spark, pipeline, once=args.once)
         stop_on_signals(runner)
         runner.run()
-    finally:
-        spark.stop()
     return ExitCode.OK
 
 
@@ -138,10 +159,11 @@ def _views(pipeline: Pipeline, master: str) -> dict[str, Any]:
 
     from pipeline.graph import Graph, all_sinks
     from pipeline.schemas import settle
+    from pipeline.sinks.files import gathered
     from pipeline.sinks.topic import records
     from pipeline.spec import TopicSink
 
-    spark = _session(pipeline, master, **{"spark.ui.enabled": "false"})
+    spark = _session(pipeline, master, log=_passing_log(), **{"spark.ui.enabled": "false"})
     cluster = Cluster(pipeline.bootstrap, pipeline.kafka)
     schemas = settle(spark, pipeline, cluster, Checkpoint(pipeline.checkpoint), keep=False)
     graph = Graph(spark, pipeline, schemas=schemas)
@@ -149,7 +171,7 @@ def _views(pipeline: Pipeline, master: str) -> dict[str, Any]:
     for sink in all_sinks(pipeline):
         view = graph.view_of(sink)
         try:
-            views[sink.name] = records(view, sink) if isinstance(sink, TopicSink) else view
+            views[sink.name] = records(view, sink) if isinstance(sink, TopicSink) else gathered(view, sink)
         except AnalysisException as error:
             why = str(error).strip().splitlines()[0].rstrip(".")
             raise PipelineFailed(f"sinks.{sink.name}: {why}.", code=ExitCode.USAGE) from None
@@ -172,7 +194,8 @@ def _compact(args: argparse.Namespace) -> int:
         target = parse_bytes(args.target_file_size)
     except ValueError as error:
         raise PipelineFailed(f"--target-file-size: {error}.", code=ExitCode.USAGE) from None
-    spark = session("compact", master=args.master, warehouse=args.warehouse, settings={"spark.ui.enabled": "false"})
+    settings = {"spark.ui.enabled": "false"}
+    spark = session("compact", master=args.master, warehouse=args.warehouse, settings=settings, log=_passing_log())
     try:
         print(compact(spark, args.table, target_file_bytes=target))
     finally:

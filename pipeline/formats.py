@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import json
+from collections.abc import Sequence
+from functools import reduce
+from operator import and_
+from typing import TYPE_CHECKING, Any
 
 from pipeline.spec import TopicSource
 
@@ -41,8 +45,33 @@ def decoded(records: DataFrame, source: TopicSource, *, schema: str | None) -> D
     is_bad = f.col(PARSED).isNull()
     if source.format in ("json", "csv"):
         is_bad = is_bad | f.col(f"{PARSED}.{CORRUPT}").isNotNull()
+    elif source.format == "avro":
+        is_bad = is_bad | _is_unreadable_avro(str(schema))
     reason = f.when(f.col("_value").isNotNull() & is_bad, f.lit(f"the value is not {source.format} of the schema"))
     return with_parsed.withColumn(REASON, reason)
+
+
+def _is_unreadable_avro(schema: str) -> Column:
+    """Spark makes a row of nulls of what it cannot read. It is the record's own only if the bytes say just that."""
+    from pyspark.sql import functions as f
+
+    fields = json.loads(schema)["fields"]
+    empty = reduce(and_, (f.col(f"{PARSED}.`{each['name']}`").isNull() for each in fields), f.lit(True))
+    told = all_null_avro([each["type"] for each in fields])
+    return empty if told is None else empty & (f.col("_value") != f.lit(told))
+
+
+def all_null_avro(types: Sequence[Any]) -> bytes | None:
+    """How a record whose fields are all null is written; None if one of them cannot be. A null is written as nothing,
+    after the number of its branch in a union."""
+    written = bytearray()
+    for kind in types:
+        if kind == "null":
+            continue
+        if not isinstance(kind, list) or "null" not in kind:
+            return None
+        written.append(kind.index("null") << 1)
+    return bytes(written)
 
 
 def good_rows(rows: DataFrame, source: TopicSource) -> DataFrame:

@@ -92,7 +92,10 @@ def infer_schema(spark: SparkSession, source: TopicSource, cluster: Cluster) -> 
     columns = [field for field in found.fields if field.name != "_corrupt_record"]
     if not columns:
         raise PipelineFailed(f"sources.{source.name}: none of {len(sample)} records is {source.format}; add 'schema'.")
-    return ", ".join(f"`{field.name}` {field.dataType.simpleString()}" for field in columns)
+    # Spark counts a CSV's columns as _c0, _c1, …; but what begins with _ is the record's own, and left out of values.
+    names = [field.name.removeprefix("_") if source.format == "csv" else field.name for field in columns]
+    kinds = [field.dataType.simpleString() for field in columns]
+    return ", ".join(f"`{name}` {kind}" for name, kind in zip(names, kinds, strict=True))
 
 
 def record_bytes(pipeline: Pipeline, cluster: Cluster) -> int | None:

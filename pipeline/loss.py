@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from pipeline.cluster import Partition
+
+SIGHTS_MAX = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +37,37 @@ def lost(positions: Mapping[Partition, int], ranges: Mapping[Partition, tuple[in
         elif position > high:
             found.append(Lost(topic=topic, partition=partition, first=high, last=position - 1))
     return found
+
+
+class Watch:
+    """Finds, while a pipeline goes on past losses, what batches went past: Spark does not say so itself.
+
+    A batch has lost what lies between its start and the log's start as it was seen before the batch began. What was
+    deleted while the batch ran may or may not have been read; it is not called lost.
+    """
+
+    def __init__(self) -> None:
+        self._seen: deque[tuple[float, Mapping[Partition, tuple[int, int]]]] = deque(maxlen=SIGHTS_MAX)
+        self._told: dict[Partition, int] = {}
+
+    def see(self, ranges: Mapping[Partition, tuple[int, int]], *, at: float) -> None:
+        self._seen.append((at, ranges))
+
+    def told(self, losses: Iterable[Lost]) -> None:
+        for each in losses:
+            self._told[each.topic, each.partition] = each.last
+
+    def passed(self, starts: Mapping[Partition, int], *, began: float) -> list[Lost]:
+        """What a batch that began then, at these offsets, can never have seen, and nobody was told of yet."""
+        ranges = next((ranges for at, ranges in reversed(self._seen) if at < began), {})
+        found = [
+            Lost(topic=topic, partition=partition, first=first, last=low - 1)
+            for (topic, partition), start in sorted(starts.items())
+            if (low := ranges.get((topic, partition), (start, start))[0])
+            > (first := max(start, self._told.get((topic, partition), -1) + 1))
+        ]
+        self.told(found)
+        return found
 
 
 def sentence(losses: list[Lost]) -> str:

@@ -6,6 +6,7 @@ import threading
 from collections import defaultdict
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+from pipeline.failure import ExitCode, PipelineFailed
 from pipeline.progress import Progress
 
 
@@ -56,7 +57,11 @@ class Metrics:
 
     def serve(self, port: int) -> ThreadingHTTPServer:
         """On 127.0.0.1; port 0 takes a free one (`server_port` says which)."""
-        server = ThreadingHTTPServer(("127.0.0.1", port), _handler(self))
+        try:
+            server = ThreadingHTTPServer(("127.0.0.1", port), _handler(self))
+        except OSError as error:
+            why = (error.strerror or str(error)).lower()
+            raise PipelineFailed(f"metrics_port: {port} cannot be listened on: {why}.", code=ExitCode.USAGE) from None
         server.daemon_threads = True
         threading.Thread(target=server.serve_forever, name="metrics", daemon=True).start()
         return server

@@ -24,14 +24,17 @@ class Progress:
     state_rows: int
     state_bytes: int
     malformed: Mapping[str, int] = field(default_factory=dict)
+    starts: Mapping[Partition, int] = field(default_factory=dict)
     positions: Mapping[Partition, int] = field(default_factory=dict)
 
 
 def read_progress(sink: str, told: Mapping[str, Any]) -> Progress:
     """From the JSON of Spark's StreamingQueryProgress."""
+    starts: dict[Partition, int] = {}
     positions: dict[Partition, int] = {}
     newest: dict[Partition, int] = {}
     for source in told.get("sources", ()):
+        starts |= positions_in(_offsets(source.get("startOffset")))
         positions |= positions_in(_offsets(source.get("endOffset")))
         newest |= positions_in(_offsets(source.get("latestOffset")))
     operators = told.get("stateOperators", ())
@@ -51,6 +54,7 @@ def read_progress(sink: str, told: Mapping[str, Any]) -> Progress:
             for name, counts in observed.items()
             if name.startswith("source:")
         },
+        starts=starts,
         positions=positions,
     )
 

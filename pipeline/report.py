@@ -18,7 +18,8 @@ def summary(name: str, history: Sequence[Progress], *, seconds: float, malformed
         rows = sum(each.rows for each in batches)
         busy = sum(each.batch_seconds for each in batches) or 1e-9
         lines.append(
-            f"  {sink}: {rows:,} rows in {len(batches)} batches, {rows / busy:,.0f} rows/s while at work, "
+            f"  {sink}: {rows:,} rows in {len(batches)} batch{'es' if len(batches) > 1 else ''}, "
+            f"{rows / busy:,.0f} rows/s while at work, "
             f"lag {batches[-1].lag:,}"
         )
     if malformed:
@@ -51,6 +52,10 @@ def page(name: str, history: Sequence[Progress], *, summary_text: str) -> str:
     )
 
 
+def _rounded(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
 def chart(history: Sequence[Progress], value: Callable[[Progress], float]) -> str:
     """One line per sink over time."""
     if not history:
@@ -76,7 +81,7 @@ def chart(history: Sequence[Progress], value: Callable[[Progress], float]) -> st
         f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" width="100%" role="img">'
         f'<line x1="{LEFT}" y1="{floor}" x2="{WIDTH - 10}" y2="{floor}" stroke="#999"/>'
         f'<line x1="{LEFT}" y1="10" x2="{LEFT}" y2="{floor}" stroke="#999"/>'
-        f'<text x="{LEFT - 6}" y="18" text-anchor="end">{highest:,.6g}</text>'
+        f'<text x="{LEFT - 6}" y="18" text-anchor="end">{_rounded(highest)}</text>'
         f'<text x="{LEFT - 6}" y="{floor}" text-anchor="end">0</text>'
         f'<text x="{LEFT}" y="{HEIGHT - 6}">0 s</text>'
         f'<text x="{WIDTH - 10}" y="{HEIGHT - 6}" text-anchor="end">{span:.0f} s</text>{lines}</svg>'

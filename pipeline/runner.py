@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 LOOK_EVERY_S = 0.5
+LOOK_FOR_LOSSES_EVERY_S = 5.0
 RESTART_PAUSE_S = 2.0
 HISTORY_MAX = 20_000
 STATUS_NOTE = "status.json"
@@ -55,6 +57,8 @@ class Runner:
         self._position = GroupPosition(self._cluster, pipeline.group, [sink.name for sink in self._sinks])
         self._running: list[_Running] = []
         self._stopping = False
+        self._losses = loss.Watch()
+        self._looked_for_losses = 0.0
         self.metrics = Metrics(pipeline.name)
         self.history: list[Progress] = []
 
@@ -143,8 +147,9 @@ class Runner:
             self._hear(running)
             failure = running.query.exception()
             if failure is not None:
-                self._mend(graph, running, str(failure))
+                self._mend(graph, running, causes.text_of(failure))
         self._position.commit()
+        self._watch_losses()
         return self._stopping or not any(running.query.isActive for running in self._running)
 
     def _hear(self, running: _Running) -> None:
@@ -158,6 +163,9 @@ class Runner:
 
     def _note(self, running: _Running, progress: Progress) -> None:
         self._position.note(running.sink.name, progress.positions)
+        if gone := self._losses.passed(progress.starts, began=progress.at):
+            self.metrics.lost_records += sum(each.last - each.first + 1 for each in gone)
+            self._say(f"{running.sink.name}: {loss.sentence(gone)}. Going on, as configured.")
         if not progress.rows:
             return  # Spark reports now and then that nothing happened
         running.restarts = 0
@@ -193,18 +201,28 @@ class Runner:
                 gone = f"sources.{source.name}: {loss.sentence(found)}"
                 raise PipelineFailed(f"{gone}. Set 'on_data_loss: continue' to go on without them.")
             if at_start:
+                self._losses.told(found)
                 self._say(f"sources.{source.name}: {loss.sentence(found)}. Going on, as configured.")
 
+    def _watch_losses(self) -> None:
+        """Where the logs start now, for those sources whose losses Spark passes over in silence."""
+        lenient = [each for each in self._pipeline.topic_sources if each.on_data_loss == "continue"]
+        if not lenient or time.time() - self._looked_for_losses < LOOK_FOR_LOSSES_EVERY_S:
+            return
+        self._looked_for_losses = now = time.time()
+        with suppress(PipelineFailed):  # a broker that is away is Spark's to wait for
+            partitions = [each for source in lenient for each in partitions_of(source, self._cluster)]
+            self._losses.see(self._cluster.ranges(partitions), at=now)
+
     def _stop(self) -> None:
+        from py4j.protocol import Py4JError  # type: ignore[import-untyped]
         from pyspark.errors import StreamingQueryException
 
         for running in self._running:
-            try:
+            # One that does not end in time, or whose JVM is gone: its batch is finished by the next run.
+            with suppress(StreamingQueryException, Py4JError, OSError):
                 running.query.stop()
-            except StreamingQueryException:  # it did not end in time; its batch is finished by the next run
-                continue
-        for running in self._running:
-            self._hear(running)
+                self._hear(running)
         self._position.commit()
         self._position.close()
 

@@ -53,6 +53,7 @@ def _settle_one(
                 f"{checkpoint.location} is not a directory of this machine."
             )
         return kept if kept is not None else infer_schema(spark, source, cluster)
+    _require_readable(source, source.schema)
     if kept is None or kept == source.schema or source.on_schema_change == "accept":
         return source.schema
     found = _changes_of(source, before=kept, now=source.schema)
@@ -63,6 +64,18 @@ def _settle_one(
             code=ExitCode.USAGE,
         )
     return source.schema
+
+
+def _require_readable(source: TopicSource, schema: str) -> None:
+    from pyspark.errors import PySparkException
+
+    if source.format == "avro":
+        return
+    try:
+        columns_of(schema)
+    except (PySparkException, AssertionError) as error:
+        why = next(iter(str(error).strip().splitlines()), "it cannot be read").rstrip(".")
+        raise PipelineFailed(f"sources.{source.name}.schema: {why}.", code=ExitCode.USAGE) from None
 
 
 def _changes_of(source: TopicSource, *, before: str, now: str) -> list[str]:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pipeline.failure import PipelineFailed
 
 if TYPE_CHECKING:
+    from pyspark import SparkConf
     from pyspark.sql import SparkSession
 
 JARS_VARIABLE = "TIDEMARK_SPARK_JARS"
@@ -52,18 +55,24 @@ def retrying_master(master: str) -> str:
 
 
 def session(
-    name: str, *, master: str = "local[*]", warehouse: str = "warehouse", settings: Mapping[str, str] | None = None
+    name: str,
+    *,
+    master: str = "local[*]",
+    warehouse: str = "warehouse",
+    settings: Mapping[str, str] | None = None,
+    log: Path | None = None,
 ) -> SparkSession:
-    """Starts a JVM of our own, or joins the session that this process has already."""
+    """Starts a JVM of our own, which says what it has to say in `log`, or joins the session that is there already."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if master.startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     try:
+        from pyspark import SparkConf
         from pyspark.sql import SparkSession
     except ImportError:
         raise PipelineFailed("PySpark is not installed: run `make spark`, or pip install 'tidemark[spark]'.") from None
     log4j = Path(__file__).with_name("log4j2.properties")
-    builder = SparkSession.builder.appName(f"tidemark-{name}").master(retrying_master(master))
+    conf = SparkConf().setAppName(f"tidemark-{name}").setMaster(retrying_master(master))
     jars = ",".join(map(str, spark_jars()))
     wanted = {
         **DEFAULTS,
@@ -73,11 +82,73 @@ def session(
         **(settings or {}),
     }
     for key, value in wanted.items():
-        builder = builder.config(key, value)
-    made = builder.getOrCreate()
-    if not master.startswith("local"):
+        conf.set(key, value)
+    _hush()
+    _launch(conf, log)
+    made = SparkSession.builder.config(conf=conf).getOrCreate()
+    if not _LOCAL.fullmatch(master):
         _ship_ourselves(made)
     return made
+
+
+def _launch(conf: SparkConf, log: Path | None) -> None:
+    from pyspark import SparkContext
+    from pyspark.errors import PySparkRuntimeError
+    from pyspark.java_gateway import launch_gateway
+
+    if SparkContext._active_spark_context is not None:
+        return
+    try:
+        if log is None:
+            SparkContext(conf=conf)
+            return
+        with log.open("ab") as out:
+            gateway = launch_gateway(conf, {"stderr": out})  # type: ignore[no-untyped-call]
+        SparkContext(conf=conf, gateway=gateway)
+    except PySparkRuntimeError:
+        raise PipelineFailed(f"Spark's JVM did not start{_last_words(log)}; Java 17 is needed.") from None
+    except Exception as error:  # Java's exceptions: a master that does not answer, a setting that makes no sense
+        why = str(error).strip().splitlines()
+        reason = next((line for line in why if "Exception: " in line), why[0] if why else type(error).__name__)
+        raise PipelineFailed(f"Spark did not start: {reason.strip().rstrip('.')}.") from None
+
+
+def _last_words(log: Path | None) -> str:
+    said = [] if log is None else log.read_text(errors="replace").strip().splitlines()
+    return f": {said[-1].rstrip('.')}" if said else ""
+
+
+@contextmanager
+def told_when_the_jvm_ends(made: SparkSession, *, log: Path) -> Iterator[None]:
+    """Whatever fails because the JVM is gone, fails with a sentence; at the end the session is stopped."""
+    process = made.sparkContext._gateway.proc  # type: ignore[union-attr]
+    try:
+        yield
+    except PipelineFailed:
+        raise
+    except Exception as error:
+        with suppress(Exception):
+            process.wait(5)  # its connections may break a moment before it is gone
+        if process.poll() is None:
+            raise
+        raise PipelineFailed(
+            f"Spark's JVM has ended (exit code {process.returncode}): killed, or out of memory? Start the pipeline "
+            f"again, and it goes on where it was. What the JVM said is in {log}."
+        ) from error
+    finally:
+        if process.poll() is None:
+            made.stop()
+
+
+def _hush() -> None:
+    """PySpark prints a stack trace in each of its threads for what we tell in one sentence."""
+    from pyspark import accumulators
+
+    logging.getLogger().addHandler(logging.NullHandler())
+    for name in ("py4j", "SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+    for server in (accumulators.AccumulatorTCPServer, accumulators.AccumulatorUnixServer):
+        server.handle_error = lambda *_: None  # type: ignore[method-assign]
 
 
 def _ship_ourselves(made: SparkSession) -> None:

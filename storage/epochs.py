@@ -12,9 +12,11 @@ UNDEFINED = -1
 
 
 class EpochCache:
-    """Epochs and their first offsets, both rising; every change is written to leader-epoch-checkpoint."""
+    """Epochs and their first offsets, both rising; every change is written to leader-epoch-checkpoint, but for an epoch
+    that has no records yet: that is written with its first, as a log that is opened anew knows nothing of it either.
+    (When a node takes over thousands of logs, most of them get no record for a while.)"""
 
-    __slots__ = ("_epochs", "_files", "_path", "_starts", "changes", "latest")
+    __slots__ = ("_epochs", "_files", "_is_new", "_path", "_starts", "changes", "latest", "saved")
 
     def __init__(self, files: Files, path: str) -> None:
         self._files = files
@@ -22,7 +24,9 @@ class EpochCache:
         self._epochs: list[int] = []
         self._starts: list[int] = []
         self.latest = UNDEFINED
+        self.saved = UNDEFINED  # the latest epoch that the file knows
         self.changes = 0  # how often the file was written since it was loaded
+        self._is_new = False  # there is no file yet
 
     @classmethod
     def load(cls, files: Files, path: str) -> EpochCache:
@@ -33,22 +37,29 @@ class EpochCache:
                 epoch, start = map(int, line.split())
                 cache._put(epoch=epoch, start=start)
         except FileNotFoundError:
-            pass
+            cache._is_new = True
         except (ValueError, CorruptFile):
             cache._epochs.clear()
             cache._starts.clear()
         cache._changed()
+        cache.saved = cache.latest
         return cache
 
     def entries(self) -> list[tuple[int, int]]:
         return list(zip(self._epochs, self._starts, strict=True))
 
+    def announce(self, *, epoch: int, start: int) -> None:
+        """Epoch `epoch` will begin at offset `start`, the log's end: known from now on, written with its first batch."""
+        if epoch != self.latest:
+            self._put(epoch=epoch, start=start)
+
     def assign(self, *, epoch: int, start: int) -> None:
         """Epoch `epoch` begins at offset `start`. What contradicts that was never agreed upon and goes."""
-        if epoch == self.latest:
+        if epoch == self.saved == self.latest:
             return
         before = self._epochs.copy(), self._starts.copy()
-        self._put(epoch=epoch, start=start)
+        if epoch != self.latest:
+            self._put(epoch=epoch, start=start)
         try:
             self._save()
         except OSError:
@@ -111,7 +122,15 @@ class EpochCache:
         # a flush that moves the recovery point syncs this file first.
         self._changed()
         lines = [f"{epoch} {start}" for epoch, start in self.entries()]
-        self._files.replace(self._path, encode_lines(lines), sync=False)
+        text = encode_lines(lines)
+        if self._is_new:
+            self._files.overwrite(
+                self._path, text
+            )  # torn, it counts as absent, which it was; and a rename costs as much
+            self._is_new = False
+        else:
+            self._files.replace(self._path, text, sync=False)
+        self.saved = self.latest
         self.changes += 1
 
     @property

@@ -33,10 +33,6 @@ class Indexes:
         self.offsets = self.times = None
         self._saved_offsets = self._saved_times = 0
 
-    def create_files(self) -> None:
-        for suffix in (names.OFFSET_INDEX, names.TIME_INDEX):
-            self._files.overwrite(self._stem + suffix, b"")
-
     # Loading: None when the file cannot be believed and both must be rebuilt
 
     def load_offsets(self, *, log_size: int) -> OffsetIndex | None:

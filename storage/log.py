@@ -110,7 +110,7 @@ class Log(Maintenance):
                 marker = self._check_marker(batch, header)
             elif (repeated := self._producers.check(header)) is not None:
                 return Appended(repeated.first_offset, repeated.last_offset, append_time, True)
-        if leader_epoch > self._epochs.latest:
+        if leader_epoch > self._epochs.saved:
             self._begin_epoch(leader_epoch, start=base_offset)
         segment = self._segments.active
         if (
@@ -155,7 +155,7 @@ class Log(Maintenance):
         ):
             segment = self._roll_for(size=run.size, first_offset=first.base_offset, last_offset=last.last_offset)
         for header, _ in run.batches:
-            if header.partition_leader_epoch > self._epochs.latest:
+            if header.partition_leader_epoch > self._epochs.saved:
                 self._begin_epoch(header.partition_leader_epoch, start=header.base_offset)
         try:
             position = segment.write(data, run.size)
@@ -201,7 +201,7 @@ class Log(Maintenance):
         """A new leader epoch begins at the log's end."""
         self.check_online()
         if epoch > self._epochs.latest:
-            self._begin_epoch(epoch, start=self.end_offset)
+            self._epochs.announce(epoch=epoch, start=self.end_offset)
 
     def _begin_epoch(self, epoch: int, *, start: int) -> None:
         try:

@@ -78,10 +78,10 @@ class Segment:
 
     @classmethod
     def create(cls, files: Files, directory: str, base_offset: int, *, created_ms: int) -> Segment:
-        """Makes the files of a new, empty segment. Kafka's tools want the indexes to exist, even when empty."""
+        """Makes a new, empty segment. Its indexes get their files with their first entries, or at the segment's end: a
+        file costs a fifth of a millisecond, and many a partition stays empty for long."""
         segment = cls(files, directory, base_offset, size=0, created_ms=created_ms)
         files.overwrite(segment.path(names.LOG), b"")
-        segment.indexes.create_files()
         segment.indexes.begin()
         return segment
 
@@ -162,7 +162,7 @@ class Segment:
         """Finishes the segment before it becomes inactive: its last time entry tells retention how old it is."""
         if self.size:
             self.time_index().append_if_later(timestamp=self.largest_timestamp(), offset=self._largest_timestamp_offset)
-        self.indexes.save()
+            self.indexes.save()
 
     # Files and indexes, opened when needed
 

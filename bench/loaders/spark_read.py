@@ -39,12 +39,12 @@ def prepare(parameters: dict[str, Any]) -> Callable[[], dict[str, Any]]:
 
     def measured(way: dict[str, Any]) -> dict[str, float]:
         records = read_all(way)
-        cpu_s, began = _cpu_s(broker), time.monotonic()
+        began_cpu, began = cpu_s(broker), time.monotonic()
         for _ in range(int(parameters["passes"])):
             if read_all(way) != records:
                 raise RuntimeError("a topic that nobody writes to has changed")
         wall_s = time.monotonic() - began
-        return {"records": records * int(parameters["passes"]), "wall_s": wall_s, "cpu_s": _cpu_s(broker) - cpu_s}
+        return {"records": records * int(parameters["passes"]), "wall_s": wall_s, "cpu_s": cpu_s(broker) - began_cpu}
 
     def work() -> dict[str, Any]:
         ways = {name: measured(way) for name, way in parameters["ways"].items()}
@@ -66,7 +66,7 @@ def _session(master: str) -> SparkSession:
     return builder.getOrCreate()
 
 
-def _cpu_s(process: psutil.Process) -> float:
+def cpu_s(process: psutil.Process) -> float:
     times = [each.cpu_times() for each in [process, *process.children(recursive=True)]]
     return float(sum(each.user + each.system for each in times))
 

@@ -280,7 +280,10 @@ class BrokerConfig:
     offsets_retention_check_interval_ms: int = long(600_000, "How often that is looked for.", check=Between(1))
     offset_metadata_max_bytes: int = integer(4_096, "The longest metadata that a commit may carry.", check=Between(0))
     group_initial_rebalance_delay_ms: int = integer(
-        3_000, "How long the first member of a classic group waits for others to join.", check=Between(0)
+        3_000,
+        "How long the first member of a classic group waits for others to join. With 0 it waits only where others are"
+        " seen coming, and no longer than they do.",
+        check=Between(0),
     )
     group_min_session_timeout_ms: int = integer(
         6_000, "The shortest session time-out that a member of a classic group may ask for.", check=Between(0)

@@ -274,6 +274,14 @@ class TopicConfig:
     @classmethod
     def resolve(cls, broker: BrokerConfig, overrides: Mapping[str, str]) -> TopicConfig:
         """The settings of a topic with these overrides on a broker with these (current) settings."""
+        if not overrides:  # most topics, thousands in a row: the last answer is kept
+            if not _last_inherited or _last_inherited[0][0] is not broker:
+                _last_inherited[:] = [(broker, cls._resolve(broker, overrides))]
+            return _last_inherited[0][1]
+        return cls._resolve(broker, overrides)
+
+    @classmethod
+    def _resolve(cls, broker: BrokerConfig, overrides: Mapping[str, str]) -> TopicConfig:
         values: dict[str, Any] = {
             key.attribute: topic_key(name).parse(overrides[name]) if name in overrides else inherited(key, broker)
             for name, key in TOPIC_KEYS.items()
@@ -285,6 +293,7 @@ class TopicConfig:
 
 
 TOPIC_KEYS: Mapping[str, Key] = keys_of(TopicConfig)
+_last_inherited: list[tuple[BrokerConfig, TopicConfig]] = []
 
 
 def inherited(key: Key, broker: BrokerConfig) -> Value:

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterator
 from typing import Final, Protocol
 
-from broker.groups.records import Fact, UnknownRecord
+from broker.coordination.facts import Fact, UnknownRecord
 from protocol.records import InvalidBatch, Record, iter_batches, iter_records, read_end_transaction
 from protocol.schema import DecodeError
 from storage import Log

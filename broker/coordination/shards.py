@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import Any, ClassVar, Final, Generic, Protocol, TypeVar
+from typing import ClassVar, Final, Generic, TypeVar
 
 from broker.config import BrokerConfig
-from broker.groups.naming import partition_for
+from broker.coordination.hosted import HostedShard
+from broker.coordination.naming import partition_for
 from broker.metadata.image import Image
 from broker.replication.partition import Partition
 from broker.replication.replicas import Replicas
@@ -18,15 +19,7 @@ from protocol.errors import ErrorCode
 MEMO_MAX: Final = 100_000  # ids whose shard is remembered, so that it need not be computed
 
 
-class Hosted(Protocol):
-    partition: Partition
-    is_loading: bool
-    shard: Any
-
-    def close(self) -> None: ...
-
-
-H = TypeVar("H", bound=Hosted)
+H = TypeVar("H", bound=HostedShard)
 
 
 class Shards(ABC, Generic[H]):

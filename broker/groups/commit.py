@@ -5,8 +5,9 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
-from broker.groups.outcome import Outcome
-from broker.groups.records import Fact, OffsetCommitKey, OffsetCommitValue
+from broker.coordination.facts import Fact
+from broker.coordination.outcome import Outcome
+from broker.groups.records import OffsetCommitKey, OffsetCommitValue
 from broker.groups.shard import Shard
 from broker.metadata.image import TopicImage
 from protocol.errors import ErrorCode

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from broker.coordination.facts import Fact
+from broker.coordination.outcome import Outcome
 from broker.groups.offsets import tombstone
-from broker.groups.outcome import Outcome
-from broker.groups.records import Fact
 from broker.groups.shard import Shard
 from protocol.errors import ErrorCode
 from protocol.messages.offset_delete import (

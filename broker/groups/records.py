@@ -7,12 +7,12 @@ is the type that the key carries. Other kinds of groups declare theirs beside th
 from __future__ import annotations
 
 import struct
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
+from broker.coordination.facts import Fact, UnknownRecord, key_prefix, value_prefix
 from protocol.schema import Bytes, api, array, blob, codec, int32, int64, message, string, uuid
 from protocol.schema import struct as part
 
-_put_type = struct.Struct(">h").pack
 _get_type = struct.Struct(">h").unpack_from
 
 
@@ -60,18 +60,6 @@ class GroupMetadataValue:
     members: list[MemberMetadata] = array(MemberMetadata)
 
 
-class Fact(NamedTuple):
-    """One record: a value under its key, or (None) that there is none any more."""
-
-    key: Any
-    value: Any | None
-    version: int = 0  # of the value
-
-
-class UnknownRecord(ValueError):
-    """A record of a type that we do not know: a newer version's, or not a coordinator's at all."""
-
-
 _TYPES: dict[int, tuple[type[Any], type[Any]]] = {}
 
 
@@ -82,14 +70,6 @@ def register(key: type[Any], value: type[Any]) -> None:
 register(OffsetCommitKey, OffsetCommitValue)
 register(GroupMetadataKey, GroupMetadataValue)
 _OLD_OFFSET_KEY: Final = 0  # Kafka before 0.9 numbered the key of an offset so
-
-
-def key_prefix(kind: type[Any]) -> bytes:
-    return _put_type(api(kind).key)
-
-
-def value_prefix(version: int) -> bytes:
-    return _put_type(version)
 
 
 def encode_key(key: Any) -> bytes:

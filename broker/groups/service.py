@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import Final
+from typing import Any, Final
 
 from broker.coordination.shards import Shards
-from broker.groups.hosted import HostedShard
+from broker.groups.hosted import HostedGroups
+from broker.groups.seekers import Seekers
 from broker.metadata.image import Image
 from broker.metadata.internal import OFFSETS_TOPIC
 from broker.replication.partition import Partition
@@ -18,19 +19,29 @@ from protocol.records import EndTransaction
 _CLOCK_OFFSET_MS: Final = time.time_ns() // 1_000_000 - time.monotonic_ns() // 1_000_000
 
 
-class Groups(Shards[HostedShard]):
+class Groups(Shards[HostedGroups]):
     TOPIC = OFFSETS_TOPIC
+
+    def __init__(self, **services: Any) -> None:
+        super().__init__(**services)
+        self.seekers = Seekers()
 
     @staticmethod
     def now_ms() -> int:
         return time.monotonic_ns() // 1_000_000 + _CLOCK_OFFSET_MS
 
-    def _start_shard(self, partition: Partition) -> HostedShard:
-        hosted = HostedShard(partition, config=self.settings.current, image=self.image, now_ms=self.now_ms)
+    def _start_shard(self, partition: Partition) -> HostedGroups:
+        hosted = HostedGroups(
+            partition,
+            config=self.settings.current,
+            image=self.image,
+            now_ms=self.now_ms,
+            seekers=self.seekers.count,
+        )
         hosted.load(then=self._loaded)
         return hosted
 
-    def _loaded(self, hosted: HostedShard) -> None:
+    def _loaded(self, hosted: HostedGroups) -> None:
         """Topics may have been deleted before their offsets were."""
         hosted.run_all(hosted.shard.forget_topics(hosted.shard.unknown_topics(self.image.topics)))
 

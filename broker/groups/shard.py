@@ -1,8 +1,9 @@
 """The groups of one partition of `__consumer_offsets`: a state machine without clock, socket or file.
 
 Every event gets the time as an argument and returns its response, a Later of it (the answer waits for another event),
-or an Outcome (the answer waits for its records to be written; see outcome.py). Answers to requests that waited are put
-into `replies`; whoever drives the shard sends them, like every answer, once all that was written so far is committed.
+or an Outcome (the answer waits for its records to be written; see broker/coordination/outcome.py). Answers to requests
+that waited are put into `replies`; whoever drives the shard sends them, like every answer, once all that was written so
+far is committed.
 """
 
 from __future__ import annotations
@@ -14,19 +15,14 @@ from typing import Any, Final, TypeVar
 from uuid import UUID
 
 from broker.config import BrokerConfig
+from broker.coordination.facts import Fact
+from broker.coordination.outcome import Outcome
 from broker.groups.alarms import Alarms
 from broker.groups.classic.group import ClassicGroup
 from broker.groups.classic.join import refusal
 from broker.groups.group import Caller, Group
 from broker.groups.offsets import Offsets
-from broker.groups.outcome import Outcome
-from broker.groups.records import (
-    Fact,
-    GroupMetadataKey,
-    GroupMetadataValue,
-    OffsetCommitKey,
-    OffsetCommitValue,
-)
+from broker.groups.records import GroupMetadataKey, GroupMetadataValue, OffsetCommitKey, OffsetCommitValue
 from broker.later import Later
 from broker.metadata.image import Image
 from protocol.errors import ErrorCode
@@ -55,11 +51,13 @@ class Shard:
         image: Image | None = None,
         random: Random,
         alarms: Alarms | None = None,
+        seekers: Callable[[str, int], int] = lambda _, __: 0,
     ) -> None:
         self.config = config  # the driver replaces it when settings change
         self.image = image or Image()  # likewise: the topics there are
         self.random = random
         self.alarms = alarms or Alarms()
+        self.seekers = seekers  # of a group, at a time: clients that are probably about to join it
         self.groups: dict[str, Group] = {}
         self.offsets = Offsets()
         self.replies: list[tuple[Later[Any], Any]] = []

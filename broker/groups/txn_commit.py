@@ -5,9 +5,10 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
+from broker.coordination.facts import Fact
+from broker.coordination.outcome import Outcome
 from broker.groups.commit import RECORD_VERSION
-from broker.groups.outcome import Outcome
-from broker.groups.records import Fact, OffsetCommitKey, OffsetCommitValue
+from broker.groups.records import OffsetCommitKey, OffsetCommitValue
 from broker.groups.shard import Shard
 from protocol.errors import ErrorCode
 from protocol.messages.txn_offset_commit import (

@@ -8,7 +8,7 @@ from __future__ import annotations
 from broker.authorized import GROUP_OPERATIONS
 from broker.groups.consumer.describe import describe
 from broker.groups.consumer.group import ConsumerGroup
-from broker.groups.hosted import HostedShard
+from broker.groups.hosted import HostedGroups
 from broker.groups.service import Groups
 from broker.registry import Call, handles
 from protocol.errors import ErrorCode
@@ -35,7 +35,7 @@ def _describe(groups: Groups, group_id: str) -> DescribedGroup:
     if not group_id:
         return DescribedGroup(group_id=group_id, error_code=ErrorCode.INVALID_GROUP_ID)
     hosted = groups.find(group_id)
-    if not isinstance(hosted, HostedShard):
+    if not isinstance(hosted, HostedGroups):
         return DescribedGroup(group_id=group_id, error_code=hosted)
     group = hosted.shard.groups.get(group_id)
     if isinstance(group, ConsumerGroup):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from broker.groups.consumer.heartbeat import consumer_heartbeat, refusal
-from broker.groups.hosted import HostedShard
+from broker.groups.hosted import HostedGroups
 from broker.groups.service import Groups
 from broker.handlers.join_group import caller_of
 from broker.registry import Call, handles
@@ -21,6 +21,6 @@ def consumer_group_heartbeat(request: ConsumerGroupHeartbeatRequest, call: Call,
     if not request.group_id:
         return refusal(ErrorCode.INVALID_REQUEST, "GroupId can't be empty.")
     hosted = groups.find(request.group_id)
-    if not isinstance(hosted, HostedShard):
+    if not isinstance(hosted, HostedGroups):
         return refusal(hosted)
     return hosted.finish(consumer_heartbeat(hosted.shard, request, caller_of(call), groups.now_ms()))

@@ -25,7 +25,9 @@ def end_txn(request: EndTxnRequest, call: Call, *, transactions: Transactions, p
         answer = _end(request, call, transactions, None)
     except NeedsProducerId:
         return _end_with_new_id(request, call, transactions, producer_ids)
-    return mapped(answer, lambda response: _told(response, call))
+    if call.version >= PRODUCER_FENCED_FROM:
+        return answer
+    return mapped(answer, _told_in_old_words)
 
 
 async def _end_with_new_id(
@@ -36,7 +38,7 @@ async def _end_with_new_id(
     except Refused:
         return EndTxnResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     answer: EndTxnResponse = await awaited(_end(request, call, transactions, new_id))
-    return _told(answer, call)
+    return answer if call.version >= PRODUCER_FENCED_FROM else _told_in_old_words(answer)
 
 
 def _end(request: EndTxnRequest, call: Call, transactions: Transactions, new_id: int | None) -> Any:
@@ -57,8 +59,8 @@ def _end(request: EndTxnRequest, call: Call, transactions: Transactions, new_id:
     )
 
 
-def _told(answer: EndTxnResponse, call: Call) -> EndTxnResponse:
+def _told_in_old_words(answer: EndTxnResponse) -> EndTxnResponse:
     """Older clients know only one word for a fenced producer."""
-    if answer.error_code == ErrorCode.PRODUCER_FENCED and call.version < PRODUCER_FENCED_FROM:
+    if answer.error_code == ErrorCode.PRODUCER_FENCED:
         answer.error_code = ErrorCode.INVALID_PRODUCER_EPOCH
     return answer

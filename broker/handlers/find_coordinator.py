@@ -28,8 +28,11 @@ async def find_coordinator(
     cluster.check_contact()
     services: dict[int, Groups | Transactions] = {GROUP: groups, TRANSACTION: transactions}
     service = services.get(request.key_type)
-    if call.version >= MANY_FROM:
-        keys = request.coordinator_keys
+    many = call.version >= MANY_FROM
+    keys = request.coordinator_keys if many else [request.key]
+    if service is groups and len(keys) == 1:  # an administrator's tool asks for many; a consumer for its own
+        groups.seekers.asked(keys[0], call.connection, groups.now_ms())
+    if many:
         return FindCoordinatorResponse(coordinators=[await _find(key, service, call, cluster) for key in keys])
     found = await _find(request.key, service, call, cluster)
     return FindCoordinatorResponse(

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from broker.authorized import GROUP_OPERATIONS
 from broker.groups.classic.group import ClassicGroup
-from broker.groups.hosted import HostedShard
+from broker.groups.hosted import HostedGroups
 from broker.groups.service import Groups
 from broker.later import Later
 from broker.registry import Call, handles
@@ -60,7 +60,7 @@ def describe_groups(request: DescribeGroupsRequest, call: Call, *, groups: Group
 
 def _describe(group_id: str, version: int, groups: Groups) -> DescribedGroup:
     hosted = groups.find(group_id) if group_id else ErrorCode.INVALID_GROUP_ID
-    if not isinstance(hosted, HostedShard):
+    if not isinstance(hosted, HostedGroups):
         return DescribedGroup(group_id=group_id, error_code=hosted)
     group = hosted.shard.groups.get(group_id)
     if not isinstance(group, ClassicGroup):
@@ -97,7 +97,7 @@ def delete_groups(request: DeleteGroupsRequest, _call: Call, *, groups: Groups) 
         result = DeletableGroupResult(group_id=group_id)
         response.results.append(result)
         hosted = groups.find(group_id) if group_id else ErrorCode.INVALID_GROUP_ID
-        if isinstance(hosted, HostedShard):
+        if isinstance(hosted, HostedGroups):
             waiting.take(result, hosted.finish(hosted.shard.delete_group(group_id)))
         else:
             result.error_code = hosted

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from broker.groups.hosted import HostedShard
+from broker.groups.hosted import HostedGroups
 from broker.groups.service import Groups
 from broker.later import Later
 from broker.registry import Call, handles
@@ -19,7 +19,7 @@ def heartbeat(request: HeartbeatRequest, _call: Call, *, groups: Groups) -> Any:
     if not request.group_id:
         return HeartbeatResponse(error_code=ErrorCode.INVALID_GROUP_ID)
     hosted = groups.find(request.group_id)
-    if type(hosted) is not HostedShard:
+    if type(hosted) is not HostedGroups:
         return HeartbeatResponse(error_code=_loading_is_fine(hosted))
     code = hosted.finish(hosted.shard.heartbeat(request, groups.now_ms()))
     if type(code) is Later:

@@ -6,7 +6,7 @@ from typing import Any
 
 from broker.groups.classic.join import refusal
 from broker.groups.group import Caller
-from broker.groups.hosted import HostedShard
+from broker.groups.hosted import HostedGroups
 from broker.groups.service import Groups
 from broker.registry import Call, handles
 from protocol.errors import ErrorCode
@@ -23,7 +23,7 @@ def join_group(request: JoinGroupRequest, call: Call, *, groups: Groups) -> Any:
     if not shortest_ms <= request.session_timeout_ms <= longest_ms:
         return refusal(ErrorCode.INVALID_SESSION_TIMEOUT, caller, member_id=request.member_id)
     hosted = groups.find(request.group_id)
-    if not isinstance(hosted, HostedShard):
+    if not isinstance(hosted, HostedGroups):
         return refusal(hosted, caller, member_id=request.member_id)
     return hosted.finish(hosted.shard.join(request, caller, groups.now_ms()))
 

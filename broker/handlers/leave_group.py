@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from broker.groups.hosted import HostedShard
+from broker.groups.hosted import HostedGroups
 from broker.groups.service import Groups
 from broker.handlers.join_group import caller_of
 from broker.later import Later
@@ -20,7 +20,7 @@ def leave_group(request: LeaveGroupRequest, call: Call, *, groups: Groups) -> An
     if not request.group_id:
         return LeaveGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID)
     hosted = groups.find(request.group_id)
-    if not isinstance(hosted, HostedShard):
+    if not isinstance(hosted, HostedGroups):
         return LeaveGroupResponse(error_code=hosted)
     if call.version < MANY_FROM:
         request.members = [MemberIdentity(member_id=request.member_id)]

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from broker.groups.commit import commit, refuse_all
 from broker.groups.fetch import Position, Positions, fetch
-from broker.groups.hosted import HostedShard
+from broker.groups.hosted import HostedGroups
 from broker.groups.offset_delete import delete_offsets
 from broker.groups.service import Groups
 from broker.later import Later
@@ -38,7 +38,7 @@ def offset_commit(request: OffsetCommitRequest, call: Call, *, groups: Groups) -
     if not request.group_id:
         return refuse_all(request, ErrorCode.INVALID_GROUP_ID)
     hosted = groups.find(request.group_id)
-    if not isinstance(hosted, HostedShard):
+    if not isinstance(hosted, HostedGroups):
         return refuse_all(request, hosted)
     return hosted.finish(commit(hosted.shard, request, version=call.version, now_ms=groups.now_ms()))
 
@@ -48,7 +48,7 @@ def offset_fetch(request: OffsetFetchRequest, call: Call, *, groups: Groups) -> 
     """Nobody is told of a commit that a failure could still undo: a group would go back behind where it has begun."""
     answer = _offset_fetch(request, call, groups)
     asked = [each.group_id for each in request.groups] if call.version >= MANY_FROM else [request.group_id]
-    found = {hosted for each in asked if isinstance(hosted := groups.find(each), HostedShard)}
+    found = {hosted for each in asked if isinstance(hosted := groups.find(each), HostedGroups)}
     unsettled = {hosted for hosted in found if not hosted.is_settled}
     if not unsettled or call.version < GROUP_ERROR_FROM:
         return answer
@@ -58,7 +58,7 @@ def offset_fetch(request: OffsetFetchRequest, call: Call, *, groups: Groups) -> 
 class _WhenSettled:
     """An answer that rests on what is written, but not committed yet."""
 
-    def __init__(self, answer: OffsetFetchResponse, unsettled: set[HostedShard]) -> None:
+    def __init__(self, answer: OffsetFetchResponse, unsettled: set[HostedGroups]) -> None:
         self.later: Later[OffsetFetchResponse] = Later()
         self._answer = answer
         self._left = len(unsettled)
@@ -108,7 +108,7 @@ def _offset_fetch(request: OffsetFetchRequest, call: Call, groups: Groups) -> Of
 
 def _positions(groups: Groups, group_id: str, wanted: Any, **member: Any) -> Positions:
     hosted = groups.find(group_id)
-    if not isinstance(hosted, HostedShard):
+    if not isinstance(hosted, HostedGroups):
         return Positions(hosted, {})
     return fetch(hosted.shard, group_id, wanted, **member)
 
@@ -159,6 +159,6 @@ def offset_delete(request: OffsetDeleteRequest, _call: Call, *, groups: Groups) 
     if not request.group_id:
         return OffsetDeleteResponse(error_code=ErrorCode.INVALID_GROUP_ID)
     hosted = groups.find(request.group_id)
-    if not isinstance(hosted, HostedShard):
+    if not isinstance(hosted, HostedGroups):
         return OffsetDeleteResponse(error_code=hosted)
     return hosted.finish(delete_offsets(hosted.shard, request))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.groups.hosted import HostedShard
+from broker.groups.hosted import HostedGroups
 from broker.groups.service import Groups
 from broker.handlers.join_group import caller_of
 from broker.registry import Call, handles
@@ -20,6 +20,6 @@ def sync_group(request: SyncGroupRequest, call: Call, *, groups: Groups) -> Any:
     if hosted is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
         # The assignment was lost with the coordinator that it was sent to: the members join again.
         return SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS)
-    if not isinstance(hosted, HostedShard):
+    if not isinstance(hosted, HostedGroups):
         return SyncGroupResponse(error_code=hosted)
     return hosted.finish(hosted.shard.sync(request, caller_of(call), groups.now_ms()))

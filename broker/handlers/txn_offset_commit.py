@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from broker.groups.hosted import HostedShard
+from broker.groups.hosted import HostedGroups
 from broker.groups.service import Groups
 from broker.groups.txn_commit import commit_in_transaction, refuse_all
 from broker.later import Later, mapped
@@ -36,7 +36,7 @@ def txn_offset_commit(
     if not request.group_id:
         return refuse_all(request, ErrorCode.INVALID_GROUP_ID)
     hosted = groups.find(request.group_id)
-    if not isinstance(hosted, HostedShard):
+    if not isinstance(hosted, HostedGroups):
         return _refuse(request, call, hosted)
     admitted = _admit(request, call, hosted.partition, transactions)
     if not isinstance(admitted, Later):
@@ -59,7 +59,7 @@ def _commit(request: TxnOffsetCommitRequest, call: Call, groups: Groups, admitte
         # A producer must not take the other coordinator's troubles for the group's: it just asks again.
         return _refuse(request, call, _TOLD.get(admitted, admitted))
     hosted = groups.find(request.group_id)
-    if not isinstance(hosted, HostedShard):
+    if not isinstance(hosted, HostedGroups):
         return _refuse(request, call, hosted)
     result = commit_in_transaction(hosted.shard, request, version=call.version, now_ms=groups.now_ms())
     return hosted.finish(result)

@@ -6,7 +6,7 @@ partitions with it, in one entry of the log.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from broker.config import BrokerConfig, TopicConfig
@@ -38,11 +38,23 @@ class TopicRules:
 
 def topic_rules(image: Image, name: str, config: BrokerConfig) -> TopicRules:
     """As every broker sees them: its own settings at the time do not count, or two controllers would disagree."""
-    cluster = image.config_of(BROKER_RESOURCE, CLUSTER_DEFAULT)
     topic = TopicConfig.resolve(
-        config.with_values(cluster) if cluster else config, image.config_of(TOPIC_RESOURCE, name)
+        _with_cluster_defaults(config, image.config_of(BROKER_RESOURCE, CLUSTER_DEFAULT)),
+        image.config_of(TOPIC_RESOURCE, name),
     )
     return TopicRules(min_isr=topic.min_insync_replicas, unclean_allowed=topic.unclean_leader_election_enable)
+
+
+_last_defaults: list[tuple[BrokerConfig, Mapping[str, str], BrokerConfig]] = []
+
+
+def _with_cluster_defaults(config: BrokerConfig, cluster: Mapping[str, str]) -> BrokerConfig:
+    """Asked for with the same two for thousands of topics in a row: the last answer is kept."""
+    if not cluster:
+        return config
+    if not _last_defaults or _last_defaults[0][0] is not config or _last_defaults[0][1] is not cluster:
+        _last_defaults[:] = [(config, cluster, config.with_values(cluster))]
+    return _last_defaults[0][2]
 
 
 def register(
@@ -113,11 +125,12 @@ def _leave(image: Image, broker_id: int, config: BrokerConfig, *, lost_data: tup
 
     def change(partition: PartitionImage, circumstances: Circumstances) -> PartitionImage:
         isr = [each for each in partition.isr if each != broker_id]
-        return revise(partition, replace(circumstances, lost_data=lost_data), isr=isr)
+        return revise(partition, circumstances, isr=isr)
 
     return each_partition(
         image,
         config,
+        lost_data=lost_data,
         concerns=lambda each: (
             broker_id in each.isr or each.leader == broker_id or (bool(lost_data) and broker_id in each.elr)
         ),
@@ -138,6 +151,7 @@ def each_partition(
     concerns: Callable[[PartitionImage], bool],
     change: Callable[[PartitionImage, Circumstances], PartitionImage],
     election: Election = Election.ONLINE,
+    lost_data: tuple[int, ...] = (),
 ) -> Iterator[PartitionRecord]:
     """The records of all partitions that a change concerns and that it does change."""
     for topic in image.topics.values():
@@ -146,16 +160,25 @@ def each_partition(
             if not concerns(partition):
                 continue
             if circumstances is None:
-                circumstances = circumstances_of(image, topic, config, election=election)
+                circumstances = circumstances_of(image, topic, config, election=election, lost_data=lost_data)
             changed = change(partition, circumstances)
             if changed is not partition:
                 yield partition_record(topic.topic_id, index, changed)
 
 
 def circumstances_of(
-    image: Image, topic: TopicImage, config: BrokerConfig, *, election: Election = Election.ONLINE
+    image: Image,
+    topic: TopicImage,
+    config: BrokerConfig,
+    *,
+    election: Election = Election.ONLINE,
+    lost_data: tuple[int, ...] = (),
 ) -> Circumstances:
     rules = topic_rules(image, topic.name, config)
     return Circumstances(
-        is_active=image.is_active, min_isr=rules.min_isr, unclean_allowed=rules.unclean_allowed, election=election
+        is_active=image.is_active,
+        min_isr=rules.min_isr,
+        unclean_allowed=rules.unclean_allowed,
+        election=election,
+        lost_data=lost_data,
     )

@@ -8,7 +8,7 @@ the eligible ones, who hold everything that is committed because nothing is comm
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum, auto
 
 from broker.metadata.image import NO_LEADER, RECOVERED, RECOVERING, PartitionImage
@@ -42,14 +42,15 @@ def revise(
     leader_recovery_state: int | None = None,
 ) -> PartitionImage:
     """The partition after a change; the very same object if nothing changes."""
-    after = replace(
-        before,
-        replicas=before.replicas if replicas is None else tuple(replicas),
-        isr=before.isr if isr is None else tuple(isr),
-        adding=before.adding if adding is None else tuple(adding),
-        removing=before.removing if removing is None else tuple(removing),
-        leader_recovery_state=before.leader_recovery_state if leader_recovery_state is None else leader_recovery_state,
-    )
+    wishes = {
+        "replicas": None if replicas is None else tuple(replicas),
+        "isr": None if isr is None else tuple(isr),
+        "adding": None if adding is None else tuple(adding),
+        "removing": None if removing is None else tuple(removing),
+        "leader_recovery_state": leader_recovery_state,
+    }
+    given = {name: wish for name, wish in wishes.items() if wish is not None}
+    after = before._replace(**given) if given else before  # type: ignore[arg-type]
     after = _finish_reassignment(after)
     after = _keep_to_replicas(after)
     after = _note_eligible(before, after, circumstances)
@@ -59,8 +60,7 @@ def revise(
         return before
     has_lost_a_replica = not set(before.replicas) <= set(after.replicas)
     has_new_leader = after.leader != before.leader or (has_lost_a_replica and after.leader != NO_LEADER)
-    return replace(
-        after,
+    return after._replace(
         leader_epoch=before.leader_epoch + has_new_leader,
         partition_epoch=before.partition_epoch + 1,
     )
@@ -74,15 +74,14 @@ def _finish_reassignment(partition: PartitionImage) -> PartitionImage:
     if not remaining or not set(partition.adding) <= set(partition.isr):
         return partition
     replicas = tuple(each for each in partition.replicas if each not in partition.removing)
-    return replace(partition, replicas=replicas, isr=remaining, adding=(), removing=())
+    return partition._replace(replicas=replicas, isr=remaining, adding=(), removing=())
 
 
 def _keep_to_replicas(partition: PartitionImage) -> PartitionImage:
     replicas = set(partition.replicas)
     if replicas.issuperset(partition.isr) and replicas.issuperset((*partition.elr, *partition.last_known_elr)):
         return partition
-    return replace(
-        partition,
+    return partition._replace(
         isr=tuple(each for each in partition.isr if each in replicas),
         elr=tuple(each for each in partition.elr if each in replicas),
         last_known_elr=tuple(each for each in partition.last_known_elr if each in replicas),
@@ -92,7 +91,7 @@ def _keep_to_replicas(partition: PartitionImage) -> PartitionImage:
 def _note_eligible(before: PartitionImage, after: PartitionImage, circumstances: Circumstances) -> PartitionImage:
     """While too few are in sync nothing is committed, so whoever was in sync until then stays eligible."""
     if len(after.isr) >= min(circumstances.min_isr, len(after.replicas)):
-        return replace(after, elr=(), last_known_elr=()) if after.elr or after.last_known_elr else after
+        return after._replace(elr=(), last_known_elr=()) if after.elr or after.last_known_elr else after
     eligible = [
         each
         for each in dict.fromkeys((*after.elr, *before.isr))
@@ -101,7 +100,7 @@ def _note_eligible(before: PartitionImage, after: PartitionImage, circumstances:
     last_known = after.last_known_elr
     if not after.isr and before.leader != NO_LEADER and before.leader in after.replicas:
         last_known = (before.leader,)  # where nobody is eligible, who led last is the best guess
-    return replace(after, elr=tuple(eligible), last_known_elr=last_known)
+    return after._replace(elr=tuple(eligible), last_known_elr=last_known)
 
 
 def _elect(partition: PartitionImage, circumstances: Circumstances) -> PartitionImage:
@@ -111,15 +110,15 @@ def _elect(partition: PartitionImage, circumstances: Circumstances) -> Partition
     if circumstances.election is Election.PREFERRED:
         preferred = partition.replicas[0]
         if preferred != current and preferred in isr and is_active(preferred):
-            return replace(partition, leader=preferred)
+            return partition._replace(leader=preferred)
     if can_stay:
         return partition
     for candidate in partition.replicas:
         if candidate in isr and is_active(candidate):
-            return replace(partition, leader=candidate)
+            return partition._replace(leader=candidate)
     for candidate in partition.replicas:
         if candidate in partition.elr and is_active(candidate):
-            return replace(partition, leader=candidate, isr=(candidate,))
+            return partition._replace(leader=candidate, isr=(candidate,))
     return _elect_last_resort(partition, circumstances)
 
 
@@ -130,14 +129,14 @@ def _elect_last_resort(partition: PartitionImage, circumstances: Circumstances) 
     nobody_eligible = not partition.isr and not partition.elr
     if nobody_eligible and len(last_known) == 1 and last_known[0] in partition.replicas and is_active(last_known[0]):
         # All stopped uncleanly, and no other replica can hold more than the last leader does (KIP-966).
-        return replace(partition, leader=last_known[0], isr=last_known, leader_recovery_state=RECOVERING)
+        return partition._replace(leader=last_known[0], isr=last_known, leader_recovery_state=RECOVERING)
     if circumstances.unclean_allowed or circumstances.election is Election.UNCLEAN:
         for candidate in partition.replicas:
             if is_active(candidate):
-                return replace(partition, leader=candidate, isr=(candidate,), leader_recovery_state=RECOVERING)
+                return partition._replace(leader=candidate, isr=(candidate,), leader_recovery_state=RECOVERING)
     if partition.leader == NO_LEADER:
         return partition
-    return replace(partition, leader=NO_LEADER)
+    return partition._replace(leader=NO_LEADER)
 
 
 def fresh(replicas: Sequence[int], *, is_active: Callable[[int], bool]) -> PartitionImage:

@@ -1,18 +1,16 @@
-"""One shard with its partition: appends what it decides, answers when that is committed, sends its markers then."""
+"""The transactions of one partition, hosted: a decision's markers go out when it is committed."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from broker.config import BrokerConfig
-from broker.coordination.loading import replay_log
-from broker.faults import EXPECTED, fault_of
-from broker.groups.batch import build
-from broker.groups.outcome import Outcome
+from broker.coordination.hosted import HostedShard
+from broker.faults import EXPECTED
 from broker.later import Later
 from broker.replication.partition import Partition
 from broker.transactions.markers import SETTLED, Markers
@@ -20,108 +18,31 @@ from broker.transactions.records import decode
 from broker.transactions.shard import Order, TransactionShard
 from broker.transactions.transaction import TopicPartition
 from protocol.errors import ErrorCode
-from protocol.schema import EncodeError
 
 log = logging.getLogger(__name__)
 
 RETRY_MS: Final = 100  # before a marker that could not be written is tried again
 
-# What a failed append means to a client: look for the coordinator again, or try again.
-_CODES = {
-    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
-    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
-    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
-}
 
+class HostedTransactions(HostedShard):
+    DECODE = decode
+    shard: TransactionShard
 
-class HostedTransactions:
     def __init__(
         self, partition: Partition, *, config: BrokerConfig, markers: Markers, now_ms: Callable[[], int]
     ) -> None:
-        self.partition = partition
-        self.now_ms = now_ms
-        self.is_loading = True
+        super().__init__(partition, now_ms=now_ms)
         self.shard = TransactionShard(config=config, coordinator_epoch=partition.leader_epoch)
         self._markers = markers
-        self._loop = asyncio.get_running_loop()
-        self._written = -1  # the last offset that we appended
-        self._task: asyncio.Task[None] | None = None
         self._retries: set[asyncio.TimerHandle] = set()
         self._closed = False
 
-    # -- loading -----------------------------------------------------------
-
     def load(self) -> None:
-        if self.partition.log.end_offset == self.partition.log.start_offset:
-            self.is_loading = False
-        else:
-            self._task = asyncio.create_task(self._load())
+        self._load(piece_bytes=self.shard.config.transaction_state_log_load_buffer_size)
 
-    async def _load(self) -> None:
-        started, count = self._loop.time(), 0
-        name = f"{self.partition.topic}-{self.partition.index}"
-        try:
-            piece_bytes = self.shard.config.transaction_state_log_load_buffer_size
-            for replayed in replay_log(self.shard, self.partition.log, decode=decode, piece_bytes=piece_bytes):
-                count += replayed
-                await asyncio.sleep(0)
-        except EXPECTED as error:
-            log.error("%s cannot be loaded, its transactions are not served: %s", name, error)
-            return
-        self.is_loading = False
-        self._written = self.partition.log.end_offset - 1  # what was read may not be committed yet
-        self.run_all(self.shard.loaded(self.now_ms()))
-        took_ms = (self._loop.time() - started) * 1000
-        log.info("%s: %d ids from %d records in %.0f ms", name, len(self.shard.transactions), count, took_ms)
-
-    # -- deciding, appending, applying -------------------------------------
-
-    def finish(self, result: Any) -> Any:
-        """What the shard made of a request, turned into what a handler may return."""
-        refuse = None
-        if type(result) is Outcome:
-            refuse = result.refuse
-            try:
-                self._append(result)
-            except EXPECTED as error:
-                return refuse(self._code_of(error))
-            except EncodeError as error:  # a text that is longer than the record's format can hold
-                log.warning("%s-%d: %s", self.partition.topic, self.partition.index, error)
-                return refuse(ErrorCode.UNKNOWN_SERVER_ERROR)
-            result = self.shard.apply(result)
-        must_wait = self._written >= self.partition.high_watermark
-        if self.shard.to_send:
-            self._send(must_wait=must_wait)
-        return self._when_committed(result, refuse) if must_wait else result
-
-    def run_all(self, outcomes: Iterable[Outcome]) -> None:
-        """Outcomes that nobody waits for."""
-        for outcome in outcomes:
-            self.finish(outcome)
+    def _pass_on(self) -> None:
         if self.shard.to_send:
             self._send(must_wait=self._written >= self.partition.high_watermark)
-
-    def _append(self, outcome: Outcome) -> None:
-        now_ms = self.now_ms()
-        batch, header = build(outcome.records, now_ms=now_ms)
-        self._written = self.partition.append_internal(batch, header, now_ms).last_offset
-
-    def _code_of(self, error: Exception) -> ErrorCode:
-        code = fault_of(error, where=f"{self.partition.topic}-{self.partition.index}").code
-        return _CODES.get(code, ErrorCode.COORDINATOR_NOT_AVAILABLE)
-
-    def _when_committed(self, result: Any, refuse: Callable[[ErrorCode], Any] | None) -> Later[Any]:
-        """Nobody is told of what a failure could still undo."""
-        later: Later[Any] = Later()
-
-        def reached(error: Exception | None) -> None:
-            if error is None:
-                later.resolve(result)
-            else:
-                later.resolve(_refused(result) if refuse is None else refuse(ErrorCode.NOT_COORDINATOR))
-
-        self.partition.await_mark(self._written, reached, impatient=True)
-        return later
 
     # -- markers -----------------------------------------------------------
 
@@ -183,15 +104,8 @@ class HostedTransactions:
         self._retries.add(handle)
 
     def close(self) -> None:
+        super().close()
         self._closed = True
-        if self._task is not None:
-            self._task.cancel()
         for handle in self._retries:
             handle.cancel()
         self._retries.clear()
-
-
-def _refused(result: Any) -> Any:
-    """An answer of the same kind that says to ask another coordinator."""
-    code = ErrorCode.NOT_COORDINATOR
-    return code if isinstance(result, ErrorCode) else type(result)(error_code=code)

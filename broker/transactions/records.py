@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import struct
+from functools import lru_cache
 from typing import Final
 
-from broker.groups.records import Fact, UnknownRecord
-from broker.transactions.transaction import STATES, State, Transaction
+from broker.coordination.facts import Fact, UnknownRecord
+from broker.transactions.transaction import STATES, State, TopicPartition, Transaction
 from protocol.schema import api, array, codec, int8, int16, int32, int64, message, string
 from protocol.schema import struct as part
 
@@ -39,11 +40,16 @@ class TransactionLogValue:
     client_transaction_version: int = int16("1+", tag=2)
 
 
-def fact_of(transaction: Transaction) -> Fact:
+@lru_cache(maxsize=256)
+def _by_topic(partitions: frozenset[TopicPartition]) -> list[PartitionsSchema]:
+    """Remembered, because a transaction that ends has the partitions that it had before."""
     by_topic: dict[str, list[int]] = {}
-    for topic, index in sorted(transaction.partitions):
+    for topic, index in sorted(partitions):
         by_topic.setdefault(topic, []).append(index)
-    partitions = [PartitionsSchema(topic=topic, partition_ids=indexes) for topic, indexes in by_topic.items()]
+    return [PartitionsSchema(topic=topic, partition_ids=indexes) for topic, indexes in by_topic.items()]
+
+
+def fact_of(transaction: Transaction) -> Fact:
     value = TransactionLogValue(
         producer_id=transaction.producer_id,
         previous_producer_id=transaction.previous_producer_id,
@@ -51,7 +57,7 @@ def fact_of(transaction: Transaction) -> Fact:
         producer_epoch=transaction.producer_epoch,
         transaction_timeout_ms=transaction.timeout_ms,
         transaction_status=transaction.state.number,
-        transaction_partitions=None if transaction.state is State.EMPTY else partitions,
+        transaction_partitions=None if transaction.state is State.EMPTY else _by_topic(transaction.partitions),
         transaction_last_update_timestamp_ms=transaction.update_ms,
         transaction_start_timestamp_ms=transaction.start_ms,
         client_transaction_version=transaction.client_version,

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
 from broker.config import BrokerConfig
+from broker.coordination.facts import Fact
+from broker.coordination.outcome import Outcome
 from broker.errors import Refused
-from broker.groups.outcome import Outcome
-from broker.groups.records import Fact
 from broker.later import Later
 from broker.transactions.records import TransactionLogKey, TransactionLogValue, fact_of, tombstone, transaction_of
 from broker.transactions.transaction import (
@@ -33,6 +32,7 @@ from broker.transactions.transitions import (
     completed,
     ended,
     fenced,
+    goes_on_as,
     initialised,
     with_partitions,
 )
@@ -125,8 +125,8 @@ class TransactionShard:
             return _end_refusal(refusal.code)
         if new is old:
             return EndTxnResponse(producer_id=new.producer_id, producer_epoch=new.producer_epoch)
-        after = completed(new, now_ms=now_ms)  # what the producer continues with
-        granted = EndTxnResponse(producer_id=after.producer_id, producer_epoch=after.producer_epoch)
+        producer_id, epoch = goes_on_as(new)
+        granted = EndTxnResponse(producer_id=producer_id, producer_epoch=epoch)
         return self._become(new, answer=granted, refuse=_end_refusal)
 
     def _find(self, transactional_id: str) -> Transaction:
@@ -189,10 +189,11 @@ class TransactionShard:
 
     def apply(self, outcome: Outcome) -> Any:
         """The records are in the log: make them true. Returns the answer."""
-        for fact in outcome.records:
-            self.replay(fact)
         if outcome.then is not None:
-            outcome.then()
+            outcome.then()  # what replaying them would come to, and what is not written down
+        else:
+            for fact in outcome.records:
+                self.replay(fact)
         return outcome.answer
 
     def replay(self, fact: Fact) -> None:
@@ -204,8 +205,7 @@ class TransactionShard:
             self.transactions[key.transactional_id] = transaction_of(key, value)
 
     def _follow_up(self, new: Transaction) -> None:
-        known = self.transactions[new.transactional_id]
-        self.transactions[new.transactional_id] = replace(known, last_producer_epoch=new.last_producer_epoch)
+        self.transactions[new.transactional_id] = new
         if new.state in PREPARED:
             self._unmarked[new.transactional_id] = set(new.partitions)
             self.to_send.append(self._order(new))

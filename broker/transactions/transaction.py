@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
-from typing import Final
+from typing import Final, NamedTuple
 
 NO_PRODUCER_ID: Final = -1
 NO_EPOCH: Final = -1
@@ -30,6 +29,8 @@ class State(Enum):
         self.number = number
         self.label = label
 
+    __hash__ = object.__hash__  # states are looked up in sets all the time, and an Enum hashes its name
+
 
 STATES: Final = {state.number: state for state in State}
 STATE_NAMES: Final = {state.label: state for state in State}
@@ -42,15 +43,16 @@ CLASSIC: Final = 0
 EPOCH_PER_TRANSACTION: Final = 2  # KIP-890: every end of a transaction is a new epoch
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Transaction:
+class Transaction(NamedTuple):
+    """Not a dataclass: each is replaced by its successor several times, and that is what a named tuple is quick at."""
+
     transactional_id: str
     producer_id: int
+    timeout_ms: int
     previous_producer_id: int = NO_PRODUCER_ID
     next_producer_id: int = NO_PRODUCER_ID  # taken into use when this transaction is complete
     producer_epoch: int = NO_EPOCH
     last_producer_epoch: int = NO_EPOCH  # not written down, as Kafka does not
-    timeout_ms: int
     state: State = State.EMPTY
     partitions: frozenset[TopicPartition] = frozenset()
     start_ms: int = NEVER

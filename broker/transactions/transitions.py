@@ -6,7 +6,6 @@ of KIP-890 every end of a transaction begins a new epoch, so that a late write o
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import NamedTuple
 
 from broker.errors import Refused
@@ -50,8 +49,7 @@ def initialised(
         raise Refused(ErrorCode.CONCURRENT_TRANSACTIONS, "The last transaction is still being completed.")
     if old.state not in AT_REST:  # under way, and not this producer's
         raise Refused(ErrorCode.PRODUCER_FENCED, f"The producer's epoch is {old.producer_epoch}.")
-    fresh = replace(
-        old,
+    fresh = old._replace(
         previous_producer_id=old.producer_id,
         state=State.EMPTY,
         timeout_ms=timeout_ms,
@@ -65,11 +63,11 @@ def initialised(
         if new_id is None:
             raise NeedsProducerId
         last = NO_EPOCH if expected is None else expected.epoch
-        return replace(fresh, producer_id=new_id, producer_epoch=0, last_producer_epoch=last)
+        return fresh._replace(producer_id=new_id, producer_epoch=0, last_producer_epoch=last)
     if expected is None:
-        return replace(fresh, producer_epoch=old.producer_epoch + 1, last_producer_epoch=NO_EPOCH)
+        return fresh._replace(producer_epoch=old.producer_epoch + 1, last_producer_epoch=NO_EPOCH)
     if old.producer_epoch in (NO_EPOCH, expected.epoch):
-        return replace(fresh, producer_epoch=old.producer_epoch + 1, last_producer_epoch=old.producer_epoch)
+        return fresh._replace(producer_epoch=old.producer_epoch + 1, last_producer_epoch=old.producer_epoch)
     if expected.epoch == old.last_producer_epoch:
         return fresh  # KIP-360: the answer to the same question was lost on its way
     raise Refused(ErrorCode.PRODUCER_FENCED, f"Epoch {expected.epoch} was followed by {old.producer_epoch}.")
@@ -102,8 +100,7 @@ def with_partitions(
     """Itself if there is nothing to add."""
     if old.state is State.ONGOING and partitions <= old.partitions:
         return old
-    return replace(
-        old,
+    return old._replace(
         previous_producer_id=old.producer_id,
         state=State.ONGOING,
         partitions=old.partitions | partitions,
@@ -160,8 +157,7 @@ def _ended_with_bump(
         raise NeedsProducerId
     # An abort is granted even if we know of nothing: a write that we never heard of may be on its way.
     decided = _prepared(old, commit=commit, version=version, now_ms=now_ms)
-    return replace(
-        decided,
+    return decided._replace(
         producer_epoch=min(old.producer_epoch + 1, EPOCH_MAX),
         last_producer_epoch=old.producer_epoch,
         next_producer_id=new_id if old.is_exhausted and new_id is not None else NO_PRODUCER_ID,
@@ -169,8 +165,7 @@ def _ended_with_bump(
 
 
 def _prepared(old: Transaction, *, commit: bool, version: int, now_ms: int) -> Transaction:
-    return replace(
-        old,
+    return old._replace(
         previous_producer_id=old.producer_id,
         next_producer_id=NO_PRODUCER_ID,
         state=State.PREPARE_COMMIT if commit else State.PREPARE_ABORT,
@@ -194,22 +189,28 @@ def fenced(old: Transaction, *, now_ms: int) -> Transaction:
     """Abort what is under way, with a new epoch: whoever wrote it cannot write any more (PrepareEpochFence)."""
     assert old.state is State.ONGOING
     aborting = _prepared(old, commit=False, version=EPOCH_PER_TRANSACTION, now_ms=now_ms)
-    return replace(
-        aborting, producer_epoch=min(old.producer_epoch + 1, EPOCH_MAX), last_producer_epoch=old.producer_epoch
+    return aborting._replace(
+        producer_epoch=min(old.producer_epoch + 1, EPOCH_MAX), last_producer_epoch=old.producer_epoch
     )
+
+
+def goes_on_as(prepared: Transaction) -> Producer:
+    """Who the producer is when its transaction is complete."""
+    if prepared.next_producer_id == NO_PRODUCER_ID:
+        return Producer(prepared.producer_id, prepared.producer_epoch)
+    return Producer(prepared.next_producer_id, 0)
 
 
 def completed(old: Transaction, *, now_ms: int) -> Transaction:
     """Every partition has its marker."""
     assert old.state in PREPARED
-    done = replace(
-        old,
+    producer_id, epoch = goes_on_as(old)
+    return old._replace(
+        producer_id=producer_id,
+        producer_epoch=epoch,
         previous_producer_id=old.producer_id,
         next_producer_id=NO_PRODUCER_ID,
         state=State.COMPLETE_COMMIT if old.state is State.PREPARE_COMMIT else State.COMPLETE_ABORT,
         partitions=frozenset(),
         update_ms=now_ms,
     )
-    if old.next_producer_id == NO_PRODUCER_ID:
-        return done
-    return replace(done, producer_id=old.next_producer_id, producer_epoch=0)

@@ -41,11 +41,22 @@ def start(spark: SparkSession, view: DataFrame, sink: FileSink, writer: DataStre
 
 def gathered(view: DataFrame, sink: FileSink) -> DataFrame:
     """As many files as wanted per batch (and per partition of the table), not as many as there were tasks."""
+    require_columns(view, sink)
     if sink.kind == "console":
         return view
-    if sink.partition_by:
-        return view.repartition(sink.files, *sink.partition_by)
-    return view.repartition(sink.files)
+    return view.repartition(sink.files, *_plain_columns(sink))
+
+
+def require_columns(view: DataFrame, sink: FileSink) -> None:
+    for name in _plain_columns(sink):
+        if name not in view.columns:
+            message = f"sinks.{sink.name}.partition_by: the view {sink.view!r} has no column {name!r}."
+            raise PipelineFailed(message, code=ExitCode.USAGE)
+
+
+def _plain_columns(sink: FileSink) -> list[str]:
+    """Without Iceberg's transforms, such as days(at)."""
+    return [each for each in sink.partition_by if "(" not in each]
 
 
 def local_path(path: str) -> str:

@@ -129,7 +129,7 @@ def _schema(section: Section, wanted: str) -> str | None:
             section.refuse("Avro needs a 'schema': Avro's own, as JSON or YAML", key="format")
         return None
     if wanted == "avro":
-        return schema if isinstance(schema, str) else json.dumps(schema)
+        return _avro_record(section, schema)
     if wanted in ("string", "binary"):
         section.refuse(f"a schema says nothing about the format {wanted!r}", key="schema")
     if isinstance(schema, dict):
@@ -137,6 +137,16 @@ def _schema(section: Section, wanted: str) -> str | None:
     if not isinstance(schema, str):
         section.refuse("schema must map columns to types", key="schema")
     return schema
+
+
+def _avro_record(section: Section, schema: Any) -> str:
+    try:
+        found = json.loads(schema) if isinstance(schema, str) else schema
+    except ValueError as error:
+        section.refuse(f"schema: Avro's is JSON, and this is not: {error}", key="schema")
+    if not isinstance(found, dict) or found.get("type") != "record" or not found.get("fields"):
+        section.refuse("schema must be Avro's of a record, with fields", key="schema")
+    return json.dumps(found)
 
 
 def _start(section: Section) -> tuple[str, int | None]:

@@ -90,6 +90,9 @@ class Encoder(Emitter):
         self.pack(depth + 1, [*before, ("x", "0")])
         self.emit(depth, "else:")
         self.pack(depth + 1, before)
+        if all(field.kind in FIXED and field.kind != "uuid" for _, field in tagged):
+            self.write_fixed_tags(depth + 1, tagged, variables)
+            return
         tags, whole = self.name("tags"), self.name("whole")
         self.emit(depth + 1, f"{tags}, {whole} = [], out")
         for name, field in tagged:
@@ -100,6 +103,18 @@ class Encoder(Emitter):
             self.emit(depth + 2, f"{tags}.append(({field.tag}, out))")
         self.emit(depth + 1, f"out = {whole}", f"put_uvarint(out, len({tags}))", f"for tag, data in {tags}:")
         self.emit(depth + 2, "put_uvarint(out, tag)", "put_uvarint(out, len(data))", "out += data")
+
+    def write_fixed_tags(self, depth: int, tagged: list[tuple[str, Field]], variables: dict[str, str]) -> None:
+        """Tag, size and value of each in one call: their sizes are known here."""
+        given = {name: f"not ({self.is_default(field, variables[name], shallow=False)})" for name, field in tagged}
+        self.emit(depth, f"out.append({' + '.join(f'({test})' for test in given.values())})")
+        for name, field in tagged:
+            assert field.tag is not None
+            assert field.tag < 128
+            code = FIXED[field.kind]
+            self.emit(depth, f"if {given[name]}:")
+            size = str(struct.calcsize(">" + code))
+            self.pack(depth + 1, [("B", str(field.tag)), ("B", size), (code, variables[name])])
 
     def is_default(self, field: Field, variable: str, *, shallow: bool) -> str:
         """Whether a tagged field is left out. Shallow: a test that costs nothing, and may miss an equal struct."""

@@ -220,6 +220,19 @@ def test_a_record_that_is_too_large_is_an_error_with_a_reason(tidemark: Run) -> 
     assert "1 of 1 records were not written to small" in failed.stderr
 
 
+def test_consume_in_a_group_goes_on_where_the_group_was(tidemark: Run) -> None:
+    tidemark("topics", "create", "shared", "-p", "2")
+    tidemark("produce", "shared", stdin="a\nb\nc\n")
+    first = tidemark("consume", "shared", "--group", "readers", "--from-beginning", "-n", "2").stdout.split()
+    rest = tidemark("consume", "shared", "--group", "readers", "--from-beginning", "-e").stdout.split()
+    assert sorted(first + rest) == ["a", "b", "c"]
+    assert tidemark("consume", "shared", "--group", "readers", "--from-beginning", "-e").stdout == ""
+    assert "readers" in tidemark("groups", "list").stdout
+    refused = tidemark("consume", "shared", "--group", "readers", "-p", "0", check=False)
+    assert refused.returncode == 2
+    assert "--group" in refused.stderr
+
+
 def test_consume_follows_new_records_and_stops_by_ctrl_c(tidemark: Run, broker: str) -> None:
     tidemark("topics", "create", "follow")
     command = [sys.executable, "-m", "cli.main", "consume", "follow", "-o", "beginning", "-b", broker]

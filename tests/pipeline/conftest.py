@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import io
+import uuid
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -13,10 +15,20 @@ import pytest
 import tidemark
 from pipeline.cluster import Cluster
 from pipeline.generators.made import Made
+from pipeline.runner import Runner
+from pipeline.spec import Pipeline, load
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+Produce = Callable[[Iterable[Made]], None]
+YAML = """\
+name: {name}
+sources:
+  things: {{topic: {name}, format: json}}
+sinks:
+  out: {{from: things, topic: {name}-out}}
+"""
 QUICK = {
     "spark.ui.enabled": "false",
     "spark.sql.shuffle.partitions": "1",
@@ -94,6 +106,42 @@ def committed(cluster: Cluster) -> Callable[[str], list[Made]]:
         return found
 
     return read
+
+
+class Trial:
+    """One small pipeline with a topic and a checkpoint of its own."""
+
+    def __init__(self, spark: SparkSession, cluster: Cluster, produce: Produce, directory: Path) -> None:
+        self.name = f"trial-{uuid.uuid4().hex[:8]}"
+        self.said = io.StringIO()
+        self.checkpoint = directory / "checkpoint"
+        self.file = directory / "trial.yaml"
+        self.file.write_text(YAML.format(name=self.name))
+        self.overrides = [f"bootstrap={cluster.bootstrap}", f"checkpoint={self.checkpoint}"]
+        self._spark, self._cluster, self._produce = spark, cluster, produce
+        cluster.create_topic(self.name, partitions=1)
+
+    def produce(self, *values: bytes | None, key: bytes | None = None) -> None:
+        self._produce(Made(topic=self.name, key=key, value=value) for value in values)
+
+    def run(self, *overrides: str) -> Runner:
+        runner = Runner(self._spark, self.pipeline(*overrides), once=True, out=self.said)
+        runner.run()
+        return runner
+
+    def pipeline(self, *overrides: str) -> Pipeline:
+        return load(self.file, overrides=[*self.overrides, *overrides])
+
+    def delete_before(self, offset: int) -> None:
+        from confluent_kafka import TopicPartition
+
+        place = TopicPartition(self.name, 0, offset)
+        self._cluster.admin.delete_records([place])[place].result()
+
+
+@pytest.fixture
+def trial(spark: SparkSession, cluster: Cluster, produce: Produce, tmp_path: Path) -> Trial:
+    return Trial(spark, cluster, produce, tmp_path)
 
 
 @pytest.fixture(scope="session")

@@ -28,3 +28,22 @@ def test_loss_and_malformed_records_are_not_tried_again() -> None:
 def test_the_cause_is_taken_from_a_stack_trace() -> None:
     trace = "Job aborted.\n\tat a.B.c(D.scala:1)\nCaused by: java.io.IOException: No space left on device\n\tat x"
     assert causes.sentence(trace) == "IOException: No space left on device."
+
+
+def test_the_plan_is_left_out_and_the_cause_told() -> None:
+    cause = RuntimeError()
+    cause._stackTrace = "java.io.IOException: disk full\n\tat a.B.c(D.scala:1)"  # type: ignore[attr-defined]
+    failed = RuntimeError("[STREAM_FAILED] terminated with exception: null\n=== Streaming Query ===\n+- Plan: x")
+    failed._cause = cause  # type: ignore[attr-defined]
+    text = causes.text_of(failed)
+    assert "Plan" not in text
+    assert causes.sentence(text) == "IOException: disk full."
+
+
+def test_the_connectors_failing_report_is_known() -> None:
+    trace = (
+        'java.lang.NullPointerException: Cannot invoke "scala.collection.IterableOps.map(scala.Function1)"\n'
+        "\tat org.apache.spark.sql.kafka010.KafkaMicroBatchStream$.metrics(KafkaMicroBatchStream.scala:519)"
+    )
+    assert causes.may_pass(trace)
+    assert "failed in its report" in causes.sentence(trace)

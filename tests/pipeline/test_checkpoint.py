@@ -34,7 +34,13 @@ def test_a_sink_that_never_ran_has_no_position(checkpoint: Checkpoint) -> None:
 
 @pytest.mark.parametrize(
     ("file", "text"),
-    [("metadata", "{"), ("offsets/1", ""), ("offsets/1", "v1\n{}\n{oops"), ("offsets/1", "\x00\x00\x00\x00")],
+    [
+        ("commits/0", ""),
+        ("metadata", "{"),
+        ("offsets/1", ""),
+        ("offsets/1", "v1\n{}\n{oops"),
+        ("offsets/1", "\x00\x00\x00\x00"),
+    ],
 )
 def test_a_damaged_file_is_named_with_what_to_do(checkpoint: Checkpoint, file: str, text: str) -> None:
     (checkpoint.path / "sinks" / "out" / file).write_text(text)

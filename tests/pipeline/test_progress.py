@@ -2,8 +2,11 @@
 
 import urllib.request
 
+import pytest
+
 from pipeline import report
 from pipeline.cluster import Cluster
+from pipeline.failure import PipelineFailed
 from pipeline.metrics import Metrics
 from pipeline.positions import GroupPosition
 from pipeline.progress import line, read_progress
@@ -53,6 +56,18 @@ def test_metrics_are_served_for_prometheus() -> None:
     assert 'tidemark_pipeline_rows_total{pipeline="shop",sink="counts"} 2400' in text
     assert 'tidemark_pipeline_lag_records{pipeline="shop",sink="counts"} 5' in text
     assert 'tidemark_pipeline_malformed_total{pipeline="shop",sink="counts",source="clicks"} 14' in text
+
+
+def test_a_port_that_is_taken_is_told() -> None:
+    server = Metrics("one").serve(0)
+    try:
+        with pytest.raises(
+            PipelineFailed, match=f"metrics_port: {server.server_port} cannot be listened on: address al"
+        ):
+            Metrics("two").serve(server.server_port)
+    finally:
+        server.shutdown()
+        server.server_close()
 
 
 def test_the_report_has_charts_and_escapes_names() -> None:

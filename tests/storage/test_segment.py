@@ -36,8 +36,11 @@ def segment(tmp_path, make_batch):
     return segment
 
 
-def test_a_new_segment_has_its_three_files(tmp_path):
-    Segment.create(Files(), str(tmp_path), 7, created_ms=T0)
+def test_a_new_segment_has_a_file_and_with_its_end_an_index_of_each_kind(tmp_path, make_batch):
+    segment = Segment.create(Files(), str(tmp_path), 7, created_ms=T0)
+    assert [path.name for path in tmp_path.iterdir()] == [f"{7:020d}.log"]
+    add(segment, make_batch(3, size=30, base_offset=7, timestamp=T0))
+    segment.seal()
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         f"{7:020d}.index",
         f"{7:020d}.log",

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from broker.coordination.facts import Fact
 from broker.groups.classic.join import join
 from broker.groups.classic.leave import leave
 from broker.groups.classic.rebalance import dismiss, start_session
 from broker.groups.classic.roster import CONSUMER, Roster, State
 from broker.groups.classic.sync import sync
 from broker.groups.group import Caller, Group
-from broker.groups.records import Fact, GroupMetadataKey, OffsetCommitValue
+from broker.groups.records import GroupMetadataKey, OffsetCommitValue
 from protocol.errors import ErrorCode
 from protocol.messages.heartbeat import HeartbeatRequest
 from protocol.messages.join_group import JoinGroupRequest

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from broker.coordination.outcome import Outcome
 from broker.groups.classic.member import Member
 from broker.groups.classic.roster import Roster, State
-from broker.groups.outcome import Outcome
 from protocol.errors import ErrorCode
 from protocol.messages.join_group import JoinGroupResponse
 from protocol.messages.sync_group import SyncGroupResponse
@@ -23,6 +23,8 @@ NEW_MEMBER_JOIN_MS: Final = (
     300_000  # a new member cannot heartbeat while it waits; after this long it is taken for lost
 )
 RETRY_MS: Final = 1_000  # when what an alarm decided could not be written
+GATHER_MS: Final = 100  # without an initial delay: how long nobody must have come, where several are on their way
+GATHER_MAX_MS: Final = 1_000  # … and for how long in all
 
 
 def prepare(shard: Shard, group: Roster, *, reason: str, now_ms: int) -> None:
@@ -63,12 +65,19 @@ def _await_join(shard: Shard, group: Roster, *, now_ms: int) -> None:
 def _begin_initial_delay(shard: Shard, group: Roster, *, now_ms: int) -> None:
     """The group is new, and more members are probably on their way: each that arrives buys the next one time."""
     group.new_member_added = False
-    delay_ms = shard.config.group_initial_rebalance_delay_ms
+    delay_ms, longest_ms = shard.config.group_initial_rebalance_delay_ms, group.rebalance_timeout_ms
+    if delay_ms == 0 and _others_are_coming(shard, group, now_ms=now_ms):
+        delay_ms, longest_ms = GATHER_MS, min(GATHER_MAX_MS, longest_ms)
     if delay_ms == 0:
         complete_join(shard, group, now_ms=now_ms)
         return
-    left_ms = max(group.rebalance_timeout_ms - delay_ms, 0)
-    _delay(shard, group, delay_ms=delay_ms, left_ms=left_ms, now_ms=now_ms)
+    _delay(shard, group, delay_ms=delay_ms, left_ms=max(longest_ms - delay_ms, 0), now_ms=now_ms)
+
+
+def _others_are_coming(shard: Shard, group: Roster, *, now_ms: int) -> bool:
+    """Consumers that start together arrive within milliseconds of each other. A generation with the first of them alone
+    would be in vain, and cost the others the time until its next heartbeat: 3 s with most clients."""
+    return bool(group.pending) or shard.seekers(group.group_id, now_ms) > len(group.members)
 
 
 def _delay(shard: Shard, group: Roster, *, delay_ms: int, left_ms: int, now_ms: int) -> None:
@@ -76,7 +85,7 @@ def _delay(shard: Shard, group: Roster, *, delay_ms: int, left_ms: int, now_ms: 
         if not group.new_member_added or left_ms == 0:
             return _join_time_is_up(shard, group, at_ms)
         group.new_member_added = False
-        again_ms = min(shard.config.group_initial_rebalance_delay_ms, left_ms)
+        again_ms = min(delay_ms, left_ms)
         _delay(shard, group, delay_ms=again_ms, left_ms=max(left_ms - delay_ms, 0), now_ms=at_ms)
         return None
 

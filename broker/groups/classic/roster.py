@@ -7,10 +7,11 @@ from collections.abc import Collection, Mapping
 from enum import Enum
 from typing import Final
 
+from broker.coordination.facts import Fact
 from broker.groups.alarms import Alarm
 from broker.groups.classic.member import Member, Protocols
 from broker.groups.classic.subscription import subscribed_topics
-from broker.groups.records import Fact, GroupMetadataKey, GroupMetadataValue, MemberMetadata
+from broker.groups.records import GroupMetadataKey, GroupMetadataValue, MemberMetadata
 from protocol.errors import ErrorCode
 
 CONSUMER: Final = "consumer"  # the protocol type whose subscriptions we can read

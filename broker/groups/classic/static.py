@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from broker.coordination.facts import Fact
+from broker.coordination.outcome import Outcome
 from broker.groups.classic.member import Member
 from broker.groups.classic.rebalance import answer_waiting, join_response, prepare_or_complete, start_session
 from broker.groups.classic.roster import Roster, State
 from broker.groups.group import Caller
-from broker.groups.outcome import Outcome
-from broker.groups.records import Fact
 from broker.later import Later
 from protocol.errors import ErrorCode
 from protocol.messages.join_group import JoinGroupResponse

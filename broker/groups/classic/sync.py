@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from broker.coordination.outcome import Outcome
 from broker.groups.classic.member import Member
 from broker.groups.classic.rebalance import answer_sync, start_session
 from broker.groups.classic.roster import Roster, State
 from broker.groups.group import Caller
-from broker.groups.outcome import Outcome
 from broker.later import Later
 from protocol.errors import ErrorCode
 from protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse

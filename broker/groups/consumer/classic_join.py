@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final
 
+from broker.coordination.outcome import Outcome
 from broker.errors import Refused
 from broker.groups.classic.join import MEMBER_ID_REQUIRED_FROM, rebalance_timeout_ms, refusal
 from broker.groups.consumer import migration
@@ -20,7 +21,6 @@ from broker.groups.consumer.group import ConsumerGroup
 from broker.groups.consumer.member import ClassicSide, Member
 from broker.groups.consumer.reconcile import Owned
 from broker.groups.group import Caller
-from broker.groups.outcome import Outcome
 from broker.groups.shard import Shard
 from broker.later import Later
 from protocol.errors import ErrorCode

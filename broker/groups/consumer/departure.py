@@ -6,11 +6,11 @@ from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from broker.coordination.outcome import Outcome
 from broker.errors import Refused
 from broker.groups.consumer import migration
 from broker.groups.consumer.draft import Draft
 from broker.groups.consumer.member import NOTHING, STATIC_LEAVE_EPOCH, Member
-from broker.groups.outcome import Outcome
 from protocol.errors import ErrorCode
 from protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity, MemberResponse
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from broker.coordination.facts import Fact
 from broker.groups.consumer.assignors import Assignment
 from broker.groups.consumer.member import Member
 from broker.groups.consumer.records import (
@@ -20,7 +21,6 @@ from broker.groups.consumer.records import (
     ConsumerGroupTargetAssignmentMetadataValue,
     TopicPartition,
 )
-from broker.groups.records import Fact
 
 
 def group_fact(group_id: str, *, epoch: int, metadata_hash: int) -> Fact:

@@ -8,6 +8,8 @@ from functools import partial
 from typing import Any, ClassVar, Final
 
 from broker.config import BrokerConfig
+from broker.coordination.facts import Fact
+from broker.coordination.outcome import Outcome
 from broker.groups.alarms import Alarm
 from broker.groups.consumer.clocks import Clocks, Move
 from broker.groups.consumer.embedded import PROTOCOL_TYPE
@@ -16,8 +18,7 @@ from broker.groups.consumer.member import Member, MemberState
 from broker.groups.consumer.records import ConsumerGroupMetadataKey
 from broker.groups.consumer.state import KEY_TYPES, GroupState, Topics
 from broker.groups.group import Caller, Group
-from broker.groups.outcome import Outcome
-from broker.groups.records import Fact, OffsetCommitValue
+from broker.groups.records import OffsetCommitValue
 from broker.groups.shard import REPLAY, Shard
 from broker.metadata.image import GROUP_RESOURCE
 from protocol.errors import ErrorCode

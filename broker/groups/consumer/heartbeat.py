@@ -12,6 +12,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from broker.coordination.outcome import Outcome
 from broker.errors import Refused
 from broker.groups.consumer import migration
 from broker.groups.consumer.departure import check_instance, fence, leave_for_a_while
@@ -30,7 +31,6 @@ from broker.groups.consumer.member import (
 from broker.groups.consumer.reconcile import Owned
 from broker.groups.consumer.regex import compiled
 from broker.groups.group import Caller
-from broker.groups.outcome import Outcome
 from protocol.errors import ErrorCode
 from protocol.messages.consumer_group_heartbeat import (
     Assignment,

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from broker.coordination.outcome import Outcome
 from broker.errors import Refused
 from broker.groups.classic.group import ClassicGroup
 from broker.groups.classic.member import Member as ClassicMember
@@ -28,7 +29,6 @@ from broker.groups.consumer.embedded import (
 from broker.groups.consumer.member import ClassicSide, Member, held_at
 from broker.groups.consumer.state import GroupState, Topics
 from broker.groups.group import Group
-from broker.groups.outcome import Outcome
 from protocol.errors import ErrorCode
 
 if TYPE_CHECKING:

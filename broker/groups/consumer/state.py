@@ -11,6 +11,7 @@ from dataclasses import replace
 from hashlib import blake2b
 from typing import Any, Final, NamedTuple
 
+from broker.coordination.facts import Fact
 from broker.groups.consumer import facts
 from broker.groups.consumer.assignors import Assignment
 from broker.groups.consumer.member import Holdings, Member, MemberState, read_classic, read_holdings
@@ -29,7 +30,6 @@ from broker.groups.consumer.records import (
     ConsumerGroupTargetAssignmentMetadataKey,
     ConsumerGroupTargetAssignmentMetadataValue,
 )
-from broker.groups.records import Fact
 from broker.metadata.image import TopicImage
 
 Topics = Mapping[str, TopicImage]

@@ -1,15 +1,7 @@
 import pytest
 
-from broker.groups.records import (
-    Fact,
-    GroupMetadataKey,
-    OffsetCommitKey,
-    OffsetCommitValue,
-    UnknownRecord,
-    decode,
-    encode_key,
-    encode_value,
-)
+from broker.coordination.facts import Fact, UnknownRecord
+from broker.groups.records import GroupMetadataKey, OffsetCommitKey, OffsetCommitValue, decode, encode_key, encode_value
 from protocol.schema import DecodeError
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Generator, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from itertools import count
 from random import Random
@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from broker.config import BrokerConfig
-from broker.groups.outcome import Outcome
+from broker.coordination.outcome import Outcome
 from broker.groups.records import encode_key, encode_value
 from broker.replication.partition import check_marker
 from broker.transactions.records import decode, fact_of
@@ -442,7 +442,7 @@ class World:
         rebuilt = TransactionShard(config=CONFIG, coordinator_epoch=0)
         for key, value in self.coordinator.log:
             rebuilt.replay(decode(key, value))
-        known = {name: replace(each, last_producer_epoch=-1) for name, each in transactions.items()}
+        known = {name: each._replace(last_producer_epoch=-1) for name, each in transactions.items()}
         if rebuilt.transactions != known:
             raise Broken("the log does not add up to what the coordinator knows")
 

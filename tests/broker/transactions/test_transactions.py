@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -190,7 +189,7 @@ async def test_the_last_epoch_is_followed_by_a_new_producer_id(start_node: Any, 
     await txn.prepare()
     producer_id, _ = await txn.start("a")
     [hosted] = list(node._coordinators.transactions)
-    hosted.shard.transactions["a"] = replace(hosted.shard.transactions["a"], producer_epoch=32766)
+    hosted.shard.transactions["a"] = hosted.shard.transactions["a"]._replace(producer_epoch=32766)
     assert await txn.produce("a", (producer_id, 32766), b"1") == ErrorCode.NONE
     producer = await txn.commit("a", (producer_id, 32766))
     assert producer[0] != producer_id

@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.source.varints import MalformedVarint, read_varints
@@ -9,6 +9,7 @@ from protocol.record import put_varint
 INT64 = st.integers(-(1 << 63), (1 << 63) - 1)
 
 
+@settings(deadline=None)
 @given(st.lists(INT64 | st.integers(-200, 200), min_size=1, max_size=30))
 def test_numbers_of_all_lengths_are_read_together(numbers: list[int]) -> None:
     data, starts = bytearray(), []

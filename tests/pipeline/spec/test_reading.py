@@ -65,6 +65,7 @@ def test_what_ships_is_right(file: Path) -> None:
         ("    sql: SELECT * FROM orders WHERE id > 10\n", "", 8, "the step 'big' needs either 'sql' or 'from'"),
         ("topic: big-orders", "topic: big-orders\n    writers: many", 14, "sinks.out.writers must be a whole number"),
         ("topic: big-orders", "topic: big-orders\n    trigger: soon", 14, "'soon' is not a time such as '5 minutes'"),
+        ("format: json", "format: avro", 6, "schema must be Avro's of a record, with fields"),
         ("name: shop", "name: shop\nname: shop", 2, "the key 'name' is given twice"),
         ("name: shop", "name: [shop", 2, "this is not YAML"),
         ("name: shop", "nmae: shop", 1, "unknown key 'nmae'; did you mean 'name'?"),

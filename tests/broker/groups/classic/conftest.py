@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from broker.config import BrokerConfig
+from broker.coordination.outcome import Outcome
 from broker.groups.classic.group import ClassicGroup
 from broker.groups.commit import commit
 from broker.groups.group import Caller
-from broker.groups.outcome import Outcome
 from broker.groups.records import decode, encode_key, encode_value
 from broker.groups.shard import Shard
 from broker.later import Later
@@ -42,6 +42,7 @@ class Driver:
         self.now_ms = 1_000_000
         self.log: list[tuple[bytes, bytes | None]] = []
         self.fails = False
+        self.seekers = 0  # clients that asked for the coordinator a moment ago
         self.shard = self._shard()
 
     def _shard(self) -> Shard:
@@ -49,7 +50,8 @@ class Driver:
             name: TopicImage(name=name, topic_id=name.encode() * 16, partitions=(PARTITION,) * 3) for name in ("t", "u")
         }
         names = {topic.topic_id: name for name, topic in topics.items()}
-        return Shard(config=self.config, image=Image(topics=topics, topic_names=names), random=Random(1))
+        image = Image(topics=topics, topic_names=names)
+        return Shard(config=self.config, image=image, random=Random(1), seekers=lambda *_: self.seekers)
 
     def restart(self) -> None:
         self.shard = self._shard()

@@ -57,6 +57,42 @@ def test_the_initial_delay_ends_with_the_rebalance_time_out(make_driver: Any) ->
     assert first.done
 
 
+def test_without_a_delay_a_member_waits_for_others_that_are_on_their_way(driver: Any, answer: Any) -> None:
+    driver.seekers = 2
+    first = driver.join()
+    driver.advance(80)
+    second = driver.join()
+    driver.advance(30)  # the second bought a third some time
+    assert not first.done
+    driver.advance(200)
+    assert [answer(each).generation_id for each in (first, second)] == [1, 1]
+
+
+def test_without_a_delay_a_member_waits_for_others_that_were_given_their_ids(driver: Any, answer: Any) -> None:
+    told = [driver.join(version=4).member_id for _ in range(2)]
+    first = driver.join(told[0], version=4)
+    assert not first.done
+    driver.join(told[1], version=4)
+    driver.advance(200)
+    assert len(answer(first).members) == 2
+
+
+def test_without_a_delay_nobody_waits_long_for_others_that_do_not_come(driver: Any) -> None:
+    driver.seekers = 5
+    first = driver.join()
+    driver.advance(100)
+    assert first.done
+
+
+def test_without_a_delay_a_stream_of_newcomers_is_not_waited_for(driver: Any) -> None:
+    driver.seekers = 2
+    first = driver.join()
+    for _ in range(20):
+        driver.advance(50)
+        driver.join()
+    assert first.done
+
+
 def test_a_rebalance_waits_for_all_members(driver: Any, answer: Any) -> None:
     [one] = driver.stable(1)
     second = driver.join()

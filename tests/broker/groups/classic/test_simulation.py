@@ -16,12 +16,12 @@ from typing import Any
 import pytest
 
 from broker.config import BrokerConfig
+from broker.coordination.outcome import Outcome
 from broker.groups.classic.group import ClassicGroup
 from broker.groups.classic.roster import State
 from broker.groups.commit import commit
 from broker.groups.fetch import fetch
 from broker.groups.group import Caller
-from broker.groups.outcome import Outcome
 from broker.groups.records import decode, encode_key, encode_value
 from broker.groups.shard import Shard
 from broker.later import Later

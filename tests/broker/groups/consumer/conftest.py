@@ -6,10 +6,11 @@ from typing import Any
 import pytest
 
 from broker.config import BrokerConfig
+from broker.coordination.facts import Fact
+from broker.coordination.outcome import Outcome
 from broker.groups.consumer.heartbeat import consumer_heartbeat
 from broker.groups.group import Caller
-from broker.groups.outcome import Outcome
-from broker.groups.records import Fact, decode, encode_key, encode_value
+from broker.groups.records import decode, encode_key, encode_value
 from broker.groups.shard import Shard
 from broker.metadata.image import Image, PartitionImage, TopicImage
 from protocol.errors import ErrorCode

@@ -12,12 +12,12 @@ from random import Random
 import pytest
 
 from broker.config import BrokerConfig
+from broker.coordination.outcome import Outcome
 from broker.groups.classic.group import ClassicGroup
 from broker.groups.consumer.embedded import read_assignment, read_subscription, write_assignment
 from broker.groups.consumer.group import ConsumerGroup
 from broker.groups.consumer.heartbeat import consumer_heartbeat
 from broker.groups.group import Caller
-from broker.groups.outcome import Outcome
 from broker.groups.records import decode, encode_key, encode_value
 from broker.groups.shard import Shard
 from broker.later import Later

@@ -1,6 +1,6 @@
-from broker.groups.batch import build
+from broker.coordination.batch import build
+from broker.coordination.facts import Fact
 from broker.groups.records import (
-    Fact,
     GroupMetadataKey,
     GroupMetadataValue,
     MemberMetadata,

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from broker.groups.records import Fact, key_prefix, value_prefix
+from broker.coordination.facts import Fact, key_prefix, value_prefix
 from protocol.batch import HEADER, HEADER_SIZE, MAGIC, BatchHeader
 from protocol.checksum import crc32c
 from protocol.record import put_varint
 from protocol.schema import codec
 
 _new = tuple.__new__
-_pack = HEADER.pack
+_pack_into = HEADER.pack_into
 NOBODY = (-1, -1)
 TRANSACTIONAL = 0x10  # a batch header's attribute
 _SHORT = 64  # a length below this is one byte as a varint
@@ -25,16 +25,12 @@ def build(
     facts: Sequence[Fact], *, now_ms: int, producer: tuple[int, int] | None = None
 ) -> tuple[bytearray, BatchHeader]:
     """One uncompressed batch, ready to be appended; with a producer's id and epoch, part of its transaction."""
-    records = bytearray()
+    batch = bytearray(HEADER_SIZE)
     for delta, fact in enumerate(facts):
-        _put(records, delta, fact)
-    count = len(facts)
-    length = HEADER_SIZE - 12 + len(records)
+        _put(batch, delta, fact)
+    count, length = len(facts), len(batch) - 12
     attributes, (producer_id, epoch) = (0, NOBODY) if producer is None else (TRANSACTIONAL, producer)
-    batch = bytearray(
-        _pack(0, length, -1, MAGIC, 0, attributes, count - 1, now_ms, now_ms, producer_id, epoch, -1, count)
-    )
-    batch += records
+    _pack_into(batch, 0, 0, length, -1, MAGIC, 0, attributes, count - 1, now_ms, now_ms, producer_id, epoch, -1, count)
     crc = crc32c(memoryview(batch)[21:])
     batch[17:21] = crc.to_bytes(4, "big")
     fields = (0, length, -1, MAGIC, crc, attributes, count - 1, now_ms, now_ms, producer_id, epoch, -1, count)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from broker.groups.records import Fact
+from broker.coordination.facts import Fact
 from protocol.errors import ErrorCode
 
 
