@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable
 
-from cluster.chaos import run
+from cluster.chaos import SERVES_AGAIN_SECONDS_MAX, run
 from cluster.nemesis import Kill, KillController, Pause, RollingRestart
 from confluent_kafka import Producer
 from harness.batches import batch_of
@@ -16,7 +16,6 @@ from harness.waiting import eventually
 from harness.wire import Closed, Wire
 
 QUICK = {"broker.session.timeout.ms": "2000", "broker.heartbeat.interval.ms": "300"}
-SERVES_AGAIN_SECONDS_MAX = 10.0  # of losing a leader; the goal is 1 on a quiet machine
 
 NewCluster = Callable[..., Cluster]
 
