@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
+from broker.connection import CloseConnection
 from broker.metadata.image import Image
 from broker.metadata.store import MetadataStore
 
@@ -25,6 +26,13 @@ class Cluster:
         self._node_id = node_id
         self.suspects: Suspects | None = None
         self.is_leased: Callable[[], bool] = lambda: True  # whether this node surely leads what its image says it leads
+        self.is_isolated: Callable[[], bool] = lambda: False
+
+    def check_contact(self) -> None:
+        """Who is cut off from all others cannot say who leads now. A client that gets an answer, even none of use, asks
+        the same broker again and again, because it used it most; hung up on, it asks another."""
+        if not self.is_leased() and self.is_isolated():
+            raise CloseConnection("this node is cut off from the others, and cannot say who leads")
 
     @property
     def unsure_of(self) -> int | None:

@@ -168,12 +168,14 @@ class Node:
             "groups": lambda: self._coordinators.groups,
             "transactions": lambda: self._coordinators.transactions,
         }
-        if self._clustered is None:
+        clustered = self._clustered
+        if clustered is None:
             return services
-        made["cluster"].suspects = self._clustered.suspects
+        made["cluster"].suspects = clustered.suspects
         made["cluster"].is_leased = lambda: self._replicas.is_leased
-        services = self._clustered.services(services)
-        self._creation.forwarding = self._clustered.forwarding
+        made["cluster"].is_isolated = lambda: clustered.quorum.is_isolated
+        services = clustered.services(services)
+        self._creation.forwarding = clustered.forwarding
         return services
 
     def _allocate_producer_ids(self) -> Callable[[], Awaitable[int]]:

@@ -32,6 +32,7 @@ RETRY_SECONDS: Final = 0.1
 REQUEST_SECONDS_MAX: Final = 2.0
 WATCH_SECONDS: Final = 0.5
 ALONE_SECONDS_MAX: Final = 2.0  # without a leader; by then a quorum that works has elected one
+ISOLATED_SECONDS: Final = 2.0  # members say something several times per second, a leader or not
 WILD: Final = ("", "0.0.0.0", "::")
 
 
@@ -64,6 +65,7 @@ class Quorum:
         self.store.watch_leader(self.peers.leader_changed)
         self.store.watch_controller(self._lead)
         self._tasks: set[asyncio.Task[None]] = set()
+        self._heard_at = 0.0
 
     # -- who and where -----------------------------------------------------
 
@@ -115,7 +117,14 @@ class Quorum:
         await self.peers.close()
 
     def receive(self, _sender: int, data: bytes) -> None:
+        self._heard_at = time.monotonic()
         self.store.driver.receive(data)
+
+    @property
+    def is_isolated(self) -> bool:
+        """Whether no other member has been heard for a while: what this node knows may be long out of date."""
+        is_alone = self.store.driver.node.configuration.voters == (self._config.node_id,)
+        return not is_alone and time.monotonic() - self._heard_at > ISOLATED_SECONDS
 
     def lost(self, connection: Connection) -> None:
         """A connection to the controller listener has ended: if it was a node's, that node may have, too."""

@@ -25,6 +25,7 @@ MANY_FROM: Final = 4
 async def find_coordinator(
     request: FindCoordinatorRequest, call: Call, *, groups: Groups, transactions: Transactions, cluster: Cluster
 ) -> FindCoordinatorResponse:
+    cluster.check_contact()
     services: dict[int, Groups | Transactions] = {GROUP: groups, TRANSACTION: transactions}
     service = services.get(request.key_type)
     many = call.version >= MANY_FROM

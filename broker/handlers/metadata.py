@@ -33,6 +33,7 @@ log = logging.getLogger(__name__)
 def metadata(
     request: MetadataRequest, call: Call, *, cluster: Cluster, settings: Settings, creation: TopicCreation
 ) -> Any:
+    cluster.check_contact()
     if cluster.suspects:  # somebody has probably died: in a moment it is known who leads in its place
         return _answer_soon(request, call, cluster, settings, creation)
     return _answer_now(request, call, cluster, settings, creation)

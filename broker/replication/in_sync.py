@@ -88,6 +88,7 @@ class InSyncChanges:
         self._broker_epoch = broker_epoch
         self._queue: dict[Key, tuple[Led, Proposal]] = {}
         self._filled = asyncio.Event()
+        self._trouble = ""  # why the last request failed: said once
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     def ask(self, partition: Led, proposal: Proposal) -> None:
@@ -122,7 +123,9 @@ class InSyncChanges:
             if response.error_code:
                 raise PeerUnavailable(f"the controller refuses: {ErrorCode(response.error_code).name}")
         except PeerUnavailable as error:
-            log.info("in-sync sets of %d partition(s) are asked for again: %s", len(batch), error)
+            if str(error) != self._trouble:
+                self._trouble = str(error)
+                log.info("in-sync sets of %d partition(s) are asked for again: %s", len(batch), error)
             self._again(batch)
             await asyncio.sleep(RETRY_SECONDS)
             return
@@ -131,6 +134,7 @@ class InSyncChanges:
             self._again(batch)
             await asyncio.sleep(1.0)
             return
+        self._trouble = ""
         self._take(response, batch)
 
     def _again(self, batch: dict[Key, tuple[Led, Proposal]]) -> None:
