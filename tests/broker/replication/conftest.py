@@ -139,7 +139,7 @@ class Cluster:
         """A new state of the partition, which every node hears of at once (but for some)."""
         if "leader" in changes:
             changes.setdefault("leader_epoch", self.partition.leader_epoch + 1)
-        self.partition = replace(self.partition, partition_epoch=self.partition.partition_epoch + 1, **changes)
+        self.partition = self.partition._replace(partition_epoch=self.partition.partition_epoch + 1, **changes)
         self.image = self._with(self.partition)
         for node_id, replicas in self.nodes.items():
             if node_id not in except_for:
