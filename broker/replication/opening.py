@@ -89,9 +89,12 @@ class Opening:
                 loads.append((key, load))
         self._loading = frozenset(key for key, _ in loads)
         done = await asyncio.get_running_loop().run_in_executor(self._thread, _load, loads)
-        # What the thread had no time for is first in the next turn.
-        self._waiting = {**dict.fromkeys(key for key, _ in loads[len(done) :]), **self._waiting}
         self._loading = frozenset()
+        left = [key for key, _ in loads[len(done) :]]  # the thread had no time for them: first in the next turn
+        if not self._closed:
+            self._waiting = {**dict.fromkeys(left), **self._waiting}
+        elif left:
+            self.is_complete = False
         for (key, _), loaded in zip(loads, done, strict=False):
             self._try(self._take, key, loaded)
         await asyncio.sleep(0)
