@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import logging
-import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,14 +15,16 @@ from broker.errors import Refused
 from broker.lease import lease_clock
 from broker.metadata.image import TOPIC_RESOURCE, Image, PartitionImage, TopicImage
 from broker.metadata.internal import INTERNAL_TOPICS
+from broker.replication.hosted_topic import HostedTopic
 from broker.replication.leadership import Leadership
+from broker.replication.logs import check_records, log_config
 from broker.replication.opening import Opening
 from broker.replication.partition import InternalPartition, Partition
 from broker.replication.replica import Replica
 from broker.replication.throttle import Throttle, is_listed
 from protocol.errors import ErrorCode
-from protocol.records import InvalidBatch, check_batch, iter_batches
-from storage import CorruptLog, Log, LogConfig, LogDirectory, LogOffline, StorageError, TopicIdMismatch
+from protocol.records import InvalidBatch
+from storage import CorruptLog, Log, LogDirectory, LogOffline, StorageError, TopicIdMismatch
 
 if TYPE_CHECKING:
     from broker.peers import Peers
@@ -36,33 +36,6 @@ log = logging.getLogger(__name__)
 
 SYNC_THREADS: Final = 4  # concurrent fdatasyncs; more only queue up in the device
 EXPIRED: Final = 0.0
-CHECKED_BYTES_MAX: Final = 1 << 20
-
-
-@dataclass(slots=True, kw_only=True)
-class HostedTopic:
-    """A topic of the image, with what is here of it."""
-
-    name: str
-    topic_id: bytes
-    config: TopicConfig
-    image: TopicImage
-    partitions: dict[int, Partition] = field(default_factory=dict)  # which this node leads
-    followed: dict[int, Followed] = field(default_factory=dict)
-    offline: dict[int, str] = field(default_factory=dict)  # partitions whose log could not be opened, and why
-
-    def replica(self, index: int) -> Replica | None:
-        return self.partitions.get(index) or self.followed.get(index)
-
-    def replicas(self) -> Iterator[Replica]:
-        yield from list(self.partitions.values())
-        yield from list(self.followed.values())
-
-    def why_not_led(self, index: int) -> ErrorCode:
-        if index in self.offline:
-            return ErrorCode.KAFKA_STORAGE_ERROR
-        exists = 0 <= index < len(self.image.partitions)
-        return ErrorCode.NOT_LEADER_OR_FOLLOWER if exists else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 class Replicas:
@@ -572,14 +545,6 @@ class Replicas:
             directory.close(high_watermarks=self._high_watermarks(directory), is_complete=is_complete)
 
 
-def check_records(log_on_disk: Log, offset: int) -> None:
-    """Raises what is wrong with the batches at a place; a follower's fetch would get as many."""
-    for part in log_on_disk.read(offset=offset, limit_bytes=CHECKED_BYTES_MAX, at_least_one=True):
-        data = memoryview(os.pread(part.file.fileno(), part.length, part.position))
-        for _, batch in iter_batches(data):
-            check_batch(batch)
-
-
 @contextmanager
 def _reported(work: str, replica: Replica) -> Iterator[None]:
     """One partition's trouble does not keep the others from their turn."""
@@ -592,21 +557,3 @@ def _reported(work: str, replica: Replica) -> Iterator[None]:
 def _report_removal(directory: str, done: Future[None]) -> None:
     if (error := done.exception()) is not None:
         log.error("removing deleted files from %s failed: %s", directory, error)
-
-
-def log_config(topic: TopicConfig, broker: BrokerConfig) -> LogConfig:
-    return LogConfig(
-        segment_bytes=topic.internal_segment_bytes or topic.segment_bytes,
-        segment_ms=topic.segment_ms,
-        segment_jitter_ms=topic.segment_jitter_ms,
-        segment_index_bytes=topic.segment_index_bytes,
-        index_interval_bytes=topic.index_interval_bytes,
-        retention_ms=topic.retention_ms,
-        retention_bytes=topic.retention_bytes,
-        flush_messages=topic.flush_messages,
-        flush_ms=topic.flush_ms,
-        file_delete_delay_ms=topic.file_delete_delay_ms,
-        compact="compact" in topic.cleanup_policy,
-        delete="delete" in topic.cleanup_policy,
-        producer_id_expiration_ms=broker.producer_id_expiration_ms,
-    )
