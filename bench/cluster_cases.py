@@ -102,7 +102,7 @@ class Topics:
 
 
 def _loads(cluster: Cluster, name: str, total_bytes: int) -> list[Load]:
-    client = {"bootstrap.servers": cluster.bootstrap, "acks": "all"}
+    client = {"bootstrap.servers": cluster.bootstrap_of_live, "acks": "all"}
     share = {
         "topic": name, "size": 1000, "client": client, "partitions": PARTITIONS, "batch": 1000,
         "records": total_bytes // 1000 // LOADERS,

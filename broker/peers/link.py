@@ -74,7 +74,19 @@ class PeerLink:
         answer = await self.send_raw(
             described.key, version, body, flexible=version in described.flexible, timeout=timeout
         )
-        response = response or APIS[described.key].response
+        return self.decoded(answer, response or APIS[described.key].response, version=version)
+
+    def begin(self, request: Any, *, version: int) -> asyncio.Future[memoryview] | None:
+        """As `send`, for who asks all the time: no task, no time-out, and the answer is for `decoded`. None while there
+        is no connection."""
+        if self._channel is None:
+            return None
+        described = api(type(request))
+        body = bytearray()
+        codec(type(request), version).encode(request, body)
+        return self._channel.begin(*self._frame(described.key, version, body, flexible=version in described.flexible))
+
+    def decoded(self, answer: memoryview, response: type[Any], *, version: int) -> Any:
         position = 4
         try:
             if version in api(response).flexible:
@@ -201,7 +213,7 @@ class _Channel(asyncio.BufferedProtocol):
     def write(self, frame: bytes) -> None:
         self._transport.write(frame)
 
-    async def ask(self, correlation_id: int, frame: bytes) -> memoryview:
+    def begin(self, correlation_id: int, frame: bytes) -> asyncio.Future[memoryview]:
         if len(self._waiting) >= IN_FLIGHT_MAX or self.unsent_bytes > UNSENT_BYTES_MAX:
             raise PeerUnavailable(f"too much is under way to {self._link.name}")
         if self._transport.is_closing():
@@ -209,8 +221,11 @@ class _Channel(asyncio.BufferedProtocol):
         future: asyncio.Future[memoryview] = asyncio.get_running_loop().create_future()
         self._waiting[correlation_id] = future
         self._transport.write(frame)
+        return future
+
+    async def ask(self, correlation_id: int, frame: bytes) -> memoryview:
         try:
-            return await future
+            return await self.begin(correlation_id, frame)
         finally:
             self._waiting.pop(correlation_id, None)
 
@@ -239,7 +254,7 @@ class _Channel(asyncio.BufferedProtocol):
 
     def _answered(self, frame: bytearray) -> None:
         (correlation_id,) = _correlation_at(frame)
-        future = self._waiting.get(correlation_id)
+        future = self._waiting.pop(correlation_id, None)
         if future is not None and not future.done():
             future.set_result(memoryview(frame))
 
@@ -252,4 +267,5 @@ class _Channel(asyncio.BufferedProtocol):
         for future in self._waiting.values():
             if not future.done():
                 future.set_exception(PeerUnavailable(f"the connection to {self._link.name} is gone: {self._reason}"))
+                future.exception()  # who has lost interest in the answer need not hear of it
         self._link.lost_channel(self)

@@ -66,6 +66,39 @@ class _Place(NamedTuple):
 _NOWHERE: Final = _Place(-1, -1, -1, -1, False)
 
 
+class _News:
+    """An event, waited for alone or beside an answer; without a task of its own, as that happens all the time."""
+
+    def __init__(self) -> None:
+        self._is_set = False
+        self._waiter: asyncio.Future[None] | None = None
+
+    def set(self) -> None:
+        self._is_set = True
+        self._wake()
+
+    def clear(self) -> None:
+        self._is_set = False
+
+    async def wait(self, answer: asyncio.Future[Any] | None = None) -> None:
+        """Returns when there is news, or the answer."""
+        if self._is_set or (answer is not None and answer.done()):
+            return
+        self._waiter = asyncio.get_running_loop().create_future()
+        if answer is not None:
+            answer.add_done_callback(self._wake)
+        try:
+            await self._waiter
+        finally:
+            self._waiter = None
+            if answer is not None:
+                answer.remove_done_callback(self._wake)
+
+    def _wake(self, _: object = None) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+
 class Fetcher:
     def __init__(
         self,
@@ -95,9 +128,11 @@ class Fetcher:
         self._held_back: dict[Key, asyncio.TimerHandle] = {}
         self._session_id = NO_SESSION
         self._session_epoch = FULL_EPOCH
-        self._news = asyncio.Event()
+        self._news = _News()
         self._retry_seconds = 0.0
         self._loop = asyncio.get_running_loop()
+        self._asked_at: float | None = None  # when what is under way was asked for
+        self._watchdog: asyncio.TimerHandle | None = None
         self._task = self._loop.create_task(self._run())
 
     def __len__(self) -> int:
@@ -124,6 +159,8 @@ class Fetcher:
             handle.cancel()
         self._resting.clear()
         self._held_back.clear()
+        if self._watchdog is not None:
+            self._watchdog.cancel()
         self._task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await self._task
@@ -149,7 +186,7 @@ class Fetcher:
 
     async def _converse(self) -> None:
         """Until something goes wrong: ask, and take what comes."""
-        under_way: asyncio.Task[Any] | None = None
+        under_way: asyncio.Future[Any] | None = None
         try:
             while True:
                 if under_way is None:
@@ -157,14 +194,11 @@ class Fetcher:
                         self._news.clear()
                         await self._news.wait()
                     under_way = self._ask()
-                news = self._loop.create_task(self._news.wait())
-                try:
-                    await asyncio.wait((under_way, news), return_when=asyncio.FIRST_COMPLETED)
-                finally:
-                    news.cancel()
+                await self._news.wait(under_way)
                 if under_way.done() or not self._has_session:
                     response, under_way = await under_way, None
-                    await self._take(response)
+                    self._asked_at = None
+                    await self._take(self._decoded(response))
                 else:
                     following = self._ask()  # which ends the one under way
                     try:
@@ -173,20 +207,49 @@ class Fetcher:
                         following.cancel()
                         raise
                     under_way = following
-                    await self._take(response)
+                    await self._take(self._decoded(response))
         finally:
+            self._asked_at = None
             if under_way is not None:
                 under_way.cancel()
                 with contextlib.suppress(asyncio.CancelledError, PeerUnavailable):
                     await under_way
 
-    def _ask(self) -> asyncio.Task[Any]:
+    def _ask(self) -> asyncio.Future[Any]:
+        """What comes of it is for `_decoded`."""
         self._news.clear()
         config = self._config()
-        request = self._request(config)
         link = self._peers.to_broker(self.source, purpose=PURPOSE)
         seconds_max = config.replica_socket_timeout_ms / 1000
-        return self._loop.create_task(link.send(request, version=VERSION, timeout=seconds_max))
+        if not link.is_connected:
+            request = self._request(config)
+            return self._loop.create_task(link.send(request, version=VERSION, timeout=seconds_max))
+        begun = link.begin(self._request(config), version=VERSION)
+        assert begun is not None
+        # One timer for all that is ever asked: fetches come by the thousand, and hardly any is not answered.
+        self._asked_at = self._loop.time()
+        if self._watchdog is None:
+            self._watchdog = self._loop.call_later(seconds_max, self._watch)
+        return begun
+
+    def _watch(self) -> None:
+        """Give up a leader that does not answer."""
+        self._watchdog = None
+        if self._asked_at is None:
+            return
+        seconds_max = self._config().replica_socket_timeout_ms / 1000
+        left = self._asked_at + seconds_max - self._loop.time()
+        if left > 0:
+            self._watchdog = self._loop.call_later(left, self._watch)
+        else:
+            self._peers.to_broker(self.source, purpose=PURPOSE).hang_up()
+
+    def _decoded(self, answer: FetchResponse | memoryview) -> FetchResponse:
+        if isinstance(answer, FetchResponse):
+            return answer
+        link = self._peers.to_broker(self.source, purpose=PURPOSE)
+        response: FetchResponse = link.decoded(answer, FetchResponse, version=VERSION)
+        return response
 
     # -- asking ------------------------------------------------------------
 

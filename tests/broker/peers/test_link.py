@@ -167,3 +167,24 @@ def test_a_node_is_known_by_its_client_id() -> None:
     assert node_id_of(client_id_of(7)) == 7
     assert node_id_of("node-x") is None
     assert node_id_of(None) is None
+
+
+async def test_who_asks_all_the_time_needs_an_open_connection_and_no_task(peer: Peer, link: PeerLink) -> None:
+    assert link.begin(ApiVersionsRequest(), version=1) is None
+    await ask(link)
+    begun = link.begin(ApiVersionsRequest(), version=1)
+    assert begun is not None
+    answer = link.decoded(await begun, ApiVersionsResponse, version=1)
+    assert answer.api_keys[0].api_key == 7
+    assert peer.connections == 1
+
+
+async def test_who_hangs_up_ends_what_was_begun(peer: Peer, link: PeerLink) -> None:
+    await ask(link)
+    peer.answer = peer.with_silence
+    begun = link.begin(ApiVersionsRequest(), version=1)
+    assert begun is not None
+    link.hang_up()
+    with pytest.raises(PeerUnavailable, match="is gone"):
+        await begun
+    assert link.begin(ApiVersionsRequest(), version=1) is None

@@ -59,6 +59,14 @@ class Link:
         self.cluster.check_link(self.target, self.source)
         return through_bytes(response, version)
 
+    is_connected = True
+
+    def begin(self, request: Any, *, version: int) -> asyncio.Future[Any]:
+        return asyncio.ensure_future(self.send(request, version=version, timeout=10.0))
+
+    def decoded(self, answer: Any, _response: type[Any], *, version: int) -> Any:
+        return answer
+
 
 def through_bytes(response: FetchResponse, version: int) -> FetchResponse:
     out = bytearray()
