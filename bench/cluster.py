@@ -20,8 +20,8 @@ from bench.environment import describe
 from bench.figures import Rounds
 from bench.run import say
 
-
 MANY = "cluster-many"
+PRACTISED = ("cluster-produce", "cluster-acks")  # the first round is not kept
 
 
 def _arguments() -> argparse.Namespace:
@@ -73,11 +73,13 @@ def _measure_in_turns(arguments: argparse.Namespace, directory: Path, cases: lis
             _warm_up(cluster, topics, seconds=3.0 if arguments.quick else arguments.warm_up)
         for case in cases:
             say(f"  {case}")
-            for _ in range(1 if arguments.quick else arguments.rounds):
+            practice = int(case in PRACTISED and not arguments.quick)
+            for number in range(practice + (1 if arguments.quick else arguments.rounds)):
                 for cluster, topics in pairs:
                     values = CASES[case](cluster, topics, scale)
                     say(f"    {cluster.name:9} " + ", ".join(f"{key} {value:,.3g}" for key, value in values.items()))
-                    _keep(rounds[cluster.name], values)
+                    if number >= practice:
+                        _keep(rounds[cluster.name], values)
 
 
 def _keep(rounds: dict[str, list[float]], values: dict[str, float]) -> None:

@@ -149,13 +149,13 @@ class Cluster:
         alive = [each.pid for each in self._processes.values() if each.poll() is None]
         return sum(int(psutil.Process(pid).memory_info().rss) for pid in alive)
 
-    def stop(self) -> None:
+    def stop(self, *, timeout_s: float = STOP_TIMEOUT_S) -> None:
         for process in self._processes.values():
             if process.poll() is None:
                 process.terminate()
         for process in self._processes.values():
             try:
-                process.wait(STOP_TIMEOUT_S)
+                process.wait(timeout_s)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()

@@ -61,7 +61,7 @@ def many(cluster: Cluster, scale: ManyScale) -> dict[str, float]:
     _wait_for(cluster, len(names), _is_whole, node_id=NODES[-1])
     note("return", time.monotonic() - begun)
 
-    note("stop", _timed(cluster.stop))
+    note("stop", _timed(lambda: cluster.stop(timeout_s=TIMEOUT_S)))
     begun = time.monotonic()
     cluster.start_all()
     for node_id in NODES:

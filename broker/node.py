@@ -84,7 +84,7 @@ class Node:
         self._replicas = Replicas(
             node_id=config.node_id, config=config, directories=self._directories, now_ms=wall_clock_ms
         )
-        opened.callback(self._close_replicas)
+        opened.push_async_callback(self._close_replicas)
         opened.push_async_callback(self._replicas.stop_replication)
         self._creation = TopicCreation(self._store, self.settings)
         self._coordinators = Coordinators(
@@ -265,8 +265,9 @@ class Node:
         listener = self.config.parsed_controller_listener
         self._server.stop_accepting(but=None if listener is None else listener.name)
 
-    def _close_replicas(self) -> None:
-        self._replicas.close()
+    async def _close_replicas(self) -> None:
+        # Not on the loop: ten thousand logs take seconds, and others may need this node's vote until then.
+        await asyncio.get_running_loop().run_in_executor(None, self._replicas.close)
         if self._clustered is not None:
             self._clustered.note_clean_stop()
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from pipeline.checkpoint import WHAT_TO_DO
+
 # What a broker that restarts, a network that stumbles or a worker that is killed leaves in a failed query's message.
 _PASSING = re.compile(
     r"TimeoutException|TimeoutError|Timed out|_TRANSPORT|_ALL_BROKERS_DOWN|_TIMED_OUT|DisconnectException"
@@ -21,6 +23,9 @@ _LOSS = re.compile(
 )
 _REPORT = re.compile(r"NullPointerException(?s:.*)KafkaMicroBatchStream\S*metrics")
 _MALFORMED = re.compile(r"Malformed record in \S+ at offset \d+")
+_DAMAGED = re.compile(
+    r"\[(?P<what>CHECKPOINT_FILE_CHECKSUM_VERIFICATION_FAILED|CANNOT_LOAD_STATE_STORE\.CANNOT_READ_\w+)\](?P<how>[^\n]*)"
+)
 _LEFT_OVER = re.compile(r"LeftOver: (?P<what>[^\n]+)")
 _PYTHON = re.compile(
     r"^(?P<what>[A-Za-z_.]*(Error|Exception|Failed|Unreadable|Disagree|LeftOver): [^\n]+)$", re.MULTILINE
@@ -37,7 +42,8 @@ def text_of(failure: Any) -> str:
 
 def may_pass(message: str) -> bool:
     """Would the same batch, tried again from the checkpoint, perhaps go through?"""
-    return not is_loss(message) and not _MALFORMED.search(message) and bool(_PASSING.search(message))
+    for_good = is_loss(message) or _MALFORMED.search(message) or _DAMAGED.search(message)
+    return not for_good and bool(_PASSING.search(message))
 
 
 def is_loss(message: str) -> bool:
@@ -50,6 +56,8 @@ def sentence(message: str) -> str:
         return f"{found[0]}; set 'on_malformed: count' or 'dead_letter' to go on past such records."
     if _LEFT_OVER.search(message):
         return "Another run of this pipeline has taken over its sinks."
+    if found := _DAMAGED.search(message):
+        return f"The checkpoint is damaged: {_shortened(found['how'].strip()).rstrip('.')}. {WHAT_TO_DO}"
     if _REPORT.search(message):
         return "Spark's connector finished a batch that an earlier run had begun, and failed in its report of it."
     lines = [line.strip() for line in message.splitlines() if line.strip() and not line.strip().startswith("at ")]

@@ -69,8 +69,8 @@ def topic_id_bytes(text: str) -> bytes:
 
 
 def write_partition_metadata(files: Files, path: str, topic_id: bytes) -> None:
-    # Unsynced, and in place: there was none, or none that could be read. The log's first flush syncs the directory, and a
-    # lost or torn file only means that the id is told us again.
+    # Unsynced, and in place: there was none, or none that could be read. The log's first flush syncs the directory, and
+    # a lost or torn file only means that the id is told us again.
     files.overwrite(path, f"version: 0\ntopic_id: {topic_id_text(topic_id)}\n".encode())
 
 

@@ -9,7 +9,9 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 
 from storage import checkpoints, names
 from storage.cache import SegmentCache
@@ -24,6 +26,8 @@ _logger = logging.getLogger(__name__)
 
 _LOCK = ".lock"
 _CLEAN_MARK = b'{"version": "0", "broker_epoch": "-1"}'  # as Kafka writes it
+_CLOSED_TOGETHER = 16
+_CLOSED_TOGETHER_FROM = 100
 _held: set[str] = set()  # the lock files of this process
 
 
@@ -90,7 +94,13 @@ class LogDirectory:
         key = topic, partition
         if key in self.logs:
             return self.logs[key]
-        log = Log.open(
+        return self.take_in(topic, partition, self.load_log(topic, partition, config=config, topic_id=topic_id))
+
+    def load_log(self, topic: str, partition: int, *, config: LogConfig, topic_id: bytes | None = None) -> Log:
+        """The first half of `open_log`, for any thread: changes nothing but the partition's own files. Nobody else may
+        have it open or be about to."""
+        key = topic, partition
+        return Log.open(
             os.path.join(self.path, names.directory_name(topic=topic, partition=partition)),
             config=config,
             files=self.files,
@@ -101,8 +111,12 @@ class LogDirectory:
             start_offset=self._start_offsets.get(key, 0),
             cache=self._cache,
         )
+
+    def take_in(self, topic: str, partition: int, log: Log) -> Log:
+        """The second half."""
+        assert (topic, partition) not in self.logs, "it is open already"
         log.on_truncated = self.write_recovery_points
-        self.logs[key] = log
+        self.logs[topic, partition] = log
         return log
 
     def open_all(self, config_of: Callable[[str, int], LogConfig]) -> dict[TopicPartition, StorageError | OSError]:
@@ -178,20 +192,23 @@ class LogDirectory:
         path = os.path.join(self.path, checkpoints.META_PROPERTIES)
         checkpoints.write_properties(self.files, path, {"version": "1", **properties})
 
-    def close(self, *, clean: bool = True, high_watermarks: Mapping[TopicPartition, int] | None = None) -> None:
-        """Closes all logs and gives the directory up. The clean-shutdown mark is set only if every log closed well.
-        Closing again does nothing."""
+    def close(
+        self,
+        *,
+        clean: bool = True,
+        high_watermarks: Mapping[TopicPartition, int] | None = None,
+        is_complete: bool = True,
+    ) -> None:
+        """Closes all logs and gives the directory up. The clean-shutdown mark is set only if every log closed well, and
+        none was left unopened that might have needed recovery (`is_complete`). Closing again does nothing."""
         if self._closed:
             return
         self._closed = True
-        healthy = clean and not any(log.is_offline for log in self.logs.values())
+        healthy = clean and is_complete and not any(log.is_offline for log in self.logs.values())
         try:
-            for log in self.logs.values():
-                try:
-                    log.close(clean=clean)
-                except StorageError as error:
-                    healthy = False
-                    _logger.error("%s", error)
+            for error in self._close_logs(clean=clean):
+                healthy = False
+                _logger.error("%s", error)
             if clean:
                 self.write_checkpoints(high_watermarks)
             if healthy:
@@ -200,6 +217,14 @@ class LogDirectory:
         finally:
             self._lock.close()
             _held.discard(os.path.join(self.path, _LOCK))
+
+    def _close_logs(self, *, clean: bool) -> list[StorageError]:
+        """Many at a time if they are many: their syncs, each of which waits for the disk, then wait together."""
+        logs = list(self.logs.values())
+        if len(logs) < _CLOSED_TOGETHER_FROM:
+            return [error for log in logs if (error := _close(log, clean=clean)) is not None]
+        with ThreadPoolExecutor(_CLOSED_TOGETHER, thread_name_prefix="close") as threads:
+            return [error for error in threads.map(partial(_close, clean=clean), logs) if error is not None]
 
     def _read(self, name: str) -> dict[TopicPartition, int]:
         """A checkpoint. A damaged one counts as empty: recovery then checks more than it need, and loses nothing."""
@@ -227,6 +252,14 @@ def locked(path: str) -> Iterator[None]:
     finally:
         lock.close()
         _held.discard(name)
+
+
+def _close(log: Log, *, clean: bool) -> StorageError | None:
+    try:
+        log.close(clean=clean)
+    except StorageError as error:
+        return error
+    return None
 
 
 def _lock(files: Files, path: str) -> OpenFile:

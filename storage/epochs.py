@@ -49,7 +49,7 @@ class EpochCache:
         return list(zip(self._epochs, self._starts, strict=True))
 
     def announce(self, *, epoch: int, start: int) -> None:
-        """Epoch `epoch` will begin at offset `start`, the log's end: known from now on, written with its first batch."""
+        """Epoch `epoch` will begin at `start`, the log's end: known from now on, written with its first batch."""
         if epoch != self.latest:
             self._put(epoch=epoch, start=start)
 

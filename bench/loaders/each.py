@@ -8,7 +8,7 @@ from confluent_kafka import KafkaError, Message, Producer
 
 from bench.loaders.process import serve
 
-PATIENCE_S = 240.0
+PATIENCE_S = 400.0
 
 
 def prepare(parameters: dict[str, Any]) -> Callable[[], dict[str, Any]]:

@@ -102,7 +102,7 @@ def _probe(bootstrap: str, topic: str, *, count: int) -> list[float]:
     places = [TopicPartition(f"{topic}.counts", each) for each in _partitions(reader, f"{topic}.counts")]
     reader.assign([TopicPartition(p.topic, p.partition, reader.get_watermark_offsets(p)[1]) for p in places])
     started = time.monotonic()
-    _await(reader, lambda _: True)  # the queries have begun: what is sent from now on is theirs
+    _await(reader)  # the queries have begun: what is sent from now on is theirs
     found: list[float] = []
     for number in range(count):
         page = f"/probe/{number}"
@@ -111,18 +111,19 @@ def _probe(bootstrap: str, topic: str, *, count: int) -> list[float]:
         began = time.monotonic()
         sender.produce(topic, text.encode())
         sender.poll(0)
-        _await(reader, page.encode().__eq__)
+        _await(reader, page.encode())
         found.append(time.monotonic() - began)
         time.sleep(PROBE_EVERY_S - found[-1] % PROBE_EVERY_S)
     reader.close()
     return found
 
 
-def _await(reader: Consumer, wanted: Callable[[bytes | None], bool]) -> None:
+def _await(reader: Consumer, key: bytes | None = None) -> None:
+    """Until a record of this key comes, or any if none is said."""
     deadline = time.monotonic() + PROBE_SECONDS_MAX
     while time.monotonic() < deadline:
         message = reader.poll(1.0)
-        if message is not None and not message.error() and wanted(message.key()):
+        if message is not None and not message.error() and key in (None, message.key()):
             return
     raise RuntimeError(f"a count did not come through in {PROBE_SECONDS_MAX:.0f} s")
 

@@ -18,9 +18,10 @@ from broker.later import Later
 from broker.lease import lease_clock
 from broker.registry import Call, handles
 from broker.replication import hints
+from broker.replication.hosted_topic import HostedTopic
 from broker.replication.partition import Partition
 from broker.replication.replica import Replica
-from broker.replication.replicas import HostedTopic, Replicas
+from broker.replication.replicas import Replicas
 from broker.settings import Settings
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import (

@@ -16,8 +16,9 @@ from broker.lease import lease_clock
 from broker.produce_one import produce_one
 from broker.registry import Call, handles
 from broker.replication import hints
+from broker.replication.hosted_topic import HostedTopic
 from broker.replication.partition import Partition
-from broker.replication.replicas import HostedTopic, Replicas
+from broker.replication.replicas import Replicas
 from protocol.errors import ErrorCode
 from protocol.messages.produce import (
     LeaderIdAndEpoch,

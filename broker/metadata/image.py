@@ -53,8 +53,8 @@ class BrokerImage:
 
 
 class PartitionImage(NamedTuple):
-    """A tuple, because there are so many of them: thousands change when a broker dies, and a tuple is made in a fifth of
-    the time that a frozen dataclass takes."""
+    """A tuple, because there are so many of them: thousands change when a broker dies, and a tuple is made in a fifth
+    of the time that a frozen dataclass takes."""
 
     replicas: tuple[int, ...]
     isr: tuple[int, ...]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from broker.metadata.image import Image
 from broker.metadata.records import Endpoint
-from broker.replication.replicas import HostedTopic
+from broker.replication.hosted_topic import HostedTopic
 
 
 def leader_of(hosted: HostedTopic | None, index: int) -> tuple[int, int]:

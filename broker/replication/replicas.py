@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import logging
-import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,14 +15,16 @@ from broker.errors import Refused
 from broker.lease import lease_clock
 from broker.metadata.image import TOPIC_RESOURCE, Image, PartitionImage, TopicImage
 from broker.metadata.internal import INTERNAL_TOPICS
+from broker.replication.hosted_topic import HostedTopic
 from broker.replication.leadership import Leadership
+from broker.replication.logs import check_records, log_config
 from broker.replication.opening import Opening
 from broker.replication.partition import InternalPartition, Partition
 from broker.replication.replica import Replica
 from broker.replication.throttle import Throttle, is_listed
 from protocol.errors import ErrorCode
-from protocol.records import InvalidBatch, check_batch, iter_batches
-from storage import CorruptLog, Log, LogConfig, LogDirectory, LogOffline, StorageError, TopicIdMismatch
+from protocol.records import InvalidBatch
+from storage import CorruptLog, Log, LogDirectory, LogOffline, StorageError, TopicIdMismatch
 
 if TYPE_CHECKING:
     from broker.peers import Peers
@@ -36,33 +36,6 @@ log = logging.getLogger(__name__)
 
 SYNC_THREADS: Final = 4  # concurrent fdatasyncs; more only queue up in the device
 EXPIRED: Final = 0.0
-CHECKED_BYTES_MAX: Final = 1 << 20
-
-
-@dataclass(slots=True, kw_only=True)
-class HostedTopic:
-    """A topic of the image, with what is here of it."""
-
-    name: str
-    topic_id: bytes
-    config: TopicConfig
-    image: TopicImage
-    partitions: dict[int, Partition] = field(default_factory=dict)  # which this node leads
-    followed: dict[int, Followed] = field(default_factory=dict)
-    offline: dict[int, str] = field(default_factory=dict)  # partitions whose log could not be opened, and why
-
-    def replica(self, index: int) -> Replica | None:
-        return self.partitions.get(index) or self.followed.get(index)
-
-    def replicas(self) -> Iterator[Replica]:
-        yield from list(self.partitions.values())
-        yield from list(self.followed.values())
-
-    def why_not_led(self, index: int) -> ErrorCode:
-        if index in self.offline:
-            return ErrorCode.KAFKA_STORAGE_ERROR
-        exists = 0 <= index < len(self.image.partitions)
-        return ErrorCode.NOT_LEADER_OR_FOLLOWER if exists else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 class Replicas:
@@ -76,6 +49,7 @@ class Replicas:
         self.now_ms = now_ms
         self.image = Image()
         self.stopping = False  # waits end with what there is
+        self._closed = False
         # Until when, by `lease_clock`, nobody else can have become leader of what we lead; None: there is nobody else.
         self.lease_until: float | None = None
         self.peers: Peers | None = None
@@ -91,6 +65,8 @@ class Replicas:
         self.leader_throttle = Throttle(lambda: self._config.leader_replication_throttled_rate)
         self.follower_throttle = Throttle(lambda: self._config.follower_replication_throttled_rate)
         self._damaged: dict[tuple[bytes, int], str] = {}  # led here until another does, and then to be rebuilt
+        self._loading: dict[tuple[bytes, int], tuple[LogDirectory, tuple[str, int]]] = {}
+        self._load_errors: dict[tuple[str, int], Exception] = {}  # what the thread ran into, where it is being opened
 
     # -- the others --------------------------------------------------------
 
@@ -107,7 +83,7 @@ class Replicas:
 
     async def stop_replication(self) -> None:
         if self._opening is not None:
-            self._opening.close()
+            await self._opening.close()
         if self._replication is not None:
             await self._replication.stop()
 
@@ -194,6 +170,8 @@ class Replicas:
 
     def follow(self, old: Image, new: Image) -> None:
         """Open what appeared, delete what went, lead and follow as told, adopt changed settings."""
+        if self._closed:
+            return
         self.image = new
         if old.topics is not new.topics:
             for topic_id, name in old.topic_names.items():
@@ -231,20 +209,56 @@ class Replicas:
         for index, partition in enumerate(topic.partitions):
             if index >= len(before) or before[index] is not partition:
                 if self._opening is not None and hosted.replica(index) is None and self.node_id in partition.replicas:
-                    self._opening.add(hosted.topic_id, index)
+                    is_new = self._holding((hosted.name, index)) is None
+                    self._opening.add((hosted.topic_id, index), is_new=is_new)
                 else:
                     self._assign(hosted, index, partition)
 
+    # -- opening many ------------------------------------------------------
+
     def open_gradually(self) -> Opening:
-        """From now on new logs are opened a few at a time: on a cluster, others wait for this node's heartbeats."""
-        self._opening = Opening(self._open_later)
+        """From now on logs are opened without holding up the loop: on a cluster, others wait for this node's
+        heartbeats."""
+        self._opening = Opening(prepare=self._prepare, open_now=self._open_now, take=self._take_loaded)
         return self._opening
 
-    def _open_later(self, topic_id: bytes, index: int) -> None:
-        hosted = self.topics_by_id.get(topic_id)
-        if hosted is not None and index < len(hosted.image.partitions):
-            self._assign(hosted, index, hosted.image.partitions[index])
+    def _open_now(self, key: tuple[bytes, int]) -> None:
+        hosted = self.topics_by_id.get(key[0])
+        if hosted is not None and key[1] < len(hosted.image.partitions):
+            self._assign(hosted, key[1], hosted.image.partitions[key[1]])
             self.opened_later(hosted.name)
+
+    def _prepare(self, key: tuple[bytes, int]) -> Callable[[], Log] | None:
+        """How to load a log that is not open, by another thread."""
+        hosted = self.topics_by_id.get(key[0])
+        if hosted is None or key[1] >= len(hosted.image.partitions) or hosted.replica(key[1]) is not None:
+            return None
+        place = (hosted.name, key[1])
+        if self.node_id not in hosted.image.partitions[key[1]].replicas:
+            return None
+        directory = self._directory_for(place)
+        if place in directory.logs:
+            return None
+        self._loading[key] = directory, place
+        config = log_config(hosted.config, self._config)
+        return partial(directory.load_log, *place, config=config, topic_id=hosted.topic_id)
+
+    def _take_loaded(self, key: tuple[bytes, int], loaded: Log | Exception) -> None:
+        directory, place = self._loading.pop(key)
+        if isinstance(loaded, Log):
+            directory.take_in(*place, loaded)
+        hosted = self.topics_by_id.get(key[0])
+        is_wanted = (
+            hosted is not None
+            and key[1] < len(hosted.image.partitions)
+            and self.node_id in hosted.image.partitions[key[1]].replicas
+        )
+        if is_wanted:
+            self._load_errors = {} if isinstance(loaded, Log) else {place: loaded}
+            self._open_now(key)
+            self._load_errors = {}
+        elif isinstance(loaded, Log):
+            self._delete_log(*place)  # the topic went, or was given to others, in the meantime
 
     def _assign(self, hosted: HostedTopic, index: int, image: PartitionImage) -> None:
         """Take the role that the image gives us."""
@@ -370,6 +384,7 @@ class Replicas:
         hosted.offline.pop(index, None)
         if hosted.replica(index) is not None:
             self._retire(hosted, index, None)
+        if (hosted.topic_id, index) not in self._loading:
             self._delete_log(hosted.name, index)
 
     # -- logs --------------------------------------------------------------
@@ -377,9 +392,10 @@ class Replicas:
     def _find_or_create(self, hosted: HostedTopic, index: int) -> tuple[Log, int]:
         config = log_config(hosted.config, self._config)
         key = (hosted.name, index)
-        holding = [each for each in self.directories if key in each.logs or key in self._on_disk[each.path]]
-        directory = holding[0] if holding else min(self.directories, key=lambda each: len(each.logs))
+        directory = self._directory_for(key)
         try:
+            if key in self._load_errors:
+                raise self._load_errors[key]
             log_on_disk = directory.open_log(*key, config=config, topic_id=hosted.topic_id)
             log_on_disk.check_online()
         except (CorruptLog, TopicIdMismatch, LogOffline) as error:
@@ -390,6 +406,18 @@ class Replicas:
             log_on_disk = directory.open_log(*key, config=config, topic_id=hosted.topic_id)
         log_on_disk.config = config
         return log_on_disk, directory.high_watermarks.get(key, 0)
+
+    def _holding(self, key: tuple[str, int]) -> LogDirectory | None:
+        """The directory that has this partition, open or not."""
+        holding = (each for each in self.directories if key in each.logs or key in self._on_disk[each.path])
+        return next(holding, None)
+
+    def _directory_for(self, key: tuple[str, int]) -> LogDirectory:
+        found = self._holding(key)
+        if found is None and len(self.directories) > 1:
+            coming = [directory for directory, _ in self._loading.values()]
+            found = min(self.directories, key=lambda each: len(each.logs) + coming.count(each))
+        return found or self.directories[0]
 
     def _may_discard(self, image: PartitionImage, error: Exception) -> bool:
         """Whether nobody relies on what this node has: it leads nothing, is in nobody's in-sync set, and knows that for
@@ -408,6 +436,8 @@ class Replicas:
             if hosted is None or key[1] not in hosted.offline:
                 del self._unopened[key]
                 continue
+            if self._opening is not None and key in self._opening:
+                continue  # it is being tried already
             image = hosted.image.partitions[key[1]]
             lasting = isinstance(error, CorruptLog | TopicIdMismatch)  # to look again would find the same
             if self.is_leased and (not lasting or self._may_discard(image, error)):
@@ -429,16 +459,20 @@ class Replicas:
         self.topics_by_id.pop(hosted.topic_id, None)
         for replica in hosted.replicas():
             self._retire(hosted, replica.index, LogOffline("the topic was deleted"))
-            self._delete_log(name, replica.index)
+        for index in range(len(hosted.image.partitions)):
+            if (hosted.topic_id, index) not in self._loading:  # or it goes when it is loaded
+                self._delete_log(name, index)
 
     def _delete_log(self, topic: str, index: int) -> None:
+        """What there is of it here, open or not."""
         for directory in self.directories:
-            self._on_disk[directory.path].discard((topic, index))
-            if (topic, index) in directory.logs:
-                try:
-                    directory.delete(topic, index)
-                except OSError as error:
-                    log.error("deleting %s-%d failed, its files may stay behind: %s", topic, index, error)
+            on_disk = self._on_disk[directory.path]
+            try:
+                if (topic, index) in directory.logs or (topic, index) in on_disk:
+                    directory.discard(topic, index)
+            except OSError as error:
+                log.error("deleting %s-%d failed, its files may stay behind: %s", topic, index, error)
+            on_disk.discard((topic, index))
 
     def _reconfigure(self, image: Image, name: str, _values: Mapping[str, str]) -> None:
         hosted = self.topics.get(name)
@@ -503,17 +537,12 @@ class Replicas:
             replica.wake_all()
 
     def close(self) -> None:
+        """For any thread: with many logs it takes a while. What the metadata says meanwhile is heard no more."""
+        self._closed = True
         self._executor.shutdown(wait=True)
+        is_complete = self._opening is None or self._opening.is_complete
         for directory in self.directories:
-            directory.close(high_watermarks=self._high_watermarks(directory))
-
-
-def check_records(log_on_disk: Log, offset: int) -> None:
-    """Raises what is wrong with the batches at a place; a follower's fetch would get as many."""
-    for part in log_on_disk.read(offset=offset, limit_bytes=CHECKED_BYTES_MAX, at_least_one=True):
-        data = memoryview(os.pread(part.file.fileno(), part.length, part.position))
-        for _, batch in iter_batches(data):
-            check_batch(batch)
+            directory.close(high_watermarks=self._high_watermarks(directory), is_complete=is_complete)
 
 
 @contextmanager
@@ -528,21 +557,3 @@ def _reported(work: str, replica: Replica) -> Iterator[None]:
 def _report_removal(directory: str, done: Future[None]) -> None:
     if (error := done.exception()) is not None:
         log.error("removing deleted files from %s failed: %s", directory, error)
-
-
-def log_config(topic: TopicConfig, broker: BrokerConfig) -> LogConfig:
-    return LogConfig(
-        segment_bytes=topic.internal_segment_bytes or topic.segment_bytes,
-        segment_ms=topic.segment_ms,
-        segment_jitter_ms=topic.segment_jitter_ms,
-        segment_index_bytes=topic.segment_index_bytes,
-        index_interval_bytes=topic.index_interval_bytes,
-        retention_ms=topic.retention_ms,
-        retention_bytes=topic.retention_bytes,
-        flush_messages=topic.flush_messages,
-        flush_ms=topic.flush_ms,
-        file_delete_delay_ms=topic.file_delete_delay_ms,
-        compact="compact" in topic.cleanup_policy,
-        delete="delete" in topic.cleanup_policy,
-        producer_id_expiration_ms=broker.producer_id_expiration_ms,
-    )

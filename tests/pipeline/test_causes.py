@@ -47,3 +47,12 @@ def test_the_connectors_failing_report_is_known() -> None:
     )
     assert causes.may_pass(trace)
     assert "failed in its report" in causes.sentence(trace)
+
+
+def test_damaged_state_is_not_tried_again() -> None:
+    told = (
+        "[CHECKPOINT_FILE_CHECKSUM_VERIFICATION_FAILED] Checksum verification failed. File: file:/c/state/0/0/1.delta"
+    )
+    message = f"[CANNOT_LOAD_STATE_STORE.UNCATEGORIZED] An error occurred\nCaused by: SparkException: {told}\n\tat x"
+    assert not causes.may_pass(message)
+    assert "damaged: Checksum verification failed. File: file:/c/state/0/0/1.delta. Restore" in causes.sentence(message)

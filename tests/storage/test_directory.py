@@ -196,3 +196,29 @@ def test_logs_that_cannot_be_closed_deny_the_clean_mark(path, faulty_files, make
     assert all(log.is_offline for log in directory.logs.values())
     assert not (path / ".kafka_cleanshutdown").exists()
     LogDirectory.open(str(path), now_ms=lambda: T0).close()
+
+
+def test_hundreds_of_logs_are_closed_together_and_found_clean(open_directory, make_batch, append):
+    directory = open_directory()
+    for partition in range(150):
+        append(directory.open_log("a", partition, config=CONFIG), make_batch(1 + partition % 3))
+    directory.close()
+    directory = open_directory()
+    assert directory.was_clean
+    assert open_all(directory) == {}
+    assert [directory.logs["a", each].end_offset for each in range(4)] == [1, 2, 3, 1]
+
+
+def test_logs_that_were_left_unopened_deny_the_clean_mark(open_directory, make_batch, append):
+    directory = open_directory()
+    append(directory.open_log("a", 0, config=CONFIG), make_batch(1))
+    directory.close(is_complete=False)
+    assert not open_directory().was_clean
+
+
+def test_a_log_is_loaded_apart_and_then_taken_in(open_directory, make_batch, append):
+    directory = open_directory()
+    log = directory.load_log("a", 0, config=CONFIG)
+    assert directory.logs == {}
+    assert directory.take_in("a", 0, log) is log
+    assert directory.open_log("a", 0, config=CONFIG) is log

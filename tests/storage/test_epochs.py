@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from storage.epochs import EpochCache
@@ -84,3 +86,36 @@ def test_an_epoch_that_cannot_be_saved_is_not_assigned(cache, monkeypatch):
         cache.assign(epoch=9, start=40)
     assert cache.latest == 7
     assert cache.entries()[-1] == (7, 30)
+
+
+def test_an_announced_epoch_is_known_at_once_and_written_with_its_first_batch(path):
+    cache = EpochCache.load(Files(), path)
+    cache.announce(epoch=3, start=0)
+    assert (cache.latest, cache.saved, cache.end_offset(3, log_end=0)) == (3, -1, (3, 0))
+    assert not os.path.exists(path)
+    cache.assign(epoch=3, start=0)
+    assert cache.saved == 3
+    assert EpochCache.load(Files(), path).entries() == [(3, 0)]
+
+
+def test_of_epochs_announced_one_after_the_other_only_the_last_is_written(cache, path):
+    cache.announce(epoch=8, start=50)
+    cache.announce(epoch=9, start=50)
+    cache.assign(epoch=9, start=50)
+    assert EpochCache.load(Files(), path).entries() == [(2, 0), (4, 10), (7, 30), (9, 50)]
+    assert EpochCache.load(Files(), path).saved == 9
+
+
+def test_an_announced_epoch_that_finds_no_room_is_written_with_the_next_batch(cache, path, monkeypatch):
+    cache.announce(epoch=8, start=50)
+    with monkeypatch.context() as full:
+        full.setattr(Files, "replace", _no_room)
+        with pytest.raises(OSError, match="no room"):
+            cache.assign(epoch=8, start=50)
+    assert (cache.latest, cache.saved) == (8, 7)
+    cache.assign(epoch=8, start=50)
+    assert EpochCache.load(Files(), path).latest == 8
+
+
+def _no_room(*_: object, **__: object) -> None:
+    raise OSError("no room")

@@ -422,3 +422,14 @@ def test_old_snapshots_do_not_pile_up(open_log, make_batch, append, tmp_path):
         append(log, make_batch(1, size=100))
         log.close()
     assert len(list((tmp_path / "topic-0").glob("*.snapshot"))) <= 2
+
+
+def test_an_epoch_without_records_leaves_no_file_and_its_first_record_does(open_log, make_batch, append, tmp_path):
+    log = open_log()
+    log.start_epoch(5)
+    assert log.latest_epoch == 5
+    assert not (tmp_path / "topic-0" / "leader-epoch-checkpoint").exists()
+    append(log, make_batch(1), leader_epoch=5)
+    assert (tmp_path / "topic-0" / "leader-epoch-checkpoint").read_text() == "0\n1\n5 0\n"
+    log.close()
+    assert open_log().latest_epoch == 5

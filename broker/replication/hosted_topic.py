@@ -1,0 +1,42 @@
+"""A topic on this node: which of its partitions are led here, which are followed, and which cannot be opened."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from broker.config import TopicConfig
+from broker.metadata.image import TopicImage
+from broker.replication.partition import Partition
+from broker.replication.replica import Replica
+from protocol.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from broker.replication.followed import Followed
+
+
+@dataclass(slots=True, kw_only=True)
+class HostedTopic:
+    """A topic of the image, with what is here of it."""
+
+    name: str
+    topic_id: bytes
+    config: TopicConfig
+    image: TopicImage
+    partitions: dict[int, Partition] = field(default_factory=dict)  # which this node leads
+    followed: dict[int, Followed] = field(default_factory=dict)
+    offline: dict[int, str] = field(default_factory=dict)  # partitions whose log could not be opened, and why
+
+    def replica(self, index: int) -> Replica | None:
+        return self.partitions.get(index) or self.followed.get(index)
+
+    def replicas(self) -> Iterator[Replica]:
+        yield from list(self.partitions.values())
+        yield from list(self.followed.values())
+
+    def why_not_led(self, index: int) -> ErrorCode:
+        if index in self.offline:
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        exists = 0 <= index < len(self.image.partitions)
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER if exists else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
