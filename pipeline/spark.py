@@ -78,9 +78,7 @@ def session(
         **DEFAULTS,
         "spark.jars": jars,
         "spark.sql.catalog.lake.warehouse": str(Path(warehouse).absolute()) if "://" not in warehouse else warehouse,
-        # Deep stacks: when a query is stopped in foreachBatch, Spark searches the Python error's text with a regular
-        # expression that recurses for every character.
-        "spark.driver.extraJavaOptions": f"-Xss8m -Dlog4j2.configurationFile={log4j.as_uri()} -Dderby.system.home=/tmp",
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log4j.as_uri()} -Dderby.system.home=/tmp",
         **(settings or {}),
     }
     for key, value in wanted.items():
