@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from cli import client
@@ -28,14 +28,23 @@ def describe_topics(admin: AdminClient, args: argparse.Namespace, names: Sequenc
     return described
 
 
-def text_of(topic: dict[str, Any], *, table: Callable[[Sequence[str], list[Any]], str]) -> str:
+def text_of(topic: dict[str, Any]) -> str:
     """The same for people."""
-    heads = ["partition", "leader", "replicas", "in sync", "start", "end"]
-    keys = ["partition", "leader", "replicas", "isr", "start_offset", "end_offset"]
     lines = [f"{topic['name']}  (id {topic['id']})" if topic["id"] else topic["name"]]
-    lines.append(table(heads, [[partition[key] for key in keys] for partition in topic["partitions"]]))
+    lines += map(_line, topic["partitions"])
     lines += [f"{name} = {config['value']}" for name, config in topic["configs"].items()]
     return "\n".join(lines)
+
+
+def _line(partition: dict[str, Any]) -> str:
+    leader, start, end = (
+        "none" if partition[key] is None else partition[key] for key in ("leader", "start_offset", "end_offset")
+    )
+    in_sync, replicas = (",".join(map(str, partition[key])) for key in ("isr", "replicas"))
+    return (
+        f"Partition {partition['partition']}: Leader={leader}, ISR=[{in_sync}], Replicas=[{replicas}],"
+        f" Start={start}, End={end}"
+    )
 
 
 def _plain(topic: Any, offsets: dict[int, tuple[int | None, int | None]], configs: dict[str, Any]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from cli import client
 from cli.failure import CommandFailed, ExitCode
-from cli.output import print_json, table
+from cli.output import print_json
 from cli.topic_description import describe_topics, text_of
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ def describe(args: argparse.Namespace) -> int:
     if args.json:
         print_json(described)
     else:
-        print("\n\n".join(text_of(topic, table=table) for topic in described))
+        print("\n\n".join(text_of(topic) for topic in described))
     return ExitCode.OK
 
 
