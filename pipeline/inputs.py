@@ -56,7 +56,9 @@ def topic_input(
     plan: ReadPlan,
     extra: Mapping[str, str],
 ) -> Input:
-    options = {**_options(source, pipeline), **plan.options(), **extra, **_connector_options(source)}
+    options = enough_is_no_more_than_most(
+        {**_options(source, pipeline), **plan.options(), **extra, **_connector_options(source)}
+    )
     if source.table:
         table = with_metadata(spark.read.format("kafka").options(**_table_options(options)).load())
         return Input(good=_newest_of_each_key(good_rows(decoded(table, source, schema=schema), source)))
@@ -135,6 +137,14 @@ def _connector_options(source: TopicSource) -> dict[str, str]:
         "maxTriggerDelay",
     )
     return {name: value for name, value in source.options.items() if name in known or name.startswith("kafka.")}
+
+
+def enough_is_no_more_than_most(options: dict[str, str]) -> dict[str, str]:
+    """A batch waits for as many records as make a good file; no more of them come than one batch may have."""
+    least, most = options.get("minOffsetsPerTrigger"), options.get("maxOffsetsPerTrigger")
+    if least is None or most is None or not (least.isdecimal() and most.isdecimal()) or int(least) <= int(most):
+        return options
+    return {**options, "minOffsetsPerTrigger": most}
 
 
 def _table_options(options: Mapping[str, str]) -> dict[str, str]:

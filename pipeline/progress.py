@@ -27,6 +27,12 @@ class Progress:
     starts: Mapping[Partition, int] = field(default_factory=dict)
     positions: Mapping[Partition, int] = field(default_factory=dict)
 
+    @property
+    def is_whole(self) -> bool:
+        """Every offset of the batch has brought a row, so that nothing of it can be lost: what was deleted a moment ago,
+        the connector's consumer may have had in memory already."""
+        return self.rows == sum(end - self.starts.get(partition, 0) for partition, end in self.positions.items())
+
 
 def read_progress(sink: str, told: Mapping[str, Any]) -> Progress:
     """From the JSON of Spark's StreamingQueryProgress."""

@@ -163,7 +163,7 @@ class Runner:
 
     def _note(self, running: _Running, progress: Progress) -> None:
         self._position.note(running.sink.name, progress.positions)
-        if gone := self._losses.passed(progress.starts, began=progress.at):
+        if not progress.is_whole and (gone := self._losses.passed(progress.starts, began=progress.at)):
             self.metrics.lost_records += sum(each.last - each.first + 1 for each in gone)
             self._say(f"{running.sink.name}: {loss.sentence(gone)}. Going on, as configured.")
         if not progress.rows:

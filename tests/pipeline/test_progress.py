@@ -32,6 +32,13 @@ def test_a_batch_is_read_and_shown() -> None:
     assert "counts  batch 3  1,200 rows  400 rows/s  lag 5  3.0 s  state 5 rows, 1.0 MB  7 malformed" in shown
 
 
+def test_a_batch_with_a_row_for_every_offset_has_lost_nothing() -> None:
+    """Records that were deleted may have been in the consumer's memory already."""
+    source = {"startOffset": {"t": {"0": 4, "1": 10}}, "endOffset": {"t": {"0": 10, "1": 20}}}
+    assert read_progress("x", {**TOLD, "numInputRows": 16, "sources": [source]}).is_whole
+    assert not read_progress("x", {**TOLD, "numInputRows": 15, "sources": [source]}).is_whole
+
+
 def test_a_source_of_files_has_no_position() -> None:
     assert read_progress("x", {**TOLD, "sources": [{"endOffset": {"logOffset": 3}}]}).positions == {}
 
