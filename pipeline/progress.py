@@ -29,8 +29,8 @@ class Progress:
 
     @property
     def is_whole(self) -> bool:
-        """Every offset of the batch has brought a row, so that nothing of it can be lost: what was deleted a moment ago,
-        the connector's consumer may have had in memory already."""
+        """Every offset of the batch has brought a row, so nothing of it can be lost: what was deleted a moment ago, the
+        connector's consumer may have had in memory already."""
         return self.rows == sum(end - self.starts.get(partition, 0) for partition, end in self.positions.items())
 
 

@@ -108,7 +108,7 @@ def _swap(logs: list[Path]) -> None:
 
 def _no_index(logs: list[Path]) -> None:
     for log in logs:
-        log.with_suffix(".index").unlink()
+        log.with_suffix(".index").unlink(missing_ok=True)
 
 
 def _wrong_index(logs: list[Path]) -> None:
