@@ -78,7 +78,11 @@ class Indexes:
             self._saved_offsets = self._saved_times = 0  # the files may be torn; the next attempt replaces them
 
     def save_when_many(self) -> None:
-        if self.offsets is not None and len(self.offsets) - self._saved_offsets >= _SAVE_AFTER_ENTRIES:
+        """The first entry at once: Kafka's tools want the files to exist."""
+        if self.offsets is None:
+            return
+        unsaved = len(self.offsets) - self._saved_offsets
+        if unsaved >= _SAVE_AFTER_ENTRIES or (unsaved and not self._saved_offsets):
             self.save_if_possible()
 
     def keep_before(self, *, offset: int, position: int) -> None:
