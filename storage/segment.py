@@ -78,8 +78,8 @@ class Segment:
 
     @classmethod
     def create(cls, files: Files, directory: str, base_offset: int, *, created_ms: int) -> Segment:
-        """Makes a new, empty segment. Its indexes get their files with their first entry, or at its end: each costs a fifth
-        of a millisecond, and many a partition stays empty for long."""
+        """Makes a new, empty segment. Its indexes get their files with their first entry, or at its end: each costs a
+        fifth of a millisecond, and many a partition stays empty for long."""
         segment = cls(files, directory, base_offset, size=0, created_ms=created_ms)
         files.overwrite(segment.path(names.LOG), b"")
         segment.indexes.begin()
