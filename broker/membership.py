@@ -169,9 +169,12 @@ class Membership:
         if response.is_fenced:
             return CATCH_UP_SECONDS if not self._wants_to_go else RETRY_SECONDS
         self._renew_lease(sent_at + self._patience.held)
-        self._admitted.set()
         if self._wants_to_go:
             return RETRY_SECONDS
+        if not self._admitted.is_set():
+            if not self._store.image.is_active(self._settings.static.node_id):
+                return CATCH_UP_SECONDS  # it is let in, and does not know it yet: clients would not find it
+            self._admitted.set()
         return self._patience.heartbeat_interval(self._settings.static.broker_heartbeat_interval_ms / 1000)
 
     # -- leaving -----------------------------------------------------------
