@@ -102,7 +102,7 @@ bench: $(BENCH) system $(JARS) $(SPARK_JARS)
 	@$(PY) -m bench $(ARGS)
 
 docs: $(RUN)
-	@$(PY) -m broker.config.docs > docs/config.md
+	@$(PY) -m tidemark.broker.config.docs > docs/config.md
 
 clean:
 	rm -rf build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .cache/jars .cache/spark-jars

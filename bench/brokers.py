@@ -86,7 +86,7 @@ def prepare_tidemark(directory: Path, *, python_options: tuple[str, ...] = ()) -
         "log.dirs": str(directory / "data"),
         **_SETTINGS,
     }
-    argv = [sys.executable, *python_options, "-m", "broker"]
+    argv = [sys.executable, *python_options, "-m", "tidemark.broker"]
     for key, value in settings.items():
         argv += ["--set", f"{key}={value}"]
     return Launch(name=TIDEMARK, argv=argv, port=port, directory=directory)

@@ -65,7 +65,7 @@ def tidemark_commands(nodes: list[Node]) -> dict[int, list[str]]:
     for node in nodes:
         settings = {**node.settings, **COMMON, "controller.quorum.voters": voters, "cluster.id": CLUSTER_ID}
         pairs = [part for key, value in settings.items() for part in ("--set", f"{key}={value}")]
-        commands[node.node_id] = [sys.executable, "-m", "broker", *pairs]
+        commands[node.node_id] = [sys.executable, "-m", "tidemark.broker", *pairs]
     return commands
 
 

@@ -14,28 +14,28 @@ import tempfile
 import time
 from typing import Any
 
-from broker.config import load_config
-from broker.connection import Connection
-from broker.node import Node
-from broker.server import Server
-from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
-from protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
-from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
-from protocol.messages.offset_commit import (
+from tidemark.broker.config import load_config
+from tidemark.broker.node import Node
+from tidemark.broker.server.connection import Connection
+from tidemark.broker.server.server import Server
+from tidemark.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from tidemark.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from tidemark.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from tidemark.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
+from tidemark.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
 )
-from protocol.messages.offset_fetch import (
+from tidemark.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
     OffsetFetchResponse,
 )
-from protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
-from protocol.schema import api, codec
+from tidemark.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from tidemark.protocol.schema import api, codec
 
 ROUNDS = 5
 

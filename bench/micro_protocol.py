@@ -11,9 +11,15 @@ import timeit
 from collections.abc import Callable
 from typing import Any
 
-from protocol.apis import first_flexible
-from protocol.headers import RequestHeader, begin_response, finish_frame, read_request_header, write_request_header
-from protocol.messages.fetch import (
+from tidemark.protocol.apis import first_flexible
+from tidemark.protocol.headers import (
+    RequestHeader,
+    begin_response,
+    finish_frame,
+    read_request_header,
+    write_request_header,
+)
+from tidemark.protocol.messages.fetch import (
     FetchableTopicResponse,
     FetchPartition,
     FetchRequest,
@@ -21,7 +27,7 @@ from protocol.messages.fetch import (
     FetchTopic,
     PartitionData,
 )
-from protocol.messages.produce import (
+from tidemark.protocol.messages.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
@@ -29,8 +35,8 @@ from protocol.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from protocol.records import Record, build_batch, check_batch, place_batch, read_header
-from protocol.schema import codec
+from tidemark.protocol.records import Record, build_batch, check_batch, place_batch, read_header
+from tidemark.protocol.schema import codec
 
 TOPIC_ID = bytes(range(16))
 

@@ -9,8 +9,8 @@ import tempfile
 import time
 from collections.abc import Callable
 
-from protocol.records import Record, build_batch, read_header
-from storage import Log, LogConfig, LogDirectory
+from tidemark.protocol.records import Record, build_batch, read_header
+from tidemark.storage import Log, LogConfig, LogDirectory
 
 ROUNDS = 5
 

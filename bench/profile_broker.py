@@ -47,7 +47,7 @@ def _profile(arguments: argparse.Namespace, directory: Path) -> None:
     output = directory / "profile"
     launch = prepare_tidemark(directory / "broker")
     if arguments.mode != "perf":
-        at = launch.argv.index("broker")
+        at = launch.argv.index("tidemark.broker")
         wrapped = [*launch.argv[:at], "bench.profiled", arguments.mode, str(output), *launch.argv[at + 1 :]]
         launch = replace(launch, argv=wrapped)
     scale = replace(QUICK, bytes_1k=1_000_000_000, bytes_100=400_000_000)

@@ -81,7 +81,7 @@ def main() -> None:
     signal.signal(signal.SIGUSR1, lambda *_: begin())
     signal.signal(signal.SIGUSR2, lambda *_: end())
     sys.argv = ["broker", *arguments]
-    runpy.run_module("broker", run_name="__main__", alter_sys=True)
+    runpy.run_module("tidemark.broker", run_name="__main__", alter_sys=True)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from bench.brokers import Running, settle
 from bench.cases import LOADERS, Case, Round, Scale, check_delivered, fresh_name, sample
 from bench.loaders.process import Load
 from bench.topics import topic
-from pipeline.generators import clickstream
+from tidemark.pipeline.generators import clickstream
 
 PARTITIONS = 8
 SIZE = 1000

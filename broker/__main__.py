@@ -1,4 +1,4 @@
-"""`python -m broker`: run one node in this process until it is told to stop."""
+"""`python -m tidemark.broker`: run one node in this process until it is told to stop."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from broker.config import BrokerConfig, ConfigError, load_config
-from broker.node import Node
-from storage import StorageError
+from tidemark.broker.config import BrokerConfig, ConfigError, load_config
+from tidemark.broker.node import Node
+from tidemark.storage import StorageError
 
-log = logging.getLogger("broker")
+log = logging.getLogger("tidemark.broker")
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2
@@ -42,7 +42,7 @@ def main() -> int:
 
 
 def _parse_arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m broker", description="Run one Tidemark broker.")
+    parser = argparse.ArgumentParser(prog="python -m tidemark.broker", description="Run one Tidemark broker.")
     parser.add_argument("--config", type=Path, help="a YAML or server.properties file")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="override one setting")
     levels = ("DEBUG", "INFO", "WARNING", "ERROR")

@@ -7,20 +7,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.config import BrokerConfig
-from broker.metadata.image import Image
-from broker.metadata.internal import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
-from broker.replication.replicas import Replicas
-from broker.settings import Settings
-from broker.topic_creation import TopicCreation
+from tidemark.broker.cluster.topic_creation import TopicCreation
+from tidemark.broker.config import BrokerConfig
+from tidemark.broker.metadata.dynamic_config import DynamicConfig
+from tidemark.broker.metadata.image import Image
+from tidemark.broker.metadata.internal import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from tidemark.broker.replication.replicas import Replicas
 
 if TYPE_CHECKING:
-    from broker.groups.service import Groups
-    from broker.transactions.service import Transactions
+    from tidemark.broker.groups.service import Groups
+    from tidemark.broker.transactions.service import Transactions
 
 
 class Coordinators:
-    def __init__(self, *, node_id: int, settings: Settings, replicas: Replicas, creation: TopicCreation) -> None:
+    def __init__(self, *, node_id: int, settings: DynamicConfig, replicas: Replicas, creation: TopicCreation) -> None:
         self._node_id = node_id
         self._settings = settings
         self._replicas = replicas
@@ -34,10 +34,13 @@ class Coordinators:
     @property
     def groups(self) -> Groups:
         if self._groups is None:
-            from broker.groups.service import Groups
+            from tidemark.broker.groups.service import Groups
 
             self._groups = Groups(
-                node_id=self._node_id, settings=self._settings, replicas=self._replicas, creation=self._creation
+                node_id=self._node_id,
+                settings=self._settings,
+                replicas=self._replicas,
+                create_topic=self._creation.create_automatically,
             )
             if self._closed:  # the last request before the end was the first of its kind
                 self._groups.close()
@@ -47,14 +50,14 @@ class Coordinators:
     @property
     def transactions(self) -> Transactions:
         if self._transactions is None:
-            from broker.transactions.markers import LocalMarkers
-            from broker.transactions.service import Transactions
+            from tidemark.broker.transactions.markers import LocalMarkers
+            from tidemark.broker.transactions.service import Transactions
 
             self._transactions = Transactions(
                 node_id=self._node_id,
                 settings=self._settings,
                 replicas=self._replicas,
-                creation=self._creation,
+                create_topic=self._creation.create_automatically,
                 markers=LocalMarkers(replicas=self._replicas, groups=self.groups),
             )
             if self._closed:

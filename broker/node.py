@@ -15,27 +15,27 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from broker.adoption import adopt_topics
-from broker.cluster import Cluster
-from broker.config import BrokerConfig, Listener
-from broker.coordinators import Coordinators
-from broker.dispatch import Dispatcher
-from broker.fetch_sessions import FetchSessions
-from broker.metadata.image import Image
-from broker.metadata.records import ClusterRecord, Endpoint, Record, RegisterBrokerRecord
-from broker.metadata.store import MetadataStore
-from broker.producer_ids import ProducerIds, reserve
-from broker.registry import find_route
-from broker.replication.replica import Replica
-from broker.replication.replicas import Replicas
-from broker.served import SERVED
-from broker.server import Server
-from broker.settings import Settings
-from broker.topic_creation import TopicCreation
-from storage import LogDirectory
+from tidemark.broker.cluster.kafka_adoption import adopt_topics
+from tidemark.broker.cluster.topic_creation import TopicCreation
+from tidemark.broker.cluster.view import ClusterView
+from tidemark.broker.config import BrokerConfig, Listener
+from tidemark.broker.coordinators import Coordinators
+from tidemark.broker.core.api_table import SERVED
+from tidemark.broker.core.registry import find_route
+from tidemark.broker.handlers.fetch.sessions import FetchSessions
+from tidemark.broker.metadata.dynamic_config import DynamicConfig
+from tidemark.broker.metadata.image import Image
+from tidemark.broker.metadata.producer_ids import ProducerIds, reserve
+from tidemark.broker.metadata.records import ClusterRecord, Endpoint, Record, RegisterBrokerRecord
+from tidemark.broker.metadata.store import MetadataStore
+from tidemark.broker.replication.replica import Replica
+from tidemark.broker.replication.replicas import Replicas
+from tidemark.broker.server.dispatch import Dispatcher
+from tidemark.broker.server.server import Server
+from tidemark.storage import LogDirectory
 
 if TYPE_CHECKING:
-    from broker.clustered import Clustered
+    from tidemark.broker.cluster_runtime import ClusterRuntime
 
 log = logging.getLogger(__name__)
 
@@ -58,7 +58,7 @@ class Node:
         """`failed` is told when the node cannot go on, after the reason is logged."""
         self.config = config
         self._failed = failed or (lambda _error: None)
-        self.settings = Settings(config)
+        self.settings = DynamicConfig(config)
         self.address = ("", 0)
         self._opened = AsyncExitStack()
 
@@ -133,12 +133,12 @@ class Node:
 
     # -- starting ----------------------------------------------------------
 
-    def _among_others(self) -> Clustered | None:
+    def _among_others(self) -> ClusterRuntime | None:
         if self.config.parsed_controller_listener is None:
             return None
-        from broker.clustered import Clustered  # a node of its own does without it
+        from tidemark.broker.cluster_runtime import ClusterRuntime  # a node of its own does without it
 
-        return Clustered(
+        return ClusterRuntime(
             self.config,
             self._metadata_path(),
             settings=self.settings,
@@ -154,7 +154,7 @@ class Node:
         config = self.config
         slots_max = config.max_incremental_fetch_session_cache_slots
         made: dict[str, Any] = {
-            "cluster": Cluster(self._store, node_id=config.node_id),
+            "cluster": ClusterView(self._store, node_id=config.node_id),
             "creation": self._creation,
             "fetch_sessions": FetchSessions(slots_max=slots_max, time=time.monotonic),
             "producer_ids": ProducerIds(self._allocate_producer_ids()),

@@ -10,7 +10,7 @@ import os
 import socket
 from typing import TYPE_CHECKING, Any
 
-from cli.failure import CommandFailed, ExitCode
+from tidemark.cli.failure import CommandFailed, ExitCode
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError, Producer

@@ -8,13 +8,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from cli import client
-from cli.cluster_view import Broker, Partition, View, look
-from cli.failure import CommandFailed, ExitCode
-from cli.moves import Move, away_from, cancel, move
-from cli.output import print_json, table
-from cli.throttles import throttle, unthrottle
-from cli.wire import Cluster
+from tidemark.cli import client
+from tidemark.cli.cluster_view import Broker, Partition, View, look
+from tidemark.cli.failure import CommandFailed, ExitCode
+from tidemark.cli.moves import Move, away_from, cancel, move
+from tidemark.cli.output import print_json, table
+from tidemark.cli.throttles import throttle, unthrottle
+from tidemark.cli.wire import Cluster
 
 WAIT_DEFAULT_S = 600.0
 
@@ -205,7 +205,7 @@ def _from_file(path: Path) -> list[Move]:
 
 
 def give_vote(args: argparse.Namespace) -> int:
-    from protocol.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
+    from tidemark.protocol.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
 
     with Cluster(args) as cluster:
         view = look(cluster)
@@ -245,7 +245,7 @@ def decommission(args: argparse.Namespace) -> int:
 
 
 def _take_vote(cluster: Cluster, view: View, broker_id: int) -> None:
-    from protocol.messages.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
+    from tidemark.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
 
     if sum(each.quorum_role == "voter" for each in view.brokers) == 1:
         raise CommandFailed(f"Broker {broker_id} is the only one with a vote; give another one first.")
@@ -261,7 +261,7 @@ def _take_vote(cluster: Cluster, view: View, broker_id: int) -> None:
 
 
 def _unregister(cluster: Cluster, broker_id: int) -> None:
-    from protocol.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
+    from tidemark.protocol.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 
     request = UnregisterBrokerRequest(broker_id=broker_id)
     answer = cluster.call(cluster.another_than(broker_id), request, UnregisterBrokerResponse, 0)

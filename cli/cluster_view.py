@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from cli.wire import check
+from tidemark.cli.wire import check
 
 if TYPE_CHECKING:
-    from cli.wire import Cluster
+    from tidemark.cli.wire import Cluster
 
 METADATA_TOPIC = "__cluster_metadata"
 
@@ -51,7 +51,7 @@ class View(NamedTuple):
 
 
 def look(cluster: Cluster) -> View:
-    from protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
+    from tidemark.protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 
     broker = cluster.brokers[0]
     request = DescribeClusterRequest(include_fenced_brokers=True)
@@ -82,7 +82,7 @@ def look(cluster: Cluster) -> View:
 
 
 def _quorum(cluster: Cluster, broker: int) -> Any:
-    from protocol.messages.describe_quorum import (
+    from tidemark.protocol.messages.describe_quorum import (
         DescribeQuorumRequest,
         DescribeQuorumResponse,
         PartitionData,
@@ -98,7 +98,7 @@ def _quorum(cluster: Cluster, broker: int) -> Any:
 
 
 def _partitions(cluster: Cluster, broker: int) -> list[Partition]:
-    from protocol.messages.describe_topic_partitions import (
+    from tidemark.protocol.messages.describe_topic_partitions import (
         DescribeTopicPartitionsRequest,
         DescribeTopicPartitionsResponse,
         TopicRequest,

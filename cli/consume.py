@@ -11,9 +11,9 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from cli import client, positions, records
-from cli.failure import CommandFailed, ExitCode
-from cli.produce import partition_number
+from tidemark.cli import client, positions, records
+from tidemark.cli.failure import CommandFailed, ExitCode
+from tidemark.cli.produce import partition_number
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, TopicPartition

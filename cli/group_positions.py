@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from cli import client
-from cli.failure import CommandFailed, ExitCode
+from tidemark.cli import client
+from tidemark.cli.failure import CommandFailed, ExitCode
 
 if TYPE_CHECKING:
     from confluent_kafka import TopicPartition

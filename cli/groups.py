@@ -6,10 +6,10 @@ import argparse
 from dataclasses import asdict
 from typing import Any
 
-from cli import client, reset_offsets
-from cli.failure import CommandFailed, ExitCode
-from cli.group_positions import HEADS, describe_group, exists, group_failure, no_such_group, positions
-from cli.output import print_json, table
+from tidemark.cli import client, reset_offsets
+from tidemark.cli.failure import CommandFailed, ExitCode
+from tidemark.cli.group_positions import HEADS, describe_group, exists, group_failure, no_such_group, positions
+from tidemark.cli.output import print_json, table
 
 
 def add_parser(commands: Any) -> None:

@@ -6,11 +6,11 @@ import argparse
 from dataclasses import asdict
 from typing import Any
 
-from cli import client
-from cli.failure import ExitCode
-from cli.group_positions import HEADS, GroupPosition, describe_group, exists, no_such_group, positions
-from cli.groups import all_groups
-from cli.output import print_json, table
+from tidemark.cli import client
+from tidemark.cli.failure import ExitCode
+from tidemark.cli.group_positions import HEADS, GroupPosition, describe_group, exists, no_such_group, positions
+from tidemark.cli.groups import all_groups
+from tidemark.cli.output import print_json, table
 
 
 def add_parser(commands: Any) -> None:

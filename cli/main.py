@@ -7,8 +7,8 @@ import os
 import sys
 from collections.abc import Sequence
 
-from cli import cluster, consume, groups, lag, pipeline, produce, recover_quorum, start, topics, transactions
-from cli.failure import CommandFailed, ExitCode
+from tidemark.cli import cluster, consume, groups, lag, pipeline, produce, recover_quorum, start, topics, transactions
+from tidemark.cli.failure import CommandFailed, ExitCode
 
 COMMANDS = (start, topics, produce, consume, groups, lag, transactions, cluster, recover_quorum, pipeline)
 

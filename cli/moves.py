@@ -7,11 +7,11 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from cli.failure import CommandFailed
+from tidemark.cli.failure import CommandFailed
 
 if TYPE_CHECKING:
-    from cli.cluster_view import View
-    from cli.wire import Cluster
+    from tidemark.cli.cluster_view import View
+    from tidemark.cli.wire import Cluster
 
 POLL_S = 0.5
 AT_ONCE_MAX = 500
@@ -66,8 +66,8 @@ def cancel(cluster: Cluster, moves: Sequence[Move]) -> None:
 
 
 def _alter(cluster: Cluster, wanted: dict[tuple[str, int], list[int] | None]) -> None:
-    from protocol.errors import ErrorCode
-    from protocol.messages.alter_partition_reassignments import (
+    from tidemark.protocol.errors import ErrorCode
+    from tidemark.protocol.messages.alter_partition_reassignments import (
         AlterPartitionReassignmentsRequest,
         AlterPartitionReassignmentsResponse,
         ReassignablePartition,
@@ -90,7 +90,7 @@ def _alter(cluster: Cluster, wanted: dict[tuple[str, int], list[int] | None]) ->
 
 
 def _moving(cluster: Cluster, moves: Sequence[Move]) -> int:
-    from protocol.messages.list_partition_reassignments import (
+    from tidemark.protocol.messages.list_partition_reassignments import (
         ListPartitionReassignmentsRequest,
         ListPartitionReassignmentsResponse,
     )

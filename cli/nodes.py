@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from broker.config import BrokerConfig, ConfigError, Listener, load_config
-from cli.failure import CommandFailed, ExitCode
+from tidemark.broker.config import BrokerConfig, ConfigError, Listener, load_config
+from tidemark.cli.failure import CommandFailed, ExitCode
 
 NODES_MAX: Final = 64
 STOP_SECONDS_MAX: Final = 30.0

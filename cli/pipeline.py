@@ -28,4 +28,4 @@ def run(args: argparse.Namespace) -> int:
 
 def pipeline_command(arguments: list[str]) -> list[str]:
     """-P: a directory named pipeline where the user stands is not ours."""
-    return [sys.executable, "-P", "-m", "pipeline", *arguments]
+    return [sys.executable, "-P", "-m", "tidemark.pipeline", *arguments]

@@ -8,8 +8,8 @@ import time
 from collections.abc import Iterator
 from typing import IO, TYPE_CHECKING, Any
 
-from cli import client, records
-from cli.failure import CommandFailed, ExitCode
+from tidemark.cli import client, records
+from tidemark.cli.failure import CommandFailed, ExitCode
 
 if TYPE_CHECKING:
     from confluent_kafka import Producer

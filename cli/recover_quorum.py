@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from cli.start import module_command
+from tidemark.cli.start import module_command
 
 
 def add_parser(commands: Any) -> None:
@@ -34,6 +34,6 @@ def add_parser(commands: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    command = module_command("broker.recovery", config=args.config, settings=args.settings)
+    command = module_command("tidemark.broker.recover_quorum", config=args.config, settings=args.settings)
     sys.stdout.flush()
     os.execv(command[0], [*command, *(["--yes"] if args.yes else [])])

@@ -7,11 +7,11 @@ import re
 import sys
 from typing import TYPE_CHECKING, Any
 
-from cli import client
-from cli.failure import CommandFailed, ExitCode
-from cli.group_positions import committed_offsets, describe_group, group_failure, offsets_at
-from cli.output import print_json, table
-from cli.positions import milliseconds
+from tidemark.cli import client
+from tidemark.cli.failure import CommandFailed, ExitCode
+from tidemark.cli.group_positions import committed_offsets, describe_group, group_failure, offsets_at
+from tidemark.cli.output import print_json, table
+from tidemark.cli.positions import milliseconds
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient

@@ -40,14 +40,16 @@ def run(args: argparse.Namespace) -> int:
     sys.stdout.flush()
     if args.nodes is None:
         os.execv(command[0], command)
-    from cli.nodes import start_nodes  # nothing else here needs the settings table, which takes a while to load
+    from tidemark.cli.nodes import (
+        start_nodes,  # nothing else here needs the settings table, which takes a while to load
+    )
 
     return start_nodes(args.nodes, config=args.config, settings=args.settings, command=command)
 
 
 def broker_command(*, config: Path | None, settings: list[str]) -> list[str]:
     """The command line of the broker's own process."""
-    return module_command("broker", config=config, settings=settings)
+    return module_command("tidemark.broker", config=config, settings=settings)
 
 
 def module_command(module: str, *, config: Path | None, settings: list[str]) -> list[str]:

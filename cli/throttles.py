@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from cli.failure import CommandFailed
+from tidemark.cli.failure import CommandFailed
 
 if TYPE_CHECKING:
-    from cli.cluster_view import View
-    from cli.moves import Move
-    from cli.wire import Cluster
+    from tidemark.cli.cluster_view import View
+    from tidemark.cli.moves import Move
+    from tidemark.cli.wire import Cluster
 
 RATES: Final = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
 LEADERS: Final = "leader.replication.throttled.replicas"
@@ -47,8 +47,8 @@ def _set_rates(cluster: Cluster, brokers: Iterable[int], operation: int, value: 
 
 
 def _alter(cluster: Cluster, broker: int, kind: int, name: str, changes: Sequence[tuple[str, int, str | None]]) -> None:
-    from protocol.errors import ErrorCode
-    from protocol.messages.incremental_alter_configs import (
+    from tidemark.protocol.errors import ErrorCode
+    from tidemark.protocol.messages.incremental_alter_configs import (
         AlterableConfig,
         AlterConfigsResource,
         IncrementalAlterConfigsRequest,

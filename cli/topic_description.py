@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from cli import client
+from tidemark.cli import client
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient

@@ -6,10 +6,10 @@ import argparse
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
-from cli import client
-from cli.failure import CommandFailed, ExitCode
-from cli.output import print_json
-from cli.topic_description import describe_topics, text_of
+from tidemark.cli import client
+from tidemark.cli.failure import CommandFailed, ExitCode
+from tidemark.cli.output import print_json
+from tidemark.cli.topic_description import describe_topics, text_of
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient

@@ -7,10 +7,10 @@ import time
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from cli import client
-from cli.failure import CommandFailed, ExitCode
-from cli.output import print_json, table
-from cli.wire import Cluster, check
+from tidemark.cli import client
+from tidemark.cli.failure import CommandFailed, ExitCode
+from tidemark.cli.output import print_json, table
+from tidemark.cli.wire import Cluster, check
 
 HANGING_AFTER_MS = 900_000  # transaction.max.timeout.ms, unless somebody changed it
 
@@ -102,7 +102,7 @@ def list_(args: argparse.Namespace) -> int:
 
 
 def _listed(cluster: Cluster, **filters: Any) -> Iterator[tuple[int, Any]]:
-    from protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
+    from tidemark.protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 
     for broker in cluster.brokers:
         answer = cluster.call(broker, ListTransactionsRequest(**filters), ListTransactionsResponse, 2)
@@ -138,8 +138,11 @@ def describe(args: argparse.Namespace) -> int:
 
 
 def _described(cluster: Cluster, coordinator: int, transactional_id: str) -> Any:
-    from protocol.errors import ErrorCode
-    from protocol.messages.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
+    from tidemark.protocol.errors import ErrorCode
+    from tidemark.protocol.messages.describe_transactions import (
+        DescribeTransactionsRequest,
+        DescribeTransactionsResponse,
+    )
 
     request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
     [found] = cluster.call(coordinator, request, DescribeTransactionsResponse, 0).transaction_states
@@ -177,7 +180,7 @@ def _known(cluster: Cluster, producer_ids: set[int]) -> dict[int, set[tuple[str,
 
 
 def _open(cluster: Cluster, partitions: list[tuple[str, int]]) -> Iterator[Open]:
-    from protocol.messages.describe_producers import (
+    from tidemark.protocol.messages.describe_producers import (
         DescribeProducersRequest,
         DescribeProducersResponse,
         TopicRequest,
@@ -208,7 +211,7 @@ def _open(cluster: Cluster, partitions: list[tuple[str, int]]) -> Iterator[Open]
 
 
 def abort(args: argparse.Namespace) -> int:
-    from protocol.messages.write_txn_markers import (
+    from tidemark.protocol.messages.write_txn_markers import (
         WritableTxnMarker,
         WritableTxnMarkerTopic,
         WriteTxnMarkersRequest,

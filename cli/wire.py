@@ -7,8 +7,8 @@ import socket
 import struct
 from typing import TYPE_CHECKING, Any
 
-from cli.client import split_address
-from cli.failure import CommandFailed, ExitCode
+from tidemark.cli.client import split_address
+from tidemark.cli.failure import CommandFailed, ExitCode
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -62,7 +62,7 @@ class Cluster:
         return leader
 
     def coordinator_of(self, transactional_id: str) -> int:
-        from protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+        from tidemark.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 
         request = FindCoordinatorRequest(key_type=1, coordinator_keys=[transactional_id])
         [found] = self.call(self.brokers[0], request, FindCoordinatorResponse, 4).coordinators
@@ -73,7 +73,7 @@ class Cluster:
         return self._call(self._brokers[broker], request, response, version)
 
     def _ask_metadata(self) -> None:
-        from protocol.messages.metadata import MetadataRequest, MetadataResponse
+        from tidemark.protocol.messages.metadata import MetadataRequest, MetadataResponse
 
         addresses = [split_address(each.strip()) for each in self._bootstrap.split(",")]
         reasons = []
@@ -93,7 +93,7 @@ class Cluster:
         raise CommandFailed(reasons[0], code=ExitCode.NOT_REACHABLE)
 
     def _call(self, address: tuple[str, int], request: Any, response: type[Any], version: int) -> Any:
-        from protocol.schema import api, codec
+        from tidemark.protocol.schema import api, codec
 
         declared = api(type(request))
         out = bytearray(struct.pack(">hhih", declared.key, version, 0, len(CLIENT_ID)) + CLIENT_ID)
@@ -132,7 +132,7 @@ def _receive(connection: socket.socket, size: int) -> bytes:
 
 
 def check(code: int, about: str) -> None:
-    from protocol.errors import ErrorCode
+    from tidemark.protocol.errors import ErrorCode
 
     if code:
         raise CommandFailed(f"{about}: {ErrorCode(code).name}.")

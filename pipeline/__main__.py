@@ -1,8 +1,8 @@
-"""`python -m pipeline`, which `tidemark pipeline` becomes."""
+"""`python -m tidemark.pipeline`, which `tidemark pipeline` becomes."""
 
 import sys
 
-from pipeline.commands import main
+from tidemark.pipeline.commands import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from pipeline.checkpoint import WHAT_TO_DO
+from tidemark.pipeline.checkpoint import WHAT_TO_DO
 
 # What a broker that restarts, a network that stumbles or a worker that is killed leaves in a failed query's message.
 _PASSING = re.compile(

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pipeline.cluster import Partition
-from pipeline.failure import PipelineFailed
+from tidemark.pipeline.cluster import Partition
+from tidemark.pipeline.failure import PipelineFailed
 
 
 class Checkpoint:

@@ -11,7 +11,7 @@ import socket
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from pipeline.failure import ExitCode, PipelineFailed
+from tidemark.pipeline.failure import ExitCode, PipelineFailed
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pipeline.checkpoint import Checkpoint
-from pipeline.cluster import Cluster
-from pipeline.failure import ExitCode, PipelineFailed
-from pipeline.spec import Pipeline, load
+from tidemark.pipeline.checkpoint import Checkpoint
+from tidemark.pipeline.cluster import Cluster
+from tidemark.pipeline.failure import ExitCode, PipelineFailed
+from tidemark.pipeline.spec import Pipeline, load
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -88,7 +88,7 @@ def _with_master(command: argparse.ArgumentParser) -> argparse.ArgumentParser:
 
 
 def _session(pipeline: Pipeline, master: str, *, log: Path, **settings: str) -> SparkSession:
-    from pipeline.spark import session
+    from tidemark.pipeline.spark import session
 
     return session(
         pipeline.name, master=master, warehouse=pipeline.warehouse, settings={**settings, **pipeline.spark}, log=log
@@ -114,7 +114,7 @@ def _passing_log() -> Path:
 
 
 def _require_sources(pipeline: Pipeline) -> None:
-    from pipeline.inputs import topics_of
+    from tidemark.pipeline.inputs import topics_of
 
     cluster = Cluster(pipeline.bootstrap, pipeline.kafka)
     for source in pipeline.topic_sources:
@@ -122,8 +122,8 @@ def _require_sources(pipeline: Pipeline) -> None:
 
 
 def _run(args: argparse.Namespace) -> int:
-    from pipeline.runner import Runner, stop_on_signals
-    from pipeline.spark import told_when_the_jvm_ends
+    from tidemark.pipeline.runner import Runner, stop_on_signals
+    from tidemark.pipeline.spark import told_when_the_jvm_ends
 
     pipeline = load(args.file, overrides=args.overrides)
     _require_sources(pipeline)  # before the JVM starts: a wrong address is told at once
@@ -157,11 +157,11 @@ def _views(pipeline: Pipeline, master: str) -> dict[str, Any]:
     """Every sink's rows, analysed: unknown columns and wrong types are found here."""
     from pyspark.errors import AnalysisException
 
-    from pipeline.graph import Graph, all_sinks
-    from pipeline.schemas import settle
-    from pipeline.sinks.files import gathered
-    from pipeline.sinks.topic import records
-    from pipeline.spec import TopicSink
+    from tidemark.pipeline.graph import Graph, all_sinks
+    from tidemark.pipeline.schemas import settle
+    from tidemark.pipeline.sinks.files import gathered
+    from tidemark.pipeline.sinks.topic import records
+    from tidemark.pipeline.spec import TopicSink
 
     spark = _session(pipeline, master, log=_passing_log(), **{"spark.ui.enabled": "false"})
     cluster = Cluster(pipeline.bootstrap, pipeline.kafka)
@@ -179,16 +179,16 @@ def _views(pipeline: Pipeline, master: str) -> dict[str, Any]:
 
 
 def _status(args: argparse.Namespace) -> int:
-    from pipeline.status import show
+    from tidemark.pipeline.status import show
 
     show(load(args.file, overrides=args.overrides), as_json=args.json)
     return ExitCode.OK
 
 
 def _compact(args: argparse.Namespace) -> int:
-    from pipeline.compaction import compact
-    from pipeline.spark import session
-    from pipeline.spec.units import parse_bytes
+    from tidemark.pipeline.compaction import compact
+    from tidemark.pipeline.spark import session
+    from tidemark.pipeline.spec.units import parse_bytes
 
     try:
         target = parse_bytes(args.target_file_size)
@@ -204,7 +204,7 @@ def _compact(args: argparse.Namespace) -> int:
 
 
 def _generate(args: argparse.Namespace) -> int:
-    from pipeline.generators import generate
+    from tidemark.pipeline.generators import generate
 
     generate(args.name, bootstrap=args.bootstrap, rate=args.rate, count=args.count, seed=args.seed)
     return ExitCode.OK

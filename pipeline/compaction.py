@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote, urlparse
 
-from pipeline.failure import ExitCode, PipelineFailed
-from pipeline.sinks.files import local_path
+from tidemark.pipeline.failure import ExitCode, PipelineFailed
+from tidemark.pipeline.sinks.files import local_path
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -8,7 +8,7 @@ from functools import reduce
 from operator import and_
 from typing import TYPE_CHECKING, Any
 
-from pipeline.spec import TopicSource
+from tidemark.pipeline.spec import TopicSource
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

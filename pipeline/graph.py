@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from pipeline.balance import ReadPlan
-from pipeline.failure import ExitCode, PipelineFailed
-from pipeline.inputs import lake_input, topic_input
-from pipeline.spec import LakeSource, Pipeline, Sink, Step, TopicSink, TopicSource
+from tidemark.pipeline.balance import ReadPlan
+from tidemark.pipeline.failure import ExitCode, PipelineFailed
+from tidemark.pipeline.inputs import lake_input, topic_input
+from tidemark.pipeline.spec import LakeSource, Pipeline, Sink, Step, TopicSink, TopicSource
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pipeline.balance import ReadPlan
-from pipeline.cluster import Cluster, Partition, java_settings
-from pipeline.failure import ExitCode, PipelineFailed
-from pipeline.formats import decoded, good_rows, with_metadata
-from pipeline.spec import LakeSource, Pipeline, TopicSource
+from tidemark.pipeline.balance import ReadPlan
+from tidemark.pipeline.cluster import Cluster, Partition, java_settings
+from tidemark.pipeline.failure import ExitCode, PipelineFailed
+from tidemark.pipeline.formats import decoded, good_rows, with_metadata
+from tidemark.pipeline.spec import LakeSource, Pipeline, TopicSource
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from pipeline.cluster import Partition
+from tidemark.pipeline.cluster import Partition
 
 SIGHTS_MAX = 1000
 

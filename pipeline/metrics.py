@@ -6,8 +6,8 @@ import threading
 from collections import defaultdict
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from pipeline.failure import ExitCode, PipelineFailed
-from pipeline.progress import Progress
+from tidemark.pipeline.failure import ExitCode, PipelineFailed
+from tidemark.pipeline.progress import Progress
 
 
 class Metrics:

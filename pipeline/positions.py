@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from pipeline.cluster import Cluster, Partition
+from tidemark.pipeline.cluster import Cluster, Partition
 
 
 class GroupPosition:

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from pipeline.checkpoint import positions_in
-from pipeline.cluster import Partition
+from tidemark.pipeline.checkpoint import positions_in
+from tidemark.pipeline.cluster import Partition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 from collections.abc import Callable, Sequence
 
-from pipeline.progress import Progress
+from tidemark.pipeline.progress import Progress
 
 WIDTH, HEIGHT, LEFT, BOTTOM = 720, 180, 70, 24
 COLOURS = ("#1f6f8b", "#c8553d", "#588157", "#8f5aa8", "#b08900")

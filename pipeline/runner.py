@@ -11,20 +11,20 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TextIO
 
-from pipeline import causes, loss, report
-from pipeline.balance import ReadPlan, plan_reads
-from pipeline.checkpoint import Checkpoint
-from pipeline.cluster import Cluster
-from pipeline.failure import PipelineFailed
-from pipeline.graph import Graph, all_sinks
-from pipeline.inputs import partitions_of, record_bytes
-from pipeline.metrics import Metrics
-from pipeline.positions import GroupPosition
-from pipeline.progress import Progress, line, read_progress
-from pipeline.schemas import settle
-from pipeline.sinks import files
-from pipeline.sinks.topic import TopicBatches, records
-from pipeline.spec import FileSink, Pipeline, Sink, TopicSink
+from tidemark.pipeline import causes, loss, report
+from tidemark.pipeline.balance import ReadPlan, plan_reads
+from tidemark.pipeline.checkpoint import Checkpoint
+from tidemark.pipeline.cluster import Cluster
+from tidemark.pipeline.failure import PipelineFailed
+from tidemark.pipeline.graph import Graph, all_sinks
+from tidemark.pipeline.inputs import partitions_of, record_bytes
+from tidemark.pipeline.metrics import Metrics
+from tidemark.pipeline.positions import GroupPosition
+from tidemark.pipeline.progress import Progress, line, read_progress
+from tidemark.pipeline.schemas import settle
+from tidemark.pipeline.sinks import files
+from tidemark.pipeline.sinks.topic import TopicBatches, records
+from tidemark.pipeline.spec import FileSink, Pipeline, Sink, TopicSink
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

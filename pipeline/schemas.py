@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from pipeline.checkpoint import Checkpoint
-from pipeline.cluster import Cluster
-from pipeline.failure import ExitCode, PipelineFailed
-from pipeline.inputs import infer_schema
-from pipeline.spec import Pipeline, TopicSource
+from tidemark.pipeline.checkpoint import Checkpoint
+from tidemark.pipeline.cluster import Cluster
+from tidemark.pipeline.failure import ExitCode, PipelineFailed
+from tidemark.pipeline.inputs import infer_schema
+from tidemark.pipeline.spec import Pipeline, TopicSource
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

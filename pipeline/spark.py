@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pipeline.failure import PipelineFailed
+from tidemark.pipeline.failure import PipelineFailed
 
 if TYPE_CHECKING:
     from pyspark import SparkConf
@@ -156,8 +156,10 @@ def _ship_ourselves(made: SparkSession) -> None:
     import shutil
     import tempfile
 
-    root = Path(__file__).resolve().parents[1]
+    ours = Path(__file__).parents[1]
     folder = Path(tempfile.mkdtemp(prefix="tidemark-"))
     for package in ("pipeline", "protocol", "storage"):
-        shutil.copytree(root / package, folder / "packages" / package, ignore=shutil.ignore_patterns("__pycache__"))
+        copy = folder / "packages" / "tidemark" / package
+        shutil.copytree(ours / package, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ours / "__init__.py", copy.parent)
     made.sparkContext.addPyFile(shutil.make_archive(str(folder / "tidemark"), "zip", folder / "packages"))

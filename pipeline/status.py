@@ -6,12 +6,12 @@ import json
 import os
 from typing import Any
 
-from pipeline.checkpoint import Checkpoint
-from pipeline.cluster import Cluster
-from pipeline.failure import PipelineFailed
-from pipeline.graph import all_sinks
-from pipeline.runner import STATUS_NOTE
-from pipeline.spec import Pipeline
+from tidemark.pipeline.checkpoint import Checkpoint
+from tidemark.pipeline.cluster import Cluster
+from tidemark.pipeline.failure import PipelineFailed
+from tidemark.pipeline.graph import all_sinks
+from tidemark.pipeline.runner import STATUS_NOTE
+from tidemark.pipeline.spec import Pipeline
 
 
 def show(pipeline: Pipeline, *, as_json: bool) -> None:

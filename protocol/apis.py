@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from importlib import import_module
 from typing import Any, Final, NamedTuple
 
-from protocol.schema import Span, api
+from tidemark.protocol.schema import Span, api
 
 
 class ApiEntry(NamedTuple):
@@ -19,7 +19,7 @@ class ApiEntry(NamedTuple):
 
     @property
     def module(self) -> str:
-        return "protocol.messages." + re.sub(r"(?<!^)(?=[A-Z])", "_", self.name).lower()
+        return "tidemark.protocol.messages." + re.sub(r"(?<!^)(?=[A-Z])", "_", self.name).lower()
 
     @property
     def request(self) -> type[Any]:

@@ -11,7 +11,7 @@ import struct
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from protocol.checksum import crc32c
+from tidemark.protocol.checksum import crc32c
 
 HEADER_SIZE: Final = 61
 LENGTH_MIN: Final = HEADER_SIZE - 12  # of batch_length, which counts what follows it

@@ -5,9 +5,9 @@ from __future__ import annotations
 import struct
 from typing import NamedTuple
 
-from protocol.batch import HEADER, HEADER_SIZE, MAGIC, Buffer, read_header
-from protocol.checksum import crc32c
-from protocol.record import InvalidRecord, iter_records
+from tidemark.protocol.batch import HEADER, HEADER_SIZE, MAGIC, Buffer, read_header
+from tidemark.protocol.checksum import crc32c
+from tidemark.protocol.record import InvalidRecord, iter_records
 
 ABORT, COMMIT = 0, 1
 

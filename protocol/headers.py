@@ -11,8 +11,8 @@ import struct
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from protocol.schema import DecodeError
-from protocol.varint import skip_tags
+from tidemark.protocol.schema import DecodeError
+from tidemark.protocol.varint import skip_tags
 
 API_VERSIONS_KEY: Final = 18
 

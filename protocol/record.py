@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from protocol.batch import (
+from tidemark.protocol.batch import (
     CONTROL,
     HEADER,
     HEADER_SIZE,
@@ -18,7 +18,7 @@ from protocol.batch import (
     read_header,
     write_crc,
 )
-from protocol.compression import LIMIT_BYTES, NONE, DecompressionError, compress, decompress
+from tidemark.protocol.compression import LIMIT_BYTES, NONE, DecompressionError, compress, decompress
 
 
 class InvalidRecord(InvalidBatch):

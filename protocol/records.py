@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from protocol.batch import (
+from tidemark.protocol.batch import (
     HEADER_SIZE,
     MAGIC,
     BatchHeader,
@@ -24,9 +24,9 @@ from protocol.batch import (
     verify_batch,
     write_crc,
 )
-from protocol.checksum import crc32c
-from protocol.control import EndTransaction, build_end_transaction, read_end_transaction
-from protocol.record import InvalidRecord, Record, build_batch, iter_records, keyless_records, recompress
+from tidemark.protocol.checksum import crc32c
+from tidemark.protocol.control import EndTransaction, build_end_transaction, read_end_transaction
+from tidemark.protocol.record import InvalidRecord, Record, build_batch, iter_records, keyless_records, recompress
 
 __all__ = [
     "HEADER_SIZE",

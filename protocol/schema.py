@@ -276,7 +276,7 @@ class Codec(Generic[T]):
     def __getattr__(self, name: str) -> Any:
         if name not in ("encode", "decode", "encode_parts"):
             raise AttributeError(name)
-        from protocol.codegen import compile_function  # the compiler is needed only now
+        from tidemark.protocol.codegen import compile_function  # the compiler is needed only now
 
         function = compile_function(self.cls, self.version, name)
         setattr(self, name, function)

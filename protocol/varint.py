@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from protocol.schema import DecodeError
+from tidemark.protocol.schema import DecodeError
 
 
 def read_uvarint(buf: bytearray | memoryview, pos: int) -> tuple[int, int]:

@@ -6,11 +6,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from raft.configuration import Configuration, Member
-    from raft.driver import Driver, StateMachine, Storage, Transport
-    from raft.effects import Effects, ReadReady
-    from raft.entry import Entry, HardState, Kind, Saved, Snapshot
-    from raft.errors import (
+    from tidemark.raft.configuration import Configuration, Member
+    from tidemark.raft.driver import Driver, StateMachine, Storage, Transport
+    from tidemark.raft.effects import Effects, ReadReady
+    from tidemark.raft.entry import Entry, HardState, Kind, Saved, Snapshot
+    from tidemark.raft.errors import (
         ChangePending,
         LeadershipLost,
         MessageCorrupt,
@@ -22,46 +22,46 @@ if TYPE_CHECKING:
         TransferPending,
         UnknownMember,
     )
-    from raft.journal import Journal, JournalCorrupt
-    from raft.node import Leadership, Node
-    from raft.progress import Replica
-    from raft.recovery import Survivor
-    from raft.settings import Settings
-    from raft.storage import FileStorage
+    from tidemark.raft.journal import Journal, JournalCorrupt
+    from tidemark.raft.node import Leadership, Node
+    from tidemark.raft.progress import Replica
+    from tidemark.raft.recovery import Survivor
+    from tidemark.raft.settings import Settings
+    from tidemark.raft.storage import FileStorage
 
 # Loaded when asked for: a node that needs only the journal starts without the rest.
 _HOME = {
-    "ChangePending": "raft.errors",
-    "Configuration": "raft.configuration",
-    "Driver": "raft.driver",
-    "Effects": "raft.effects",
-    "Entry": "raft.entry",
-    "FileStorage": "raft.storage",
-    "HardState": "raft.entry",
-    "Journal": "raft.journal",
-    "JournalCorrupt": "raft.journal",
-    "Kind": "raft.entry",
-    "Leadership": "raft.node",
-    "LeadershipLost": "raft.errors",
-    "Member": "raft.configuration",
-    "MessageCorrupt": "raft.errors",
-    "Node": "raft.node",
-    "NotCaughtUp": "raft.errors",
-    "NotLeader": "raft.errors",
-    "Overloaded": "raft.errors",
-    "RaftError": "raft.errors",
-    "ReadReady": "raft.effects",
-    "Replica": "raft.progress",
-    "Saved": "raft.entry",
-    "Settings": "raft.settings",
-    "Snapshot": "raft.entry",
-    "StaleEpoch": "raft.errors",
-    "StateMachine": "raft.driver",
-    "Storage": "raft.driver",
-    "Survivor": "raft.recovery",
-    "TransferPending": "raft.errors",
-    "Transport": "raft.driver",
-    "UnknownMember": "raft.errors",
+    "ChangePending": "tidemark.raft.errors",
+    "Configuration": "tidemark.raft.configuration",
+    "Driver": "tidemark.raft.driver",
+    "Effects": "tidemark.raft.effects",
+    "Entry": "tidemark.raft.entry",
+    "FileStorage": "tidemark.raft.storage",
+    "HardState": "tidemark.raft.entry",
+    "Journal": "tidemark.raft.journal",
+    "JournalCorrupt": "tidemark.raft.journal",
+    "Kind": "tidemark.raft.entry",
+    "Leadership": "tidemark.raft.node",
+    "LeadershipLost": "tidemark.raft.errors",
+    "Member": "tidemark.raft.configuration",
+    "MessageCorrupt": "tidemark.raft.errors",
+    "Node": "tidemark.raft.node",
+    "NotCaughtUp": "tidemark.raft.errors",
+    "NotLeader": "tidemark.raft.errors",
+    "Overloaded": "tidemark.raft.errors",
+    "RaftError": "tidemark.raft.errors",
+    "ReadReady": "tidemark.raft.effects",
+    "Replica": "tidemark.raft.progress",
+    "Saved": "tidemark.raft.entry",
+    "Settings": "tidemark.raft.settings",
+    "Snapshot": "tidemark.raft.entry",
+    "StaleEpoch": "tidemark.raft.errors",
+    "StateMachine": "tidemark.raft.driver",
+    "Storage": "tidemark.raft.driver",
+    "Survivor": "tidemark.raft.recovery",
+    "TransferPending": "tidemark.raft.errors",
+    "Transport": "tidemark.raft.driver",
+    "UnknownMember": "tidemark.raft.errors",
 }
 
 __all__ = [

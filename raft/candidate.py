@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from raft.effects import Effects, ReadReady
-from raft.entry import HardState
-from raft.messages import RequestPreVote, RequestVote
+from tidemark.raft.effects import Effects, ReadReady
+from tidemark.raft.entry import HardState
+from tidemark.raft.messages import RequestPreVote, RequestVote
 
 if TYPE_CHECKING:
-    from raft.node import Node
+    from tidemark.raft.node import Node
 
 
 class Candidate:

@@ -11,10 +11,10 @@ import zlib
 from collections.abc import Callable
 from typing import Final
 
-from raft.configuration import Configuration
-from raft.entry import Entry, HardState, Kind
-from raft.errors import MessageCorrupt
-from raft.messages import (
+from tidemark.raft.configuration import Configuration
+from tidemark.raft.entry import Entry, HardState, Kind
+from tidemark.raft.errors import MessageCorrupt
+from tidemark.raft.messages import (
     AppendAccepted,
     AppendEntries,
     AppendRejected,

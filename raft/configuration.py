@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from raft.errors import MessageCorrupt, UnknownMember
+from tidemark.raft.errors import MessageCorrupt, UnknownMember
 
 MEMBERS_MAX: Final = 1024
 DETAIL_BYTES_MAX: Final = 1 << 16

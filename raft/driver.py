@@ -13,13 +13,13 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from random import Random
 from typing import Final, Protocol
 
-from raft.codec import decode, encode
-from raft.configuration import Configuration
-from raft.effects import Addressed, Effects
-from raft.entry import Entry, Kind, Saved, Snapshot
-from raft.errors import LeadershipLost, MessageCorrupt
-from raft.node import DEFAULTS, Leadership, Node
-from raft.settings import Settings
+from tidemark.raft.codec import decode, encode
+from tidemark.raft.configuration import Configuration
+from tidemark.raft.effects import Addressed, Effects
+from tidemark.raft.entry import Entry, Kind, Saved, Snapshot
+from tidemark.raft.errors import LeadershipLost, MessageCorrupt
+from tidemark.raft.node import DEFAULTS, Leadership, Node
+from tidemark.raft.settings import Settings
 
 log = logging.getLogger(__name__)
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from raft.entry import Entry, HardState, Snapshot
-from raft.messages import Message
+from tidemark.raft.entry import Entry, HardState, Snapshot
+from tidemark.raft.messages import Message
 
 Addressed = tuple[int, Message]  # to whom, and what
 

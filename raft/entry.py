@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import IntEnum
 
-from raft.configuration import Configuration
+from tidemark.raft.configuration import Configuration
 
 
 class Kind(IntEnum):

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from raft.effects import Effects, ReadReady
-from raft.entry import Entry, Snapshot
-from raft.messages import AppendAccepted, AppendEntries, AppendRejected, InstallSnapshot, SnapshotResponse
+from tidemark.raft.effects import Effects, ReadReady
+from tidemark.raft.entry import Entry, Snapshot
+from tidemark.raft.messages import AppendAccepted, AppendEntries, AppendRejected, InstallSnapshot, SnapshotResponse
 
 if TYPE_CHECKING:
-    from raft.node import Node
+    from tidemark.raft.node import Node
 
 
 class Follower:

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from raft.entry import Entry, Kind
+from tidemark.raft.entry import Entry, Kind
 
 ENTRY_BYTES_MAX: Final = 64 << 20
 

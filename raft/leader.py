@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from raft.effects import Effects, ReadReady
-from raft.entry import Entry, Kind
-from raft.errors import Overloaded, TransferPending
-from raft.messages import (
+from tidemark.raft.effects import Effects, ReadReady
+from tidemark.raft.entry import Entry, Kind
+from tidemark.raft.errors import Overloaded, TransferPending
+from tidemark.raft.messages import (
     AppendAccepted,
     AppendEntries,
     AppendRejected,
@@ -19,11 +19,11 @@ from raft.messages import (
     SnapshotResponse,
     TimeoutNow,
 )
-from raft.progress import Progress, Replica, State
-from raft.reads import Reads
+from tidemark.raft.progress import Progress, Replica, State
+from tidemark.raft.reads import Reads
 
 if TYPE_CHECKING:
-    from raft.node import Node
+    from tidemark.raft.node import Node
 
 
 class Leader:

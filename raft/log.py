@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from raft.entry import Entry
+from tidemark.raft.entry import Entry
 
 
 class Log:

@@ -9,13 +9,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from raft.configuration import Configuration, Member
-from raft.entry import Kind
-from raft.errors import ChangePending, NotCaughtUp, TransferPending, UnknownMember
+from tidemark.raft.configuration import Configuration, Member
+from tidemark.raft.entry import Kind
+from tidemark.raft.errors import ChangePending, NotCaughtUp, TransferPending, UnknownMember
 
 if TYPE_CHECKING:
-    from raft.leader import Leader
-    from raft.node import Node
+    from tidemark.raft.leader import Leader
+    from tidemark.raft.node import Node
 
 
 def add_learner(node: Node, node_id: int, *, detail: bytes) -> int:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from raft.configuration import Configuration
-from raft.entry import Entry
+from tidemark.raft.configuration import Configuration
+from tidemark.raft.entry import Entry
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

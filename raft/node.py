@@ -13,16 +13,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from random import Random
 
-from raft import membership
-from raft.candidate import Candidate
-from raft.configuration import Configuration, ConfigurationHistory
-from raft.effects import Addressed, Effects
-from raft.entry import Entry, HardState, Kind, Saved, Snapshot
-from raft.errors import NotLeader, StaleEpoch, UnknownMember
-from raft.follower import Follower
-from raft.leader import Leader
-from raft.log import Log
-from raft.messages import (
+from tidemark.raft import membership
+from tidemark.raft.candidate import Candidate
+from tidemark.raft.configuration import Configuration, ConfigurationHistory
+from tidemark.raft.effects import Addressed, Effects
+from tidemark.raft.entry import Entry, HardState, Kind, Saved, Snapshot
+from tidemark.raft.errors import NotLeader, StaleEpoch, UnknownMember
+from tidemark.raft.follower import Follower
+from tidemark.raft.leader import Leader
+from tidemark.raft.log import Log
+from tidemark.raft.messages import (
     AppendAccepted,
     AppendEntries,
     AppendRejected,
@@ -35,8 +35,8 @@ from raft.messages import (
     TimeoutNow,
     VoteResponse,
 )
-from raft.progress import Replica
-from raft.settings import Settings
+from tidemark.raft.progress import Replica
+from tidemark.raft.settings import Settings
 
 DEFAULTS = Settings()
 NOTHING = Saved()

@@ -6,8 +6,8 @@ from collections import deque
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from raft.configuration import Member
-from raft.entry import Snapshot
+from tidemark.raft.configuration import Member
+from tidemark.raft.entry import Snapshot
 
 
 class State(Enum):

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections import deque
 
-from raft.effects import ReadReady
-from raft.errors import Overloaded
+from tidemark.raft.effects import ReadReady
+from tidemark.raft.errors import Overloaded
 
 
 class Reads:

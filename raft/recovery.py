@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final
 
-from raft.configuration import Configuration
-from raft.effects import Effects
-from raft.entry import Entry, HardState, Kind, Saved
-from raft.errors import UnknownMember
+from tidemark.raft.configuration import Configuration
+from tidemark.raft.effects import Effects
+from tidemark.raft.entry import Entry, HardState, Kind, Saved
+from tidemark.raft.errors import UnknownMember
 
 TERMS_AHEAD: Final = 1000  # of all that the others can have reached without us: who hears us both follows us
 

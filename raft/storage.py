@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from raft.codec import decode_hard_state, encode_hard_state
-from raft.configuration import Configuration
-from raft.effects import Effects
-from raft.entry import HardState, Saved, Snapshot
-from raft.errors import MessageCorrupt
-from raft.journal import Journal, JournalCorrupt, write_atomically
+from tidemark.raft.codec import decode_hard_state, encode_hard_state
+from tidemark.raft.configuration import Configuration
+from tidemark.raft.effects import Effects
+from tidemark.raft.entry import HardState, Saved, Snapshot
+from tidemark.raft.errors import MessageCorrupt
+from tidemark.raft.journal import Journal, JournalCorrupt, write_atomically
 
 
 class FileStorage:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from storage.aborted import AbortedTransaction
-from storage.cache import SegmentCache
-from storage.config import LogConfig
-from storage.directory import LogDirectory, locked
-from storage.errors import (
+from tidemark.storage.aborted import AbortedTransaction
+from tidemark.storage.cache import SegmentCache
+from tidemark.storage.config import LogConfig
+from tidemark.storage.directory import LogDirectory, locked
+from tidemark.storage.errors import (
     BatchTooLarge,
     CorruptFile,
     CorruptLog,
@@ -22,11 +22,11 @@ from storage.errors import (
     TopicIdMismatch,
     WriteFailed,
 )
-from storage.files import REAL_FILES, Files, OpenFile
-from storage.flush import Flush
-from storage.log import Appended, Found, Log
-from storage.producers import ProducerState, RememberedBatch
-from storage.slices import FileSlice
+from tidemark.storage.files import REAL_FILES, Files, OpenFile
+from tidemark.storage.flush import Flush
+from tidemark.storage.log import Appended, Found, Log
+from tidemark.storage.producers import ProducerState, RememberedBatch
+from tidemark.storage.slices import FileSlice
 
 __all__ = [
     "REAL_FILES",

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from struct import Struct
 from typing import NamedTuple
 
-from storage.files import Files
+from tidemark.storage.files import Files
 
 _ENTRY = Struct(">hqqqq")
 _VERSION = 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 
-from storage.segment import Segment
+from tidemark.storage.segment import Segment
 
 
 class SegmentCache:

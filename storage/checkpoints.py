@@ -5,8 +5,8 @@ from __future__ import annotations
 import base64
 from collections.abc import Mapping
 
-from storage.errors import CorruptFile
-from storage.files import Files
+from tidemark.storage.errors import CorruptFile
+from tidemark.storage.files import Files
 
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 START_OFFSETS = "log-start-offset-checkpoint"

@@ -13,14 +13,14 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 
-from storage import checkpoints, names
-from storage.cache import SegmentCache
-from storage.checkpoints import TopicPartition
-from storage.config import LogConfig
-from storage.errors import CorruptFile, DirectoryLocked, StorageError
-from storage.files import REAL_FILES, Files, OpenFile, directories_below
-from storage.log import Log, wall_clock_ms
-from storage.maintenance import remove_directory, retire_directory
+from tidemark.storage import checkpoints, names
+from tidemark.storage.cache import SegmentCache
+from tidemark.storage.checkpoints import TopicPartition
+from tidemark.storage.config import LogConfig
+from tidemark.storage.errors import CorruptFile, DirectoryLocked, StorageError
+from tidemark.storage.files import REAL_FILES, Files, OpenFile, directories_below
+from tidemark.storage.log import Log, wall_clock_ms
+from tidemark.storage.maintenance import remove_directory, retire_directory
 
 _logger = logging.getLogger(__name__)
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from bisect import bisect_right
 
-from storage.checkpoints import decode_lines, encode_lines
-from storage.errors import CorruptFile
-from storage.files import Files
+from tidemark.storage.checkpoints import decode_lines, encode_lines
+from tidemark.storage.errors import CorruptFile
+from tidemark.storage.files import Files
 
 UNDEFINED = -1
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from storage.files import Files, OpenFile
-from storage.segment import Segment
+from tidemark.storage.files import Files, OpenFile
+from tidemark.storage.segment import Segment
 
 
 class Changes(NamedTuple):

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from protocol.records import BatchHeader, Buffer, EndTransaction, InvalidBatch, read_end_transaction
-from storage.aborted import AbortedTransaction
-from storage.producers import Producers
-from storage.scan import headers
-from storage.segment import Segment
-from storage.snapshots import SnapshotFiles
+from tidemark.protocol.records import BatchHeader, Buffer, EndTransaction, InvalidBatch, read_end_transaction
+from tidemark.storage.aborted import AbortedTransaction
+from tidemark.storage.producers import Producers
+from tidemark.storage.scan import headers
+from tidemark.storage.segment import Segment
+from tidemark.storage.snapshots import SnapshotFiles
 
 CONTROL = 0x20  # a batch header's attribute
 

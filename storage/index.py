@@ -12,7 +12,7 @@ from bisect import bisect_right
 from operator import lt
 from struct import Struct
 
-from storage.files import Files
+from tidemark.storage.files import Files
 
 _SWAP = sys.byteorder == "little"
 MAX_RELATIVE_OFFSET = 0x7FFFFFFF

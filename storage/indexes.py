@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from storage import names
-from storage.files import Files
-from storage.index import OffsetIndex, TimeIndex
+from tidemark.storage import names
+from tidemark.storage.files import Files
+from tidemark.storage.index import OffsetIndex, TimeIndex
 
 _SAVE_AFTER_ENTRIES = 1024
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 
-from storage import names
-from storage.files import Files
-from storage.scan import Damage, headers
+from tidemark.storage import names
+from tidemark.storage.files import Files
+from tidemark.storage.scan import Damage, headers
 
 _TEMPORARY = ".tmp"
 

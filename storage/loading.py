@@ -7,17 +7,17 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from storage import history, leftovers, names
-from storage.checkpoints import read_partition_metadata, write_partition_metadata
-from storage.config import LogConfig
-from storage.epochs import EpochCache
-from storage.errors import TopicIdMismatch
-from storage.files import Files
-from storage.producers import Producers
-from storage.recovery import Recovered, recover
-from storage.scan import Damage
-from storage.segment import Segment
-from storage.snapshots import SnapshotFiles
+from tidemark.storage import history, leftovers, names
+from tidemark.storage.checkpoints import read_partition_metadata, write_partition_metadata
+from tidemark.storage.config import LogConfig
+from tidemark.storage.epochs import EpochCache
+from tidemark.storage.errors import TopicIdMismatch
+from tidemark.storage.files import Files
+from tidemark.storage.producers import Producers
+from tidemark.storage.recovery import Recovered, recover
+from tidemark.storage.scan import Damage
+from tidemark.storage.segment import Segment
+from tidemark.storage.snapshots import SnapshotFiles
 
 _logger = logging.getLogger(__name__)
 

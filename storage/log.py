@@ -12,18 +12,18 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple
 
-from protocol.records import BatchHeader, EndTransaction, place_batch, read_end_transaction
-from storage import history, loading, lookup, replicated
-from storage.aborted import AbortedTransaction
-from storage.cache import SegmentCache
-from storage.config import LogConfig
-from storage.errors import BatchTooLarge, LogOffline, OffsetOutOfRange, WriteFailed
-from storage.files import REAL_FILES, Buffer, Files
-from storage.index import MAX_RELATIVE_OFFSET
-from storage.maintenance import Maintenance
-from storage.producers import ProducerState
-from storage.segment import Segment
-from storage.slices import FileSlice, slice_segment
+from tidemark.protocol.records import BatchHeader, EndTransaction, place_batch, read_end_transaction
+from tidemark.storage import history, loading, lookup, replicated
+from tidemark.storage.aborted import AbortedTransaction
+from tidemark.storage.cache import SegmentCache
+from tidemark.storage.config import LogConfig
+from tidemark.storage.errors import BatchTooLarge, LogOffline, OffsetOutOfRange, WriteFailed
+from tidemark.storage.files import REAL_FILES, Buffer, Files
+from tidemark.storage.index import MAX_RELATIVE_OFFSET
+from tidemark.storage.maintenance import Maintenance
+from tidemark.storage.producers import ProducerState
+from tidemark.storage.segment import Segment
+from tidemark.storage.slices import FileSlice, slice_segment
 
 _CONTROL = history.CONTROL
 _LOG_APPEND_TIME = 0x08

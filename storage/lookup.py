@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from protocol.records import iter_records, read_header
-from storage.scan import headers
-from storage.segment import NO_TIMESTAMP, Segment
+from tidemark.protocol.records import iter_records, read_header
+from tidemark.storage.scan import headers
+from tidemark.storage.segment import NO_TIMESTAMP, Segment
 
 # offset, timestamp, leader epoch
 Match = tuple[int, int, int]

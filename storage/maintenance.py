@@ -6,15 +6,15 @@ import logging
 import os
 from collections.abc import Callable
 
-from storage import history, loading, names, retention
-from storage.cache import SegmentCache
-from storage.config import LogConfig
-from storage.errors import CorruptLog, LogOffline, OffsetOutOfRange, WriteFailed
-from storage.files import Files
-from storage.flush import Changes, Flush
-from storage.index import TimeIndex
-from storage.segment import Segment
-from storage.segments import Segments
+from tidemark.storage import history, loading, names, retention
+from tidemark.storage.cache import SegmentCache
+from tidemark.storage.config import LogConfig
+from tidemark.storage.errors import CorruptLog, LogOffline, OffsetOutOfRange, WriteFailed
+from tidemark.storage.files import Files
+from tidemark.storage.flush import Changes, Flush
+from tidemark.storage.index import TimeIndex
+from tidemark.storage.segment import Segment
+from tidemark.storage.segments import Segments
 
 _DIRECTORY_NAME_MAX = 249
 

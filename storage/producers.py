@@ -9,9 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from protocol.records import BatchHeader
-from storage.errors import InvalidTransactionState, OutOfOrderSequence, StaleCoordinatorEpoch, StaleProducerEpoch
-from storage.snapshots import SnapshotEntry
+from tidemark.protocol.records import BatchHeader
+from tidemark.storage.errors import (
+    InvalidTransactionState,
+    OutOfOrderSequence,
+    StaleCoordinatorEpoch,
+    StaleProducerEpoch,
+)
+from tidemark.storage.snapshots import SnapshotEntry
 
 BATCHES_REMEMBERED = 5  # a client may have that many requests in flight (max.in.flight.requests.per.connection)
 NO_SEQUENCE = -1

@@ -22,13 +22,13 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from storage import names
-from storage.config import LogConfig
-from storage.epochs import EpochCache
-from storage.errors import CorruptLog
-from storage.index import MAX_RELATIVE_OFFSET
-from storage.scan import Damage, checked_headers, find_batch
-from storage.segment import Segment
+from tidemark.storage import names
+from tidemark.storage.config import LogConfig
+from tidemark.storage.epochs import EpochCache
+from tidemark.storage.errors import CorruptLog
+from tidemark.storage.index import MAX_RELATIVE_OFFSET
+from tidemark.storage.scan import Damage, checked_headers, find_batch
+from tidemark.storage.segment import Segment
 
 _PAGE = 4096
 _ZEROS_MIN = 64  # so many before a page's end are taken for a page that was never written

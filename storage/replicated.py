@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from protocol.records import BatchHeader, iter_batches, verify_batch
-from storage.errors import NonContiguousAppend
-from storage.index import MAX_RELATIVE_OFFSET
-from storage.segment import Segment
+from tidemark.protocol.records import BatchHeader, iter_batches, verify_batch
+from tidemark.storage.errors import NonContiguousAppend
+from tidemark.storage.index import MAX_RELATIVE_OFFSET
+from tidemark.storage.segment import Segment
 
 Batch = tuple[BatchHeader, memoryview]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from storage.config import LogConfig
-from storage.segment import Segment
+from tidemark.storage.config import LogConfig
+from tidemark.storage.segment import Segment
 
 
 def wholly_before(segments: Sequence[Segment], offset: int) -> int:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from struct import Struct
 
-from protocol.records import HEADER_SIZE, BatchHeader, crc32c, read_header
-from storage.files import Files
+from tidemark.protocol.records import HEADER_SIZE, BatchHeader, crc32c, read_header
+from tidemark.storage.files import Files
 
 LENGTH_END = 12  # base offset and length: what precedes the part that `batch_length` counts
 CRC_START = 21  # the first byte that a batch's CRC covers

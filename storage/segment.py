@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import os
 
-from storage import names
-from storage.aborted import AbortedIndex, AbortedTransaction
-from storage.errors import CorruptLog, LogOffline, WriteFailed
-from storage.files import Buffer, Files, OpenFile
-from storage.index import OffsetIndex, TimeIndex
-from storage.indexes import Indexes
-from storage.scan import Damage, find_offset, headers
+from tidemark.storage import names
+from tidemark.storage.aborted import AbortedIndex, AbortedTransaction
+from tidemark.storage.errors import CorruptLog, LogOffline, WriteFailed
+from tidemark.storage.files import Buffer, Files, OpenFile
+from tidemark.storage.index import OffsetIndex, TimeIndex
+from tidemark.storage.indexes import Indexes
+from tidemark.storage.scan import Damage, find_offset, headers
 
 NO_TIMESTAMP = -1
 _UNKNOWN = -2  # a largest timestamp that nobody has looked up yet

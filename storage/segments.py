@@ -5,8 +5,8 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 
-from storage.cache import SegmentCache
-from storage.segment import Segment
+from tidemark.storage.cache import SegmentCache
+from tidemark.storage.segment import Segment
 
 
 class Segments:

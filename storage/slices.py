@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from storage.files import OpenFile
-from storage.segment import Segment
+from tidemark.storage.files import OpenFile
+from tidemark.storage.segment import Segment
 
 
 @dataclass(slots=True)  # not frozen: that would triple the cost of making one, and every fetch makes some

@@ -9,10 +9,10 @@ import os
 from collections.abc import Collection, Iterable
 from struct import Struct, error
 
-from protocol.records import crc32c
-from storage import names
-from storage.errors import CorruptFile
-from storage.files import Files
+from tidemark.protocol.records import crc32c
+from tidemark.storage import names
+from tidemark.storage.errors import CorruptFile
+from tidemark.storage.files import Files
 
 _VERSION = 1
 _HEAD = Struct(">hIi")

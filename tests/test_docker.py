@@ -20,8 +20,8 @@ import docker
 import pytest
 from docker.errors import DockerException
 
-from broker.config import load_config
-from cli.main import parser
+from tidemark.broker.config import load_config
+from tidemark.cli.main import parser
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("broker", "cli", "pipeline", "protocol", "raft", "storage", "tidemark")
@@ -117,7 +117,7 @@ def test_the_entry_point_starts_a_broker_that_others_can_reach(
 def test_the_wheel_holds_every_package_and_both_commands(tmp_path: Path) -> None:
     source = tmp_path / "source"  # what the image's first stage sees, and nothing that an earlier build left behind
     for package in PACKAGES:
-        shutil.copytree(ROOT / package, source / package, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(ROOT / package, source / package, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "pyproject.toml", source)
     (source / "README.md").touch()
     command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "-w", str(tmp_path), str(source)]
@@ -129,9 +129,10 @@ def test_the_wheel_holds_every_package_and_both_commands(tmp_path: Path) -> None
         [entry_points] = [name for name in names if name.endswith("entry_points.txt")]
         commands = archive.read(entry_points).decode()
     modules = {str(path.relative_to(source)) for package in PACKAGES for path in (source / package).rglob("*.py")}
-    assert modules <= set(names)
-    assert "tidemark = cli.main:main" in commands
-    assert "streaming-system = cli.main:main" in commands
+    assert {name if name.startswith("tidemark/") else f"tidemark/{name}" for name in modules} <= set(names)
+    assert {name.split("/")[0] for name in names if ".dist-info/" not in name} == {"tidemark"}
+    assert "tidemark = tidemark.cli.main:main" in commands
+    assert "streaming-system = tidemark.cli.main:main" in commands
 
 
 @pytest.mark.timeout(900)

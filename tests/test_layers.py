@@ -36,14 +36,31 @@ def imported_modules(tree: ast.Module) -> Iterator[tuple[int, str]]:
             yield from ((node.lineno, f"{node.module}.{alias.name}") for alias in node.names)
 
 
+def of_ours(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """What is named of our packages, without the name that all of them share."""
+    for line, module in imported_modules(tree):
+        if module.startswith("tidemark.") and module.split(".")[1] in MAY_IMPORT:
+            yield line, module.removeprefix("tidemark.")
+
+
 @pytest.mark.parametrize("package", MAY_IMPORT)
 def test_a_package_names_only_what_lies_below_it(package: str) -> None:
     allowed = MAY_IMPORT[package] | {package}
     wrong = [
         f"{path.relative_to(ROOT)}:{line} imports {module}"
         for path in python_files(package)
+        for line, module in of_ours(ast.parse(path.read_bytes()))
+        if not any(f"{module}.".startswith(f"{name}.") for name in allowed)
+    ]
+    assert not wrong
+
+
+def test_nothing_is_imported_past_the_one_name() -> None:
+    wrong = [
+        f"{path.relative_to(ROOT)}:{line} imports {module}"
+        for path in python_files(*MAY_IMPORT, "tests", "compat-tests", "bench")
         for line, module in imported_modules(ast.parse(path.read_bytes()))
-        if module.split(".")[0] in MAY_IMPORT and not any(f"{module}.".startswith(f"{name}.") for name in allowed)
+        if module.split(".")[0] in MAY_IMPORT.keys() - {"tidemark"}
     ]
     assert not wrong
 

@@ -11,8 +11,8 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from broker.config import load_config
-from broker.node import Node
+from tidemark.broker.config import load_config
+from tidemark.broker.node import Node
 
 log = logging.getLogger(__name__)
 
@@ -87,7 +87,7 @@ class EmbeddedBroker:
 
 
 def _known_defaults() -> dict[str, str]:
-    from broker.config import KEYS
+    from tidemark.broker.config import KEYS
 
     return {name: value for name, value in DEFAULTS.items() if name in KEYS}
 

@@ -19,10 +19,10 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from bench.brokers import ROOT
 from bench.loaders.process import serve
 from bench.loaders.spark_read import cpu_s
-from pipeline.generators import clickstream
-from pipeline.runner import Runner
-from pipeline.spark import session
-from pipeline.spec import load
+from tidemark.pipeline.generators import clickstream
+from tidemark.pipeline.runner import Runner
+from tidemark.pipeline.spark import session
+from tidemark.pipeline.spec import load
 
 FILE = ROOT / "config" / "pipelines" / "clickstream.yaml"
 BACKGROUND_RATE = 500

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from bench.brokers import ROOT
 from bench.loaders.process import serve
-from pipeline.source import register
+from tidemark.pipeline.source import register
 
 SETTINGS = {
     "spark.ui.enabled": "false",

@@ -2,16 +2,22 @@
 
 from typing import TYPE_CHECKING, Any
 
-from broker.config.broker import KEYS, BrokerConfig, broker_key, validate_broker_config
-from broker.config.errors import ConfigError
-from broker.config.group import GROUP_KEYS, GroupConfig, group_key, validate_group_configs
-from broker.config.key import Key, Scope, Type
-from broker.config.listeners import Listener
-from broker.config.load import load_config
-from broker.config.topic import TOPIC_KEYS, TopicConfig, topic_key, validate_topic_config, validate_topic_configs
+from tidemark.broker.config.broker import KEYS, BrokerConfig, broker_key, validate_broker_config
+from tidemark.broker.config.errors import ConfigError
+from tidemark.broker.config.group import GROUP_KEYS, GroupConfig, group_key, validate_group_configs
+from tidemark.broker.config.key import Key, Scope, Type
+from tidemark.broker.config.listeners import Listener
+from tidemark.broker.config.load import load_config
+from tidemark.broker.config.topic import (
+    TOPIC_KEYS,
+    TopicConfig,
+    topic_key,
+    validate_topic_config,
+    validate_topic_configs,
+)
 
 if TYPE_CHECKING:
-    from broker.config.describe import (
+    from tidemark.broker.config.describe import (
         ConfigEntry,
         ConfigSynonym,
         Source,
@@ -55,6 +61,6 @@ def __getattr__(name: str) -> Any:
     """Descriptions are loaded when the first is asked for: a broker starts without."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from broker.config import describe
+    from tidemark.broker.config import describe
 
     return getattr(describe, name)

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, fields, replace
 from types import MappingProxyType
 from typing import Any
 
-from broker.config.errors import ConfigError, did_you_mean
-from broker.config.key import (
+from tidemark.broker.config.errors import ConfigError, did_you_mean
+from tidemark.broker.config.key import (
     INT_MAX,
     LONG_MAX,
     Between,
@@ -23,7 +23,7 @@ from broker.config.key import (
     short,
     string,
 )
-from broker.config.listeners import (
+from tidemark.broker.config.listeners import (
     Listener,
     Voter,
     advertised_listeners,
@@ -32,7 +32,7 @@ from broker.config.listeners import (
     server_addresses,
     voter_addresses,
 )
-from broker.config.topic import TOPIC_KEYS, TopicConfig
+from tidemark.broker.config.topic import TOPIC_KEYS, TopicConfig
 
 UNSET: Any = object()
 NO_THROTTLE = "replicas do not move between log directories yet"

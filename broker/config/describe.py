@@ -9,10 +9,10 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 
-from broker.config.broker import KEYS, BrokerConfig
-from broker.config.group import GROUP_KEYS
-from broker.config.key import Key, Type, Value
-from broker.config.topic import TOPIC_KEYS, inherited
+from tidemark.broker.config.broker import KEYS, BrokerConfig
+from tidemark.broker.config.group import GROUP_KEYS
+from tidemark.broker.config.key import Key, Type, Value
+from tidemark.broker.config.topic import TOPIC_KEYS, inherited
 
 
 class Source(IntEnum):

@@ -1,13 +1,13 @@
-"""Print docs/config.md, made from the tables: `python -m broker.config.docs > docs/config.md`."""
+"""Print docs/config.md, made from the tables: `python -m tidemark.broker.config.docs > docs/config.md`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from broker.config.broker import KEYS
-from broker.config.group import GROUP_KEYS
-from broker.config.key import Key
-from broker.config.topic import TOPIC_KEYS
+from tidemark.broker.config.broker import KEYS
+from tidemark.broker.config.group import GROUP_KEYS
+from tidemark.broker.config.key import Key
+from tidemark.broker.config.topic import TOPIC_KEYS
 
 INTRO = """\
 # Settings

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from broker.config.errors import ConfigError
+from tidemark.broker.config.errors import ConfigError
 
 YAML_SUFFIXES = (".yaml", ".yml")
 PROPERTIES_SUFFIXES = (".properties", ".conf", ".cfg")
@@ -83,7 +83,7 @@ def _unescape(text: str) -> str:
 def _parse_yaml(path: Path, text: str) -> dict[str, str]:
     import yaml  # 20 ms that a start without a YAML file need not wait for
 
-    from broker.config.load import as_text
+    from tidemark.broker.config.load import as_text
 
     try:
         node = yaml.compose(text, Loader=yaml.SafeLoader)

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from broker.config.errors import ConfigError, did_you_mean
-from broker.config.key import Between, Key, Scope, Synonym, integer, keys_of
-from broker.config.topic import inherited
+from tidemark.broker.config.errors import ConfigError, did_you_mean
+from tidemark.broker.config.key import Between, Key, Scope, Synonym, integer, keys_of
+from tidemark.broker.config.topic import inherited
 
 if TYPE_CHECKING:
-    from broker.config.broker import BrokerConfig
+    from tidemark.broker.config.broker import BrokerConfig
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

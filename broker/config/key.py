@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, fields, replace
 from enum import Enum, IntEnum
 from typing import Any, TypeAlias
 
-from broker.config.errors import ConfigError
+from tidemark.broker.config.errors import ConfigError
 
 Value: TypeAlias = "bool | int | float | str | tuple[str, ...] | None"
 

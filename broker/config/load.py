@@ -7,10 +7,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from broker.config.broker import KEYS, BrokerConfig, broker_key
-from broker.config.errors import ConfigError
-from broker.config.files import Settings, read_settings
-from broker.config.kafka_names import is_kafka_name
+from tidemark.broker.config.broker import KEYS, BrokerConfig, broker_key
+from tidemark.broker.config.errors import ConfigError
+from tidemark.broker.config.files import Settings, read_settings
+from tidemark.broker.config.kafka_names import is_kafka_name
 
 CLUSTER_OF_MANY = 3
 

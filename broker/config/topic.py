@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from broker.config.errors import ConfigError, did_you_mean
-from broker.config.key import (
+from tidemark.broker.config.errors import ConfigError, did_you_mean
+from tidemark.broker.config.key import (
     LONG_MAX,
     Between,
     Key,
@@ -30,7 +30,7 @@ from broker.config.key import (
 )
 
 if TYPE_CHECKING:
-    from broker.config.broker import BrokerConfig
+    from tidemark.broker.config.broker import BrokerConfig
 
 MINUTE_MS = 60_000
 HOUR_MS = 3_600_000

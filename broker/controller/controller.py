@@ -14,18 +14,18 @@ from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from broker.controller.probing import is_gone
-from broker.controller.sessions import Session, Sessions
-from broker.errors import Refused
-from broker.lease import Patience
-from broker.metadata import brokers
-from broker.metadata.elections import return_to_preferred
-from broker.metadata.image import BrokerImage, Image
-from broker.metadata.isr import check_sender
-from broker.metadata.records import ClusterRecord, Record
-from broker.metadata.store import MetadataStore
-from broker.settings import Settings
-from protocol.errors import ErrorCode
+from tidemark.broker.controller.probing import is_gone
+from tidemark.broker.controller.sessions import Session, Sessions
+from tidemark.broker.core.errors import Refused
+from tidemark.broker.core.lease import LeaseTimings
+from tidemark.broker.metadata import brokers
+from tidemark.broker.metadata.dynamic_config import DynamicConfig
+from tidemark.broker.metadata.elections import return_to_preferred
+from tidemark.broker.metadata.image import BrokerImage, Image
+from tidemark.broker.metadata.isr import check_sender
+from tidemark.broker.metadata.records import ClusterRecord, Record
+from tidemark.broker.metadata.store import MetadataStore
+from tidemark.protocol.errors import ErrorCode
 
 log = logging.getLogger(__name__)
 
@@ -38,7 +38,7 @@ class Controller:
     def __init__(
         self,
         store: MetadataStore,
-        settings: Settings,
+        settings: DynamicConfig,
         *,
         listener: str,
         new_cluster_id: Callable[[], str],
@@ -57,7 +57,7 @@ class Controller:
         store.watch_controller(self._lead)
 
     def _no_sessions(self) -> Sessions:
-        return Sessions(Patience(session=self._settings.static.broker_session_timeout_ms / 1000))
+        return Sessions(LeaseTimings(session=self._settings.static.broker_session_timeout_ms / 1000))
 
     # -- leading and not leading -------------------------------------------
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from broker.lease import Patience
+from tidemark.broker.core.lease import LeaseTimings
 
 NEVER: Final = float("-inf")
 
@@ -22,7 +22,7 @@ class Session:
 
 
 class Sessions:
-    def __init__(self, patience: Patience) -> None:
+    def __init__(self, patience: LeaseTimings) -> None:
         self._patience = patience
         self._sessions: dict[int, Session] = {}
 

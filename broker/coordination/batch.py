@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from broker.coordination.facts import Fact, key_prefix, value_prefix
-from protocol.batch import HEADER, HEADER_SIZE, MAGIC, BatchHeader
-from protocol.checksum import crc32c
-from protocol.record import put_varint
-from protocol.schema import codec
+from tidemark.broker.coordination.facts import Fact, key_prefix, value_prefix
+from tidemark.protocol.batch import HEADER, HEADER_SIZE, MAGIC, BatchHeader
+from tidemark.protocol.checksum import crc32c
+from tidemark.protocol.record import put_varint
+from tidemark.protocol.schema import codec
 
 _new = tuple.__new__
 _pack_into = HEADER.pack_into

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from typing import Any, NamedTuple
 
-from protocol.schema import api
+from tidemark.protocol.schema import api
 
 _put_type = struct.Struct(">h").pack
 

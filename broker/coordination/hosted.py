@@ -8,14 +8,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from typing import Any, ClassVar, Final
 
-from broker.coordination.batch import build
-from broker.coordination.loading import Decode, ReplaysTransactions, replay_log
-from broker.coordination.outcome import Outcome
-from broker.faults import EXPECTED, fault_of
-from broker.later import Later
-from broker.replication.partition import Partition
-from protocol.errors import ErrorCode
-from protocol.schema import EncodeError
+from tidemark.broker.coordination.batch import build
+from tidemark.broker.coordination.loading import Decode, ReplaysTransactions, replay_log
+from tidemark.broker.coordination.outcome import Outcome
+from tidemark.broker.core.deferred import Deferred
+from tidemark.broker.core.errors import EXPECTED, fault_of
+from tidemark.broker.replication.partition import Partition
+from tidemark.protocol.errors import ErrorCode
+from tidemark.protocol.schema import EncodeError
 
 log = logging.getLogger(__name__)
 
@@ -99,7 +99,7 @@ class HostedShard(ABC):
                 return refuse(ErrorCode.UNKNOWN_SERVER_ERROR)
             result = self.shard.apply(result)
         self._pass_on()
-        if self._written >= self.partition.high_watermark and type(result) is not Later:
+        if self._written >= self.partition.high_watermark and type(result) is not Deferred:
             return self._when_committed(result, refuse)
         return result
 
@@ -117,9 +117,9 @@ class HostedShard(ABC):
     def _code_of(self, error: Exception) -> ErrorCode:
         return _CODES.get(fault_of(error, where=self.name).code, ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
-    def _when_committed(self, result: Any, refuse: Callable[[ErrorCode], Any] | None) -> Later[Any]:
+    def _when_committed(self, result: Any, refuse: Callable[[ErrorCode], Any] | None) -> Deferred[Any]:
         """Nobody is told of what a failure could still undo."""
-        later: Later[Any] = Later()
+        later: Deferred[Any] = Deferred()
 
         def reached(error: Exception | None) -> None:
             if error is None:

@@ -7,10 +7,10 @@ import os
 from collections.abc import Callable, Iterator
 from typing import Final, Protocol
 
-from broker.coordination.facts import Fact, UnknownRecord
-from protocol.records import InvalidBatch, Record, iter_batches, iter_records, read_end_transaction
-from protocol.schema import DecodeError
-from storage import Log
+from tidemark.broker.coordination.facts import Fact, UnknownRecord
+from tidemark.protocol.records import InvalidBatch, Record, iter_batches, iter_records, read_end_transaction
+from tidemark.protocol.schema import DecodeError
+from tidemark.storage import Log
 
 log = logging.getLogger(__name__)
 

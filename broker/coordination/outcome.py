@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from broker.coordination.facts import Fact
-from protocol.errors import ErrorCode
+from tidemark.broker.coordination.facts import Fact
+from tidemark.protocol.errors import ErrorCode
 
 
 class Outcome:

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from typing import ClassVar, Final, Generic, TypeVar
 
-from broker.config import BrokerConfig
-from broker.coordination.hosted import HostedShard
-from broker.coordination.naming import partition_for
-from broker.metadata.image import Image
-from broker.replication.partition import Partition
-from broker.replication.replicas import Replicas
-from broker.settings import Settings
-from broker.topic_creation import TopicCreation
-from protocol.errors import ErrorCode
+from tidemark.broker.config import BrokerConfig
+from tidemark.broker.coordination.hosted import HostedShard
+from tidemark.broker.coordination.naming import partition_for
+from tidemark.broker.metadata.dynamic_config import DynamicConfig
+from tidemark.broker.metadata.image import Image
+from tidemark.broker.replication.partition import Partition
+from tidemark.broker.replication.replicas import Replicas
+from tidemark.protocol.errors import ErrorCode
 
 MEMO_MAX: Final = 100_000  # ids whose shard is remembered, so that it need not be computed
 
@@ -25,12 +24,19 @@ H = TypeVar("H", bound=HostedShard)
 class Shards(ABC, Generic[H]):
     TOPIC: ClassVar[str]
 
-    def __init__(self, *, node_id: int, settings: Settings, replicas: Replicas, creation: TopicCreation) -> None:
+    def __init__(
+        self,
+        *,
+        node_id: int,
+        settings: DynamicConfig,
+        replicas: Replicas,
+        create_topic: Callable[[str], Awaitable[None]],
+    ) -> None:
         self.settings = settings
         self.image = Image()
         self._node_id = node_id
         self._replicas = replicas
-        self._creation = creation
+        self._create_topic = create_topic
         self._shards: dict[int, H] = {}
         self._memo: dict[str, H] = {}
         self._closed = False
@@ -73,7 +79,7 @@ class Shards(ABC, Generic[H]):
     async def leader_of(self, key: str) -> int:
         """As `coordinator_of`. The topic is created when first asked for."""
         if self.TOPIC not in self.image.topics:
-            await self._creation.create_automatically(self.TOPIC)
+            await self._create_topic(self.TOPIC)
         return self.coordinator_of(key)
 
     def __iter__(self) -> Iterator[H]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
-from broker.coordination.facts import Fact
-from broker.coordination.outcome import Outcome
-from broker.groups.records import OffsetCommitKey, OffsetCommitValue
-from broker.groups.shard import Shard
-from broker.metadata.image import TopicImage
-from protocol.errors import ErrorCode
-from protocol.messages.offset_commit import (
+from tidemark.broker.coordination.facts import Fact
+from tidemark.broker.coordination.outcome import Outcome
+from tidemark.broker.groups.records import OffsetCommitKey, OffsetCommitValue
+from tidemark.broker.groups.shard import Shard
+from tidemark.broker.metadata.image import TopicImage
+from tidemark.protocol.errors import ErrorCode
+from tidemark.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,

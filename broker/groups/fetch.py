@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
-from broker.groups.records import OffsetCommitValue
-from broker.groups.shard import Shard
-from protocol.errors import ErrorCode
+from tidemark.broker.groups.records import OffsetCommitValue
+from tidemark.broker.groups.shard import Shard
+from tidemark.protocol.errors import ErrorCode
 
 Wanted = Mapping[str, Sequence[int]]
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-from broker.coordination.facts import Fact
-from broker.groups.records import OffsetCommitValue
-from protocol.errors import ErrorCode
-from protocol.messages.heartbeat import HeartbeatRequest
-from protocol.messages.join_group import JoinGroupRequest
-from protocol.messages.leave_group import LeaveGroupRequest
-from protocol.messages.sync_group import SyncGroupRequest
+from tidemark.broker.coordination.facts import Fact
+from tidemark.broker.groups.records import OffsetCommitValue
+from tidemark.protocol.errors import ErrorCode
+from tidemark.protocol.messages.heartbeat import HeartbeatRequest
+from tidemark.protocol.messages.join_group import JoinGroupRequest
+from tidemark.protocol.messages.leave_group import LeaveGroupRequest
+from tidemark.protocol.messages.sync_group import SyncGroupRequest
 
 if TYPE_CHECKING:
-    from broker.groups.shard import Shard
+    from tidemark.broker.groups.shard import Shard
 
 
 class Caller(NamedTuple):
@@ -27,7 +27,7 @@ class Caller(NamedTuple):
 
 class Group(ABC):
     """Methods that take a request of the classic protocol are here because a consumer group serves classic members,
-    too, while it is being upgraded. Each returns its response, a Later of it, or an Outcome."""
+    too, while it is being upgraded. Each returns its response, a Deferred of it, or an Outcome."""
 
     kind: ClassVar[str]  # as ListGroups names it
     group_id: str

@@ -6,14 +6,14 @@ import asyncio
 from collections.abc import Callable
 from random import Random
 
-from broker.config import BrokerConfig
-from broker.coordination.hosted import HostedShard
-from broker.groups.alarms import Alarms
-from broker.groups.consumer import group as _consumer_group  # noqa: F401  its records must be known before a log is read
-from broker.groups.records import decode
-from broker.groups.shard import Shard
-from broker.metadata.image import Image
-from broker.replication.partition import Partition
+from tidemark.broker.config import BrokerConfig
+from tidemark.broker.coordination.hosted import HostedShard
+from tidemark.broker.groups.alarms import Alarms
+from tidemark.broker.groups.consumer import group as _consumer_group  # noqa: F401  its records must be known before a log is read
+from tidemark.broker.groups.records import decode
+from tidemark.broker.groups.shard import Shard
+from tidemark.broker.metadata.image import Image
+from tidemark.broker.replication.partition import Partition
 
 
 class HostedGroups(HostedShard):

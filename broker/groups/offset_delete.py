@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from broker.coordination.facts import Fact
-from broker.coordination.outcome import Outcome
-from broker.groups.offsets import tombstone
-from broker.groups.shard import Shard
-from protocol.errors import ErrorCode
-from protocol.messages.offset_delete import (
+from tidemark.broker.coordination.facts import Fact
+from tidemark.broker.coordination.outcome import Outcome
+from tidemark.broker.groups.offsets import tombstone
+from tidemark.broker.groups.shard import Shard
+from tidemark.protocol.errors import ErrorCode
+from tidemark.protocol.messages.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteResponse,
     OffsetDeleteResponsePartition,

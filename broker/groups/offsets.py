@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Set
 
-from broker.coordination.facts import Fact
-from broker.groups.group import Group
-from broker.groups.pending import PendingOffsets
-from broker.groups.records import OffsetCommitKey, OffsetCommitValue
+from tidemark.broker.coordination.facts import Fact
+from tidemark.broker.groups.group import Group
+from tidemark.broker.groups.pending import PendingOffsets
+from tidemark.broker.groups.records import OffsetCommitKey, OffsetCommitValue
 
 ByPartition = dict[int, OffsetCommitValue]
 ByTopic = dict[str, ByPartition]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import count
 
-from broker.groups.records import OffsetCommitKey, OffsetCommitValue
+from tidemark.broker.groups.records import OffsetCommitKey, OffsetCommitValue
 
 Key = tuple[str, str, int]  # group, topic, partition
 

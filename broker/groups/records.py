@@ -9,9 +9,9 @@ from __future__ import annotations
 import struct
 from typing import Any, Final
 
-from broker.coordination.facts import Fact, UnknownRecord, key_prefix, value_prefix
-from protocol.schema import Bytes, api, array, blob, codec, int32, int64, message, string, uuid
-from protocol.schema import struct as part
+from tidemark.broker.coordination.facts import Fact, UnknownRecord, key_prefix, value_prefix
+from tidemark.protocol.schema import Bytes, api, array, blob, codec, int32, int64, message, string, uuid
+from tidemark.protocol.schema import struct as part
 
 _get_type = struct.Struct(">h").unpack_from
 

@@ -6,14 +6,14 @@ import asyncio
 import time
 from typing import Any, Final
 
-from broker.coordination.shards import Shards
-from broker.groups.hosted import HostedGroups
-from broker.groups.seekers import Seekers
-from broker.metadata.image import Image
-from broker.metadata.internal import OFFSETS_TOPIC
-from broker.replication.partition import Partition
-from protocol.errors import ErrorCode
-from protocol.records import EndTransaction
+from tidemark.broker.coordination.shards import Shards
+from tidemark.broker.groups.hosted import HostedGroups
+from tidemark.broker.groups.seekers import Seekers
+from tidemark.broker.metadata.image import Image
+from tidemark.broker.metadata.internal import OFFSETS_TOPIC
+from tidemark.broker.replication.partition import Partition
+from tidemark.protocol.errors import ErrorCode
+from tidemark.protocol.records import EndTransaction
 
 # Sessions must not end because somebody sets the clock: we take the time once, and count from there.
 _CLOCK_OFFSET_MS: Final = time.time_ns() // 1_000_000 - time.monotonic_ns() // 1_000_000

@@ -1,6 +1,6 @@
 """The groups of one partition of `__consumer_offsets`: a state machine without clock, socket or file.
 
-Every event gets the time as an argument and returns its response, a Later of it (the answer waits for another event),
+Every event gets the time as an argument and returns its response, a Deferred (the answer waits for another event),
 or an Outcome (the answer waits for its records to be written; see broker/coordination/outcome.py). Answers to requests
 that waited are put into `replies`; whoever drives the shard sends them, like every answer, once all that was written so
 far is committed.
@@ -14,22 +14,22 @@ from random import Random
 from typing import Any, Final, TypeVar
 from uuid import UUID
 
-from broker.config import BrokerConfig
-from broker.coordination.facts import Fact
-from broker.coordination.outcome import Outcome
-from broker.groups.alarms import Alarms
-from broker.groups.classic.group import ClassicGroup
-from broker.groups.classic.join import refusal
-from broker.groups.group import Caller, Group
-from broker.groups.offsets import Offsets
-from broker.groups.records import GroupMetadataKey, GroupMetadataValue, OffsetCommitKey, OffsetCommitValue
-from broker.later import Later
-from broker.metadata.image import Image
-from protocol.errors import ErrorCode
-from protocol.messages.heartbeat import HeartbeatRequest
-from protocol.messages.join_group import JoinGroupRequest
-from protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
-from protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from tidemark.broker.config import BrokerConfig
+from tidemark.broker.coordination.facts import Fact
+from tidemark.broker.coordination.outcome import Outcome
+from tidemark.broker.core.deferred import Deferred
+from tidemark.broker.groups.alarms import Alarms
+from tidemark.broker.groups.classic.group import ClassicGroup
+from tidemark.broker.groups.classic.join import refusal
+from tidemark.broker.groups.group import Caller, Group
+from tidemark.broker.groups.offsets import Offsets
+from tidemark.broker.groups.records import GroupMetadataKey, GroupMetadataValue, OffsetCommitKey, OffsetCommitValue
+from tidemark.broker.metadata.image import Image
+from tidemark.protocol.errors import ErrorCode
+from tidemark.protocol.messages.heartbeat import HeartbeatRequest
+from tidemark.protocol.messages.join_group import JoinGroupRequest
+from tidemark.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
+from tidemark.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 log = logging.getLogger(__name__)
 
@@ -60,11 +60,11 @@ class Shard:
         self.seekers = seekers  # of a group, at a time: clients that are probably about to join it
         self.groups: dict[str, Group] = {}
         self.offsets = Offsets()
-        self.replies: list[tuple[Later[Any], Any]] = []
+        self.replies: list[tuple[Deferred[Any], Any]] = []
 
     # -- for the groups ----------------------------------------------------
 
-    def reply(self, later: Later[T], response: T) -> None:
+    def reply(self, later: Deferred[T], response: T) -> None:
         self.replies.append((later, response))
 
     def new_member_id(self, prefix: str) -> str:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
-from broker.coordination.facts import Fact
-from broker.coordination.outcome import Outcome
-from broker.groups.commit import RECORD_VERSION
-from broker.groups.records import OffsetCommitKey, OffsetCommitValue
-from broker.groups.shard import Shard
-from protocol.errors import ErrorCode
-from protocol.messages.txn_offset_commit import (
+from tidemark.broker.coordination.facts import Fact
+from tidemark.broker.coordination.outcome import Outcome
+from tidemark.broker.groups.commit import RECORD_VERSION
+from tidemark.broker.groups.records import OffsetCommitKey, OffsetCommitValue
+from tidemark.broker.groups.shard import Shard
+from tidemark.protocol.errors import ErrorCode
+from tidemark.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitResponse,
     TxnOffsetCommitResponsePartition,

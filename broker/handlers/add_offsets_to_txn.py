@@ -5,16 +5,16 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Any, Final
 
-from broker.errors import Refused
-from broker.groups.service import Groups
-from broker.later import awaited, mapped
-from broker.metadata.internal import OFFSETS_TOPIC
-from broker.registry import Call, handles
-from broker.transactions.hosted import HostedTransactions
-from broker.transactions.service import Transactions
-from broker.transactions.transitions import Producer
-from protocol.errors import ErrorCode
-from protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+from tidemark.broker.core.deferred import awaited, mapped
+from tidemark.broker.core.errors import Refused
+from tidemark.broker.core.registry import Call, handles
+from tidemark.broker.groups.service import Groups
+from tidemark.broker.metadata.internal import OFFSETS_TOPIC
+from tidemark.broker.transactions.hosted import HostedTransactions
+from tidemark.broker.transactions.service import Transactions
+from tidemark.broker.transactions.transitions import Producer
+from tidemark.protocol.errors import ErrorCode
+from tidemark.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 
 PRODUCER_FENCED_FROM: Final = 2  # KIP-588
 

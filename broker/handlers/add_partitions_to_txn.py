@@ -8,16 +8,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from broker.later import Later, mapped
-from broker.metadata.image import Image
-from broker.metadata.internal import INTERNAL_TOPICS, OFFSETS_TOPIC
-from broker.registry import Call, handles
-from broker.transactions.hosted import HostedTransactions
-from broker.transactions.service import Transactions
-from broker.transactions.transaction import CLASSIC, EPOCH_PER_TRANSACTION, TopicPartition
-from broker.transactions.transitions import Producer
-from protocol.errors import ErrorCode
-from protocol.messages.add_partitions_to_txn import (
+from tidemark.broker.core.deferred import Deferred, mapped
+from tidemark.broker.core.registry import Call, handles
+from tidemark.broker.metadata.image import Image
+from tidemark.broker.metadata.internal import INTERNAL_TOPICS, OFFSETS_TOPIC
+from tidemark.broker.transactions.hosted import HostedTransactions
+from tidemark.broker.transactions.service import Transactions
+from tidemark.broker.transactions.transaction import CLASSIC, EPOCH_PER_TRANSACTION, TopicPartition
+from tidemark.broker.transactions.transitions import Producer
+from tidemark.protocol.errors import ErrorCode
+from tidemark.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
@@ -50,13 +50,13 @@ class _Gathering:
     """The answers to many transactions, some of which may have to wait."""
 
     def __init__(self, asked: list[AddPartitionsToTxnTransaction], call: Call, transactions: Transactions) -> None:
-        self._later: Later[AddPartitionsToTxnResponse] = Later()
+        self._later: Deferred[AddPartitionsToTxnResponse] = Deferred()
         self._call = call
         self._response = AddPartitionsToTxnResponse()
         self._left = 0
         for one in asked:
             codes = _add(one, transactions, client_version=EPOCH_PER_TRANSACTION)
-            if isinstance(codes, Later):
+            if isinstance(codes, Deferred):
                 self._left += 1
                 codes.then(lambda late, one=one: self._committed(one, late))  # type: ignore[misc]
             else:
@@ -80,7 +80,7 @@ class _Gathering:
 
 
 def _add(one: AddPartitionsToTxnTransaction, transactions: Transactions, *, client_version: int) -> Any:
-    """A code for all partitions, a code for each, or a Later of either."""
+    """A code for all partitions, a code for each, or a Deferred of either."""
     if not one.transactional_id:
         return ErrorCode.INVALID_REQUEST
     partitions = frozenset((topic.name, index) for topic in one.topics for index in topic.partitions)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from broker.errors import Refused
-from broker.metadata.isr import check_sender
-from broker.metadata.store import MetadataStore
-from broker.producer_ids import BLOCK, reserve
-from broker.registry import Call, handles
-from protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
+from tidemark.broker.core.errors import Refused
+from tidemark.broker.core.registry import Call, handles
+from tidemark.broker.metadata.isr import check_sender
+from tidemark.broker.metadata.producer_ids import BLOCK, reserve
+from tidemark.broker.metadata.store import MetadataStore
+from tidemark.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 
 
 @handles(AllocateProducerIdsRequest, AllocateProducerIdsResponse)

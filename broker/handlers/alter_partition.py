@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from broker.errors import Refused
-from broker.metadata.image import Image, PartitionImage, partition_record
-from broker.metadata.isr import ANY_EPOCH, IsrWish, alter_isr, check_sender
-from broker.metadata.records import Record
-from broker.metadata.store import MetadataStore
-from broker.registry import Call, handles
-from broker.settings import Settings
-from protocol.errors import ErrorCode
-from protocol.messages.alter_partition import (
+from tidemark.broker.core.errors import Refused
+from tidemark.broker.core.registry import Call, handles
+from tidemark.broker.metadata.dynamic_config import DynamicConfig
+from tidemark.broker.metadata.image import Image, PartitionImage, partition_record
+from tidemark.broker.metadata.isr import ANY_EPOCH, IsrWish, alter_isr, check_sender
+from tidemark.broker.metadata.records import Record
+from tidemark.broker.metadata.store import MetadataStore
+from tidemark.protocol.errors import ErrorCode
+from tidemark.protocol.messages.alter_partition import (
     AlterPartitionRequest,
     AlterPartitionResponse,
     PartitionData,
@@ -25,7 +25,7 @@ _EPOCHS_FROM = 3
 
 @handles(AlterPartitionRequest, AlterPartitionResponse)
 async def alter_partition(
-    request: AlterPartitionRequest, call: Call, *, store: MetadataStore, settings: Settings
+    request: AlterPartitionRequest, call: Call, *, store: MetadataStore, settings: DynamicConfig
 ) -> AlterPartitionResponse:
     results: list[TopicResult] = []
 
@@ -52,7 +52,7 @@ async def alter_partition(
 
 
 def _change(
-    image: Image, topic_id: bytes, data: PartitionData, settings: Settings, *, leader: int, version: int
+    image: Image, topic_id: bytes, data: PartitionData, settings: DynamicConfig, *, leader: int, version: int
 ) -> Callable[[], PartitionImage]:
     def alter() -> PartitionImage:
         topic = image.topic_by_id(topic_id)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 
-from broker.cluster import Cluster
-from broker.features import SUPPORTED, finalized
-from broker.registry import Call, handles
-from broker.served import FIRST_PRIVATE, SERVED, SERVED_BY_CONTROLLER
-from broker.settings import Settings
-from protocol.errors import ErrorCode
-from protocol.messages.api_versions import (
+from tidemark.broker.cluster.view import ClusterView
+from tidemark.broker.core.api_table import FIRST_PRIVATE, SERVED, SERVED_BY_CONTROLLER
+from tidemark.broker.core.registry import Call, handles
+from tidemark.broker.metadata.dynamic_config import DynamicConfig
+from tidemark.broker.metadata.features import SUPPORTED, finalized
+from tidemark.protocol.errors import ErrorCode
+from tidemark.protocol.messages.api_versions import (
     ApiVersion,
     ApiVersionsRequest,
     ApiVersionsResponse,
@@ -24,7 +24,7 @@ _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 @handles(ApiVersionsRequest, ApiVersionsResponse)
 def api_versions(
-    request: ApiVersionsRequest, call: Call, *, settings: Settings, cluster: Cluster
+    request: ApiVersionsRequest, call: Call, *, settings: DynamicConfig, cluster: ClusterView
 ) -> ApiVersionsResponse:
     if call.version >= SOFTWARE_FROM:
         named = (request.client_software_name, request.client_software_version)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from broker.errors import Refused
-from broker.forwarding import Forwarding
-from broker.peers.messages import (
+from tidemark.broker.cluster.forwarding import Forwarding
+from tidemark.broker.cluster.quorum_membership import Quorum
+from tidemark.broker.core.errors import Refused
+from tidemark.broker.core.registry import NO_ANSWER, Call, handles
+from tidemark.broker.peers.messages import (
     ForwardedRequest,
     ForwardedResponse,
     JoinQuorumRequest,
@@ -12,9 +14,7 @@ from broker.peers.messages import (
     RaftMessageRequest,
     RaftMessageResponse,
 )
-from broker.quorum import Quorum
-from broker.registry import NO_ANSWER, Call, handles
-from protocol.errors import ErrorCode
+from tidemark.protocol.errors import ErrorCode
 
 
 @handles(RaftMessageRequest, RaftMessageResponse)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from broker.controller.controller import Controller
-from broker.errors import Refused
-from broker.registry import Call, handles
-from protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from tidemark.broker.controller.controller import Controller
+from tidemark.broker.core.errors import Refused
+from tidemark.broker.core.registry import Call, handles
+from tidemark.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 
 
 @handles(BrokerHeartbeatRequest, BrokerHeartbeatResponse)

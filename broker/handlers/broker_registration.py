@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from broker.controller.controller import Controller
-from broker.errors import Refused
-from broker.membership import SECURITY_PROTOCOLS
-from broker.metadata.image import BrokerImage
-from broker.metadata.records import Endpoint
-from broker.registry import Call, handles
-from protocol.errors import ErrorCode
-from protocol.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
+from tidemark.broker.cluster.membership import SECURITY_PROTOCOLS
+from tidemark.broker.controller.controller import Controller
+from tidemark.broker.core.errors import Refused
+from tidemark.broker.core.registry import Call, handles
+from tidemark.broker.metadata.image import BrokerImage
+from tidemark.broker.metadata.records import Endpoint
+from tidemark.protocol.errors import ErrorCode
+from tidemark.protocol.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
 
 
 @handles(BrokerRegistrationRequest, BrokerRegistrationResponse)

@@ -5,20 +5,26 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, Final
 
-from broker.cluster import Cluster
-from broker.config import ConfigEntry, describe_broker, describe_cluster_default, describe_group, describe_topic
-from broker.errors import Refused
-from broker.metadata.configs import Operation, alter_config, replace_config, resource_label
-from broker.metadata.image import BROKER_RESOURCE, CLUSTER_DEFAULT, GROUP_RESOURCE, TOPIC_RESOURCE, Image
-from broker.metadata.records import Record
-from broker.metadata.store import MetadataStore
-from broker.metadata.topics import check_topic_name
-from broker.registry import Call, handles
-from broker.settings import Settings
-from protocol.errors import ErrorCode
-from protocol.messages import alter_configs as full
-from protocol.messages import incremental_alter_configs as incremental
-from protocol.messages.describe_configs import (
+from tidemark.broker.cluster.view import ClusterView
+from tidemark.broker.config import (
+    ConfigEntry,
+    describe_broker,
+    describe_cluster_default,
+    describe_group,
+    describe_topic,
+)
+from tidemark.broker.core.errors import Refused
+from tidemark.broker.core.registry import Call, handles
+from tidemark.broker.metadata.configs import Operation, alter_config, replace_config, resource_label
+from tidemark.broker.metadata.dynamic_config import DynamicConfig
+from tidemark.broker.metadata.image import BROKER_RESOURCE, CLUSTER_DEFAULT, GROUP_RESOURCE, TOPIC_RESOURCE, Image
+from tidemark.broker.metadata.records import Record
+from tidemark.broker.metadata.store import MetadataStore
+from tidemark.broker.metadata.topics import check_topic_name
+from tidemark.protocol.errors import ErrorCode
+from tidemark.protocol.messages import alter_configs as full
+from tidemark.protocol.messages import incremental_alter_configs as incremental
+from tidemark.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
     DescribeConfigsResourceResult,
@@ -26,7 +32,7 @@ from protocol.messages.describe_configs import (
     DescribeConfigsResult,
     DescribeConfigsSynonym,
 )
-from protocol.messages.list_config_resources import (
+from tidemark.protocol.messages.list_config_resources import (
     ConfigResource,
     ListConfigResourcesRequest,
     ListConfigResourcesResponse,
@@ -38,7 +44,7 @@ LISTED_RESOURCES: Final = (TOPIC_RESOURCE, BROKER_RESOURCE, GROUP_RESOURCE)
 
 @handles(DescribeConfigsRequest, DescribeConfigsResponse)
 def describe_configs(
-    request: DescribeConfigsRequest, _call: Call, *, cluster: Cluster, settings: Settings
+    request: DescribeConfigsRequest, _call: Call, *, cluster: ClusterView, settings: DynamicConfig
 ) -> DescribeConfigsResponse:
     return DescribeConfigsResponse(
         results=[_describe(resource, request, cluster.image, settings) for resource in request.resources]
@@ -46,7 +52,7 @@ def describe_configs(
 
 
 def _describe(
-    resource: DescribeConfigsResource, request: DescribeConfigsRequest, image: Image, settings: Settings
+    resource: DescribeConfigsResource, request: DescribeConfigsRequest, image: Image, settings: DynamicConfig
 ) -> DescribeConfigsResult:
     result = DescribeConfigsResult(resource_type=resource.resource_type, resource_name=resource.resource_name)
     names = resource.configuration_keys
@@ -60,7 +66,7 @@ def _describe(
 
 
 def _entries(
-    resource: DescribeConfigsResource, image: Image, settings: Settings, names: Collection[str] | None
+    resource: DescribeConfigsResource, image: Image, settings: DynamicConfig, names: Collection[str] | None
 ) -> list[ConfigEntry]:
     name = resource.resource_name
     if resource.resource_type == TOPIC_RESOURCE:
@@ -116,7 +122,7 @@ def _shown(entry: ConfigEntry, request: DescribeConfigsRequest) -> DescribeConfi
 
 @handles(full.AlterConfigsRequest, full.AlterConfigsResponse, on_controller=True)
 async def alter_configs(
-    request: full.AlterConfigsRequest, _call: Call, *, store: MetadataStore, settings: Settings
+    request: full.AlterConfigsRequest, _call: Call, *, store: MetadataStore, settings: DynamicConfig
 ) -> full.AlterConfigsResponse:
     def records(image: Image, resource: full.AlterConfigsResource) -> Sequence[Record]:
         values = {config.name: config.value for config in resource.configs}
@@ -129,7 +135,7 @@ async def alter_configs(
 
 @handles(incremental.IncrementalAlterConfigsRequest, incremental.IncrementalAlterConfigsResponse, on_controller=True)
 async def incremental_alter_configs(
-    request: incremental.IncrementalAlterConfigsRequest, _call: Call, *, store: MetadataStore, settings: Settings
+    request: incremental.IncrementalAlterConfigsRequest, _call: Call, *, store: MetadataStore, settings: DynamicConfig
 ) -> incremental.IncrementalAlterConfigsResponse:
     def records(image: Image, resource: incremental.AlterConfigsResource) -> Sequence[Record]:
         _refuse_repeated(resource.configs)
@@ -180,7 +186,7 @@ async def _alter_all(
 
 @handles(ListConfigResourcesRequest, ListConfigResourcesResponse)
 def list_config_resources(
-    request: ListConfigResourcesRequest, call: Call, *, cluster: Cluster
+    request: ListConfigResourcesRequest, call: Call, *, cluster: ClusterView
 ) -> ListConfigResourcesResponse:
     if call.version == 0:  # it was ListClientMetricsResources then, and there are none
         return ListConfigResourcesResponse()

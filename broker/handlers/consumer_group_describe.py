@@ -5,14 +5,14 @@ Version 1 says which members speak the classic protocol.
 
 from __future__ import annotations
 
-from broker.authorized import GROUP_OPERATIONS
-from broker.groups.consumer.describe import describe
-from broker.groups.consumer.group import ConsumerGroup
-from broker.groups.hosted import HostedGroups
-from broker.groups.service import Groups
-from broker.registry import Call, handles
-from protocol.errors import ErrorCode
-from protocol.messages.consumer_group_describe import (
+from tidemark.broker.core.acl_operations import GROUP_OPERATIONS
+from tidemark.broker.core.registry import Call, handles
+from tidemark.broker.groups.consumer.describe import describe
+from tidemark.broker.groups.consumer.group import ConsumerGroup
+from tidemark.broker.groups.hosted import HostedGroups
+from tidemark.broker.groups.service import Groups
+from tidemark.protocol.errors import ErrorCode
+from tidemark.protocol.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
     DescribedGroup,

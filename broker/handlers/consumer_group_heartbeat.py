@@ -7,13 +7,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.groups.consumer.heartbeat import consumer_heartbeat, refusal
-from broker.groups.hosted import HostedGroups
-from broker.groups.service import Groups
-from broker.handlers.join_group import caller_of
-from broker.registry import Call, handles
-from protocol.errors import ErrorCode
-from protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
+from tidemark.broker.core.registry import Call, handles
+from tidemark.broker.groups.consumer.heartbeat import consumer_heartbeat, refusal
+from tidemark.broker.groups.hosted import HostedGroups
+from tidemark.broker.groups.service import Groups
+from tidemark.broker.handlers.join_group import caller_of
+from tidemark.protocol.errors import ErrorCode
+from tidemark.protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
 
 
 @handles(ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse)

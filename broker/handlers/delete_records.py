@@ -9,14 +9,13 @@ import asyncio
 from functools import partial
 from typing import Final
 
-from broker.errors import Refused
-from broker.faults import EXPECTED, fault_of
-from broker.later import Later
-from broker.registry import Call, handles
-from broker.replication.partition import Partition
-from broker.replication.replicas import Replicas
-from protocol.errors import ErrorCode
-from protocol.messages.delete_records import (
+from tidemark.broker.core.deferred import Deferred
+from tidemark.broker.core.errors import EXPECTED, Refused, fault_of
+from tidemark.broker.core.registry import Call, handles
+from tidemark.broker.replication.partition import Partition
+from tidemark.broker.replication.replicas import Replicas
+from tidemark.protocol.errors import ErrorCode
+from tidemark.protocol.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsPartitionResult,
     DeleteRecordsRequest,
@@ -30,7 +29,7 @@ TO_THE_HIGH_WATERMARK: Final = -1
 @handles(DeleteRecordsRequest, DeleteRecordsResponse)
 def delete_records(
     request: DeleteRecordsRequest, _call: Call, *, replicas: Replicas
-) -> DeleteRecordsResponse | Later[DeleteRecordsResponse]:
+) -> DeleteRecordsResponse | Deferred[DeleteRecordsResponse]:
     deleting = _Deleting(replicas)
     for topic in request.topics:
         result = DeleteRecordsTopicResult(name=topic.name)
@@ -45,7 +44,7 @@ class _Deleting:
         self.response = DeleteRecordsResponse()
         self._replicas = replicas
         self._left: dict[int, tuple[Partition, int, DeleteRecordsPartitionResult]] = {}
-        self._later: Later[DeleteRecordsResponse] | None = None
+        self._later: Deferred[DeleteRecordsResponse] | None = None
 
     def delete(self, topic: str, asked: DeleteRecordsPartition) -> DeleteRecordsPartitionResult:
         result = DeleteRecordsPartitionResult(partition_index=asked.partition_index, low_watermark=-1)
@@ -60,10 +59,10 @@ class _Deleting:
             result.error_code = fault_of(error, where=f"{topic}-{asked.partition_index}").code
         return result
 
-    def finish(self, timeout_ms: int) -> DeleteRecordsResponse | Later[DeleteRecordsResponse]:
+    def finish(self, timeout_ms: int) -> DeleteRecordsResponse | Deferred[DeleteRecordsResponse]:
         if not self._left:
             return self.response
-        self._later = Later()
+        self._later = Deferred()
         self._timer = asyncio.get_running_loop().call_later(max(timeout_ms, 0) / 1000, self._time_out)
         for key, (partition, offset, _) in list(self._left.items()):
             partition.await_low_mark(offset, partial(self._reached, key))

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from broker.authorized import CLUSTER_OPERATIONS
-from broker.cluster import Cluster
-from broker.registry import Call, handles
-from broker.settings import Settings
-from protocol.errors import ErrorCode
-from protocol.messages.describe_cluster import (
+from tidemark.broker.cluster.view import ClusterView
+from tidemark.broker.core.acl_operations import CLUSTER_OPERATIONS
+from tidemark.broker.core.registry import Call, handles
+from tidemark.broker.metadata.dynamic_config import DynamicConfig
+from tidemark.protocol.errors import ErrorCode
+from tidemark.protocol.messages.describe_cluster import (
     DescribeClusterBroker,
     DescribeClusterRequest,
     DescribeClusterResponse,
 )
 
 if TYPE_CHECKING:
-    from broker.quorum import Quorum
+    from tidemark.broker.cluster.quorum_membership import Quorum
 
 BROKERS: Final = 1
 CONTROLLERS: Final = 2
@@ -27,7 +27,7 @@ KINDS: Final = {BROKERS: "broker", CONTROLLERS: "controller"}
 
 @handles(DescribeClusterRequest, DescribeClusterResponse)
 def describe_cluster(
-    request: DescribeClusterRequest, call: Call, *, cluster: Cluster, settings: Settings, quorum: Quorum | None
+    request: DescribeClusterRequest, call: Call, *, cluster: ClusterView, settings: DynamicConfig, quorum: Quorum | None
 ) -> DescribeClusterResponse:
     is_own = call.connection.listener in settings.static.controller_listener_names
     kind = CONTROLLERS if is_own else BROKERS
@@ -49,7 +49,7 @@ def describe_cluster(
     return response
 
 
-def _brokers(request: DescribeClusterRequest, call: Call, cluster: Cluster) -> list[DescribeClusterBroker]:
+def _brokers(request: DescribeClusterRequest, call: Call, cluster: ClusterView) -> list[DescribeClusterBroker]:
     brokers = cluster.image.brokers
     return [
         DescribeClusterBroker(

@@ -5,17 +5,17 @@ from __future__ import annotations
 import logging
 import os
 
-from broker.registry import Call, handles
-from broker.replication.replicas import Replicas
-from protocol.errors import ErrorCode
-from protocol.messages.describe_log_dirs import (
+from tidemark.broker.core.registry import Call, handles
+from tidemark.broker.replication.replicas import Replicas
+from tidemark.protocol.errors import ErrorCode
+from tidemark.protocol.messages.describe_log_dirs import (
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
     DescribeLogDirsResult,
     DescribeLogDirsTopic,
 )
-from storage import LogDirectory
+from tidemark.storage import LogDirectory
 
 log = logging.getLogger(__name__)
 

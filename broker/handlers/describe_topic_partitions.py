@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from broker.authorized import TOPIC_OPERATIONS
-from broker.cluster import Cluster
-from broker.errors import Refused
-from broker.metadata.image import Image, PartitionImage, TopicImage
-from broker.metadata.internal import INTERNAL_TOPICS
-from broker.metadata.topics import check_topic_name
-from broker.registry import Call, handles
-from broker.settings import Settings
-from protocol.errors import ErrorCode
-from protocol.messages.describe_topic_partitions import (
+from tidemark.broker.cluster.view import ClusterView
+from tidemark.broker.core.acl_operations import TOPIC_OPERATIONS
+from tidemark.broker.core.errors import Refused
+from tidemark.broker.core.registry import Call, handles
+from tidemark.broker.metadata.dynamic_config import DynamicConfig
+from tidemark.broker.metadata.image import Image, PartitionImage, TopicImage
+from tidemark.broker.metadata.internal import INTERNAL_TOPICS
+from tidemark.broker.metadata.topics import check_topic_name
+from tidemark.protocol.errors import ErrorCode
+from tidemark.protocol.messages.describe_topic_partitions import (
     Cursor,
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
@@ -22,7 +22,7 @@ from protocol.messages.describe_topic_partitions import (
 
 @handles(DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse)
 def describe_topic_partitions(
-    request: DescribeTopicPartitionsRequest, _call: Call, *, cluster: Cluster, settings: Settings
+    request: DescribeTopicPartitionsRequest, _call: Call, *, cluster: ClusterView, settings: DynamicConfig
 ) -> DescribeTopicPartitionsResponse:
     image = cluster.image
     names = sorted({topic.name for topic in request.topics} or image.topics)

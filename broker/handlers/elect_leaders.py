@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from broker.errors import Refused
-from broker.metadata.elections import elect
-from broker.metadata.image import Image, partition_record
-from broker.metadata.partitions import Election
-from broker.metadata.records import Record
-from broker.metadata.store import MetadataStore
-from broker.registry import Call, handles
-from broker.settings import Settings
-from protocol.errors import ErrorCode
-from protocol.messages.elect_leaders import (
+from tidemark.broker.core.errors import Refused
+from tidemark.broker.core.registry import Call, handles
+from tidemark.broker.metadata.dynamic_config import DynamicConfig
+from tidemark.broker.metadata.elections import elect
+from tidemark.broker.metadata.image import Image, partition_record
+from tidemark.broker.metadata.partitions import Election
+from tidemark.broker.metadata.records import Record
+from tidemark.broker.metadata.store import MetadataStore
+from tidemark.protocol.errors import ErrorCode
+from tidemark.protocol.messages.elect_leaders import (
     ElectLeadersRequest,
     ElectLeadersResponse,
     PartitionResult,
@@ -23,7 +23,7 @@ _TYPES = {0: Election.PREFERRED, 1: Election.UNCLEAN}
 
 @handles(ElectLeadersRequest, ElectLeadersResponse, on_controller=True)
 async def elect_leaders(
-    request: ElectLeadersRequest, _call: Call, *, store: MetadataStore, settings: Settings
+    request: ElectLeadersRequest, _call: Call, *, store: MetadataStore, settings: DynamicConfig
 ) -> ElectLeadersResponse:
     election = _TYPES.get(request.election_type)
     if election is None:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from broker.errors import Refused
-from broker.later import awaited, mapped
-from broker.producer_ids import ProducerIds
-from broker.registry import Call, handles
-from broker.transactions.hosted import HostedTransactions
-from broker.transactions.service import Transactions
-from broker.transactions.transaction import CLASSIC, EPOCH_PER_TRANSACTION
-from broker.transactions.transitions import NeedsProducerId, Producer
-from protocol.errors import ErrorCode
-from protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
+from tidemark.broker.core.deferred import awaited, mapped
+from tidemark.broker.core.errors import Refused
+from tidemark.broker.core.registry import Call, handles
+from tidemark.broker.metadata.producer_ids import ProducerIds
+from tidemark.broker.transactions.hosted import HostedTransactions
+from tidemark.broker.transactions.service import Transactions
+from tidemark.broker.transactions.transaction import CLASSIC, EPOCH_PER_TRANSACTION
+from tidemark.broker.transactions.transitions import NeedsProducerId, Producer
+from tidemark.protocol.errors import ErrorCode
+from tidemark.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 
 PRODUCER_FENCED_FROM: Final = 2  # KIP-588
 EPOCH_PER_TRANSACTION_FROM: Final = 5

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from broker.cluster import BrokerAddress, Cluster
-from broker.errors import Refused
-from broker.groups.service import Groups
-from broker.registry import Call, handles
-from broker.transactions.service import Transactions
-from protocol.errors import ErrorCode
-from protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+from tidemark.broker.cluster.view import BrokerAddress, ClusterView
+from tidemark.broker.core.errors import Refused
+from tidemark.broker.core.registry import Call, handles
+from tidemark.broker.groups.service import Groups
+from tidemark.broker.transactions.service import Transactions
+from tidemark.protocol.errors import ErrorCode
+from tidemark.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 
 GROUP: Final = 0
 TRANSACTION: Final = 1
@@ -23,7 +23,7 @@ MANY_FROM: Final = 4
 
 @handles(FindCoordinatorRequest, FindCoordinatorResponse)
 async def find_coordinator(
-    request: FindCoordinatorRequest, call: Call, *, groups: Groups, transactions: Transactions, cluster: Cluster
+    request: FindCoordinatorRequest, call: Call, *, groups: Groups, transactions: Transactions, cluster: ClusterView
 ) -> FindCoordinatorResponse:
     cluster.check_contact()
     services: dict[int, Groups | Transactions] = {GROUP: groups, TRANSACTION: transactions}
@@ -44,7 +44,7 @@ async def find_coordinator(
     )
 
 
-async def _find(key: str, service: Groups | Transactions | None, call: Call, cluster: Cluster) -> Coordinator:
+async def _find(key: str, service: Groups | Transactions | None, call: Call, cluster: ClusterView) -> Coordinator:
     if service is None:
         return _refused(key, ErrorCode.INVALID_REQUEST, "There are no coordinators of this type here.")
     try:
@@ -57,7 +57,7 @@ async def _find(key: str, service: Groups | Transactions | None, call: Call, clu
     return Coordinator(key=key, node_id=address.node_id, host=address.host, port=address.port)
 
 
-def _address(cluster: Cluster, call: Call, node_id: int) -> BrokerAddress | None:
+def _address(cluster: ClusterView, call: Call, node_id: int) -> BrokerAddress | None:
     return next((each for each in cluster.brokers(call.connection.listener) if each.node_id == node_id), None)
 
 

@@ -7,21 +7,21 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from broker.authorized import GROUP_OPERATIONS
-from broker.groups.classic.group import ClassicGroup
-from broker.groups.hosted import HostedGroups
-from broker.groups.service import Groups
-from broker.later import Later
-from broker.registry import Call, handles
-from protocol.errors import ErrorCode
-from protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
-from protocol.messages.describe_groups import (
+from tidemark.broker.core.acl_operations import GROUP_OPERATIONS
+from tidemark.broker.core.deferred import Deferred
+from tidemark.broker.core.registry import Call, handles
+from tidemark.broker.groups.classic.group import ClassicGroup
+from tidemark.broker.groups.hosted import HostedGroups
+from tidemark.broker.groups.service import Groups
+from tidemark.protocol.errors import ErrorCode
+from tidemark.protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
+from tidemark.protocol.messages.describe_groups import (
     DescribedGroup,
     DescribedGroupMember,
     DescribeGroupsRequest,
     DescribeGroupsResponse,
 )
-from protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
+from tidemark.protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
 GROUP_ID_NOT_FOUND_FROM: Final = 6
 DEAD: Final = "Dead"
@@ -108,12 +108,12 @@ class _Waiting:
     """For the outcomes that are not committed yet."""
 
     def __init__(self, response: DeleteGroupsResponse) -> None:
-        self.later: Later[DeleteGroupsResponse] = Later()
+        self.later: Deferred[DeleteGroupsResponse] = Deferred()
         self.left = 0
         self._response = response
 
     def take(self, result: DeletableGroupResult, code: Any) -> None:
-        if not isinstance(code, Later):
+        if not isinstance(code, Deferred):
             result.error_code = code
             return
         self.left += 1

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from broker.groups.hosted import HostedGroups
-from broker.groups.service import Groups
-from broker.later import Later
-from broker.registry import Call, handles
-from protocol.errors import ErrorCode
-from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from tidemark.broker.core.deferred import Deferred
+from tidemark.broker.core.registry import Call, handles
+from tidemark.broker.groups.hosted import HostedGroups
+from tidemark.broker.groups.service import Groups
+from tidemark.protocol.errors import ErrorCode
+from tidemark.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 
 _ALIVE: Final = HeartbeatResponse()  # most answers are this one, and nobody changes it
 
@@ -22,8 +22,8 @@ def heartbeat(request: HeartbeatRequest, _call: Call, *, groups: Groups) -> Any:
     if type(hosted) is not HostedGroups:
         return HeartbeatResponse(error_code=_loading_is_fine(hosted))
     code = hosted.finish(hosted.shard.heartbeat(request, groups.now_ms()))
-    if type(code) is Later:
-        answer: Later[HeartbeatResponse] = Later()
+    if type(code) is Deferred:
+        answer: Deferred[HeartbeatResponse] = Deferred()
         code.then(lambda late: answer.resolve(HeartbeatResponse(error_code=late)))
         return answer
     return _ALIVE if code == 0 else HeartbeatResponse(error_code=code)

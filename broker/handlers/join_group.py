@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.groups.classic.join import refusal
-from broker.groups.group import Caller
-from broker.groups.hosted import HostedGroups
-from broker.groups.service import Groups
-from broker.registry import Call, handles
-from protocol.errors import ErrorCode
-from protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from tidemark.broker.core.registry import Call, handles
+from tidemark.broker.groups.classic.join import refusal
+from tidemark.broker.groups.group import Caller
+from tidemark.broker.groups.hosted import HostedGroups
+from tidemark.broker.groups.service import Groups
+from tidemark.protocol.errors import ErrorCode
+from tidemark.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 
 
 @handles(JoinGroupRequest, JoinGroupResponse)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from broker.groups.hosted import HostedGroups
-from broker.groups.service import Groups
-from broker.handlers.join_group import caller_of
-from broker.later import Later
-from broker.registry import Call, handles
-from protocol.errors import ErrorCode
-from protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
+from tidemark.broker.core.deferred import Deferred
+from tidemark.broker.core.registry import Call, handles
+from tidemark.broker.groups.hosted import HostedGroups
+from tidemark.broker.groups.service import Groups
+from tidemark.broker.handlers.join_group import caller_of
+from tidemark.protocol.errors import ErrorCode
+from tidemark.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
 
 MANY_FROM: Final = 3
 
@@ -27,8 +27,8 @@ def leave_group(request: LeaveGroupRequest, call: Call, *, groups: Groups) -> An
     answer = hosted.finish(hosted.shard.leave(request, caller_of(call), groups.now_ms()))
     if call.version >= MANY_FROM:
         return answer
-    if isinstance(answer, Later):
-        answered: Later[LeaveGroupResponse] = Later()
+    if isinstance(answer, Deferred):
+        answered: Deferred[LeaveGroupResponse] = Deferred()
         answer.then(lambda late: answered.resolve(_of_one(late)))
         return answered
     return _of_one(answer)

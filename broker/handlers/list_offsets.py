@@ -8,14 +8,12 @@ from __future__ import annotations
 from collections import Counter
 from typing import Final
 
-from broker.epochs import check_leader_epoch
-from broker.errors import Refused
-from broker.faults import EXPECTED, fault_of
-from broker.registry import Call, handles
-from broker.replication.partition import Partition
-from broker.replication.replicas import Replicas
-from protocol.errors import ErrorCode
-from protocol.messages.list_offsets import (
+from tidemark.broker.core.errors import EXPECTED, Refused, check_leader_epoch, fault_of
+from tidemark.broker.core.registry import Call, handles
+from tidemark.broker.replication.partition import Partition
+from tidemark.broker.replication.replicas import Replicas
+from tidemark.protocol.errors import ErrorCode
+from tidemark.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,

@@ -6,17 +6,17 @@ import logging
 from collections.abc import Iterable
 from typing import Any
 
-from broker.authorized import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
-from broker.cluster import Cluster
-from broker.errors import Refused
-from broker.metadata.image import Image, PartitionImage, TopicImage
-from broker.metadata.internal import INTERNAL_TOPICS
-from broker.metadata.topics import check_topic_name
-from broker.registry import Call, handles
-from broker.settings import Settings
-from broker.topic_creation import TopicCreation
-from protocol.errors import ErrorCode
-from protocol.messages.metadata import (
+from tidemark.broker.cluster.topic_creation import TopicCreation
+from tidemark.broker.cluster.view import ClusterView
+from tidemark.broker.core.acl_operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
+from tidemark.broker.core.errors import Refused
+from tidemark.broker.core.registry import Call, handles
+from tidemark.broker.metadata.dynamic_config import DynamicConfig
+from tidemark.broker.metadata.image import Image, PartitionImage, TopicImage
+from tidemark.broker.metadata.internal import INTERNAL_TOPICS
+from tidemark.broker.metadata.topics import check_topic_name
+from tidemark.protocol.errors import ErrorCode
+from tidemark.protocol.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
     MetadataResponse,
@@ -24,14 +24,14 @@ from protocol.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from protocol.schema import ZERO_UUID
+from tidemark.protocol.schema import ZERO_UUID
 
 log = logging.getLogger(__name__)
 
 
 @handles(MetadataRequest, MetadataResponse)
 def metadata(
-    request: MetadataRequest, call: Call, *, cluster: Cluster, settings: Settings, creation: TopicCreation
+    request: MetadataRequest, call: Call, *, cluster: ClusterView, settings: DynamicConfig, creation: TopicCreation
 ) -> Any:
     cluster.check_contact()
     if cluster.suspects:  # somebody has probably died: in a moment it is known who leads in its place
@@ -40,7 +40,7 @@ def metadata(
 
 
 def _answer_now(
-    request: MetadataRequest, call: Call, cluster: Cluster, settings: Settings, creation: TopicCreation
+    request: MetadataRequest, call: Call, cluster: ClusterView, settings: DynamicConfig, creation: TopicCreation
 ) -> Any:
     image = cluster.image
     wanted = request.topics
@@ -53,7 +53,7 @@ def _answer_now(
 
 
 async def _answer_soon(
-    request: MetadataRequest, call: Call, cluster: Cluster, settings: Settings, creation: TopicCreation
+    request: MetadataRequest, call: Call, cluster: ClusterView, settings: DynamicConfig, creation: TopicCreation
 ) -> MetadataResponse:
     if cluster.suspects is not None:
         await cluster.suspects.settled()
@@ -62,7 +62,7 @@ async def _answer_soon(
 
 
 async def _create_and_answer(
-    request: MetadataRequest, call: Call, cluster: Cluster, creation: TopicCreation, missing: Iterable[str | None]
+    request: MetadataRequest, call: Call, cluster: ClusterView, creation: TopicCreation, missing: Iterable[str | None]
 ) -> MetadataResponse:
     refused: dict[str | None, Refused] = {}
     for name in missing:
@@ -138,7 +138,7 @@ def _deny(topics: list[MetadataResponseTopic], node_id: int) -> None:
 
 
 def _answer(
-    request: MetadataRequest, call: Call, cluster: Cluster, topics: list[MetadataResponseTopic]
+    request: MetadataRequest, call: Call, cluster: ClusterView, topics: list[MetadataResponseTopic]
 ) -> MetadataResponse:
     if (unsure_of := cluster.unsure_of) is not None:
         _deny(topics, unsure_of)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from broker.epochs import check_leader_epoch
-from broker.faults import EXPECTED, fault_of
-from broker.registry import Call, handles
-from broker.replication.replicas import Replicas
-from protocol.messages.offset_for_leader_epoch import (
+from tidemark.broker.core.errors import EXPECTED, check_leader_epoch, fault_of
+from tidemark.broker.core.registry import Call, handles
+from tidemark.broker.replication.replicas import Replicas
+from tidemark.protocol.messages.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,

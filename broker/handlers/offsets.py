@@ -7,17 +7,17 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from broker.groups.commit import commit, refuse_all
-from broker.groups.fetch import Position, Positions, fetch
-from broker.groups.hosted import HostedGroups
-from broker.groups.offset_delete import delete_offsets
-from broker.groups.service import Groups
-from broker.later import Later
-from broker.registry import Call, handles
-from protocol.errors import ErrorCode
-from protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
-from protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
-from protocol.messages.offset_fetch import (
+from tidemark.broker.core.deferred import Deferred
+from tidemark.broker.core.registry import Call, handles
+from tidemark.broker.groups.commit import commit, refuse_all
+from tidemark.broker.groups.fetch import Position, Positions, fetch
+from tidemark.broker.groups.hosted import HostedGroups
+from tidemark.broker.groups.offset_delete import delete_offsets
+from tidemark.broker.groups.service import Groups
+from tidemark.protocol.errors import ErrorCode
+from tidemark.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
+from tidemark.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
+from tidemark.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchResponse,
@@ -59,7 +59,7 @@ class _WhenSettled:
     """An answer that rests on what is written, but not committed yet."""
 
     def __init__(self, answer: OffsetFetchResponse, unsettled: set[HostedGroups]) -> None:
-        self.later: Later[OffsetFetchResponse] = Later()
+        self.later: Deferred[OffsetFetchResponse] = Deferred()
         self._answer = answer
         self._left = len(unsettled)
         for hosted in unsettled:

@@ -4,24 +4,23 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from broker.errors import Refused
-from broker.faults import EXPECTED, fault_of
-from broker.later import awaited
-from broker.producer_ids import ProducerIds
-from broker.registry import Call, handles
-from broker.replication.replicas import Replicas
-from broker.transactions.hosted import HostedTransactions
-from broker.transactions.service import Transactions
-from broker.transactions.transitions import NeedsProducerId, Producer
-from protocol.errors import ErrorCode
-from protocol.messages.describe_producers import (
+from tidemark.broker.core.deferred import awaited
+from tidemark.broker.core.errors import EXPECTED, Refused, fault_of
+from tidemark.broker.core.registry import Call, handles
+from tidemark.broker.metadata.producer_ids import ProducerIds
+from tidemark.broker.replication.replicas import Replicas
+from tidemark.broker.transactions.hosted import HostedTransactions
+from tidemark.broker.transactions.service import Transactions
+from tidemark.broker.transactions.transitions import NeedsProducerId, Producer
+from tidemark.protocol.errors import ErrorCode
+from tidemark.protocol.messages.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
     PartitionResponse,
     ProducerState,
     TopicResponse,
 )
-from protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from tidemark.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 PRODUCER_FENCED_FROM: Final = 4  # KIP-588
 

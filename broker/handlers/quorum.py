@@ -5,14 +5,14 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Final
 
-from broker.errors import Refused
-from broker.metadata.store import MetadataStore
-from broker.peers.peers import Address
-from broker.registry import Call, handles
-from protocol.errors import ErrorCode
-from protocol.messages import add_raft_voter as add
-from protocol.messages import remove_raft_voter as remove
-from protocol.messages.describe_quorum import (
+from tidemark.broker.core.errors import Refused
+from tidemark.broker.core.registry import Call, handles
+from tidemark.broker.metadata.store import MetadataStore
+from tidemark.broker.peers.peers import Address
+from tidemark.protocol.errors import ErrorCode
+from tidemark.protocol.messages import add_raft_voter as add
+from tidemark.protocol.messages import remove_raft_voter as remove
+from tidemark.protocol.messages.describe_quorum import (
     DescribeQuorumRequest,
     DescribeQuorumResponse,
     Listener,
@@ -23,7 +23,7 @@ from protocol.messages.describe_quorum import (
 )
 
 if TYPE_CHECKING:
-    from broker.quorum import Quorum
+    from tidemark.broker.cluster.quorum_membership import Quorum
 
 METADATA_TOPIC: Final = "__cluster_metadata"
 ALONE: Final = "This node has no controller listener: it is a cluster of its own."

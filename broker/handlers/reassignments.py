@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from broker.cluster import Cluster
-from broker.errors import Refused
-from broker.metadata.image import Image, TopicImage, partition_record
-from broker.metadata.reassignment import is_moving, reassign
-from broker.metadata.records import Record
-from broker.metadata.store import MetadataStore
-from broker.registry import Call, handles
-from broker.settings import Settings
-from protocol.errors import ErrorCode
-from protocol.messages.alter_partition_reassignments import (
+from tidemark.broker.cluster.view import ClusterView
+from tidemark.broker.core.errors import Refused
+from tidemark.broker.core.registry import Call, handles
+from tidemark.broker.metadata.dynamic_config import DynamicConfig
+from tidemark.broker.metadata.image import Image, TopicImage, partition_record
+from tidemark.broker.metadata.reassignment import is_moving, reassign
+from tidemark.broker.metadata.records import Record
+from tidemark.broker.metadata.store import MetadataStore
+from tidemark.protocol.errors import ErrorCode
+from tidemark.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
     ReassignablePartition,
     ReassignablePartitionResponse,
     ReassignableTopicResponse,
 )
-from protocol.messages.list_partition_reassignments import (
+from tidemark.protocol.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
     OngoingPartitionReassignment,
@@ -28,7 +28,7 @@ from protocol.messages.list_partition_reassignments import (
 
 @handles(AlterPartitionReassignmentsRequest, AlterPartitionReassignmentsResponse, on_controller=True)
 async def alter_partition_reassignments(
-    request: AlterPartitionReassignmentsRequest, _call: Call, *, store: MetadataStore, settings: Settings
+    request: AlterPartitionReassignmentsRequest, _call: Call, *, store: MetadataStore, settings: DynamicConfig
 ) -> AlterPartitionReassignmentsResponse:
     results: list[ReassignableTopicResponse] = []
 
@@ -70,7 +70,7 @@ async def alter_partition_reassignments(
 
 @handles(ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse)
 def list_partition_reassignments(
-    request: ListPartitionReassignmentsRequest, _call: Call, *, cluster: Cluster
+    request: ListPartitionReassignmentsRequest, _call: Call, *, cluster: ClusterView
 ) -> ListPartitionReassignmentsResponse:
     image = cluster.image
     wanted: dict[str, list[int] | range]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.groups.hosted import HostedGroups
-from broker.groups.service import Groups
-from broker.handlers.join_group import caller_of
-from broker.registry import Call, handles
-from protocol.errors import ErrorCode
-from protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from tidemark.broker.core.registry import Call, handles
+from tidemark.broker.groups.hosted import HostedGroups
+from tidemark.broker.groups.service import Groups
+from tidemark.broker.handlers.join_group import caller_of
+from tidemark.protocol.errors import ErrorCode
+from tidemark.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 
 @handles(SyncGroupRequest, SyncGroupResponse)

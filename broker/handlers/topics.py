@@ -6,43 +6,43 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TypeVar
 
-from broker.config import describe_topic
-from broker.errors import Refused
-from broker.metadata.image import TOPIC_RESOURCE, Image, TopicImage
-from broker.metadata.records import Record
-from broker.metadata.store import MetadataStore
-from broker.metadata.topics import TopicWish, add_partitions, delete_topic
-from broker.registry import Call, handles
-from broker.settings import Settings
-from broker.topic_creation import TopicCreation, new_topic_id
-from protocol.errors import ErrorCode
-from protocol.messages.create_partitions import (
+from tidemark.broker.cluster.topic_creation import TopicCreation, new_topic_id
+from tidemark.broker.config import describe_topic
+from tidemark.broker.core.errors import Refused
+from tidemark.broker.core.registry import Call, handles
+from tidemark.broker.metadata.dynamic_config import DynamicConfig
+from tidemark.broker.metadata.image import TOPIC_RESOURCE, Image, TopicImage
+from tidemark.broker.metadata.records import Record
+from tidemark.broker.metadata.store import MetadataStore
+from tidemark.broker.metadata.topics import TopicWish, add_partitions, delete_topic
+from tidemark.protocol.errors import ErrorCode
+from tidemark.protocol.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
     CreatePartitionsTopic,
     CreatePartitionsTopicResult,
 )
-from protocol.messages.create_topics import (
+from tidemark.protocol.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfigs,
     CreatableTopicResult,
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
-from protocol.messages.delete_topics import (
+from tidemark.protocol.messages.delete_topics import (
     DeletableTopicResult,
     DeleteTopicsRequest,
     DeleteTopicsResponse,
     DeleteTopicState,
 )
-from protocol.schema import ZERO_UUID
+from tidemark.protocol.schema import ZERO_UUID
 
 T = TypeVar("T")
 
 
 @handles(CreateTopicsRequest, CreateTopicsResponse, on_controller=True)
 async def create_topics(
-    request: CreateTopicsRequest, call: Call, *, creation: TopicCreation, settings: Settings
+    request: CreateTopicsRequest, call: Call, *, creation: TopicCreation, settings: DynamicConfig
 ) -> CreateTopicsResponse:
     repeated = _repeated([topic.name for topic in request.topics])
     wishes, refused = [], {}
@@ -90,7 +90,7 @@ def _refused_topic(name: str, refusal: Refused) -> CreatableTopicResult:
     return CreatableTopicResult(name=name, error_code=refusal.code, error_message=refusal.message)
 
 
-def _created_topic(image: Image, name: str, settings: Settings, *, validate_only: bool) -> CreatableTopicResult:
+def _created_topic(image: Image, name: str, settings: DynamicConfig, *, validate_only: bool) -> CreatableTopicResult:
     topic = image.topics[name]
     entries = describe_topic(
         settings.static,
@@ -118,7 +118,7 @@ def _created_topic(image: Image, name: str, settings: Settings, *, validate_only
 
 @handles(DeleteTopicsRequest, DeleteTopicsResponse, on_controller=True)
 async def delete_topics(
-    request: DeleteTopicsRequest, _call: Call, *, store: MetadataStore, settings: Settings
+    request: DeleteTopicsRequest, _call: Call, *, store: MetadataStore, settings: DynamicConfig
 ) -> DeleteTopicsResponse:
     wanted = request.topics or [DeleteTopicState(name=name) for name in request.topic_names]
     names = _repeated([state.name for state in wanted if state.name is not None])
@@ -149,7 +149,7 @@ async def delete_topics(
     return DeleteTopicsResponse(responses=list(results.values()))
 
 
-def _topic_to_delete(image: Image, state: DeleteTopicState, settings: Settings) -> TopicImage:
+def _topic_to_delete(image: Image, state: DeleteTopicState, settings: DynamicConfig) -> TopicImage:
     if not settings.current.delete_topic_enable:
         raise Refused(ErrorCode.TOPIC_DELETION_DISABLED, "delete.topic.enable is false.")
     if state.topic_id != ZERO_UUID:

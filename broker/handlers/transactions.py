@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.errors import Refused
-from broker.groups.consumer.regex import compiled
-from broker.registry import Call, handles
-from broker.transactions.hosted import HostedTransactions
-from broker.transactions.service import Transactions
-from broker.transactions.transaction import STATE_NAMES, State, Transaction
-from protocol.errors import ErrorCode
-from protocol.messages.describe_transactions import (
+from tidemark.broker.core.errors import Refused
+from tidemark.broker.core.registry import Call, handles
+from tidemark.broker.groups.consumer.regex import compiled
+from tidemark.broker.transactions.hosted import HostedTransactions
+from tidemark.broker.transactions.service import Transactions
+from tidemark.broker.transactions.transaction import STATE_NAMES, State, Transaction
+from tidemark.protocol.errors import ErrorCode
+from tidemark.protocol.messages.describe_transactions import (
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
     TopicData,
 )
-from protocol.messages.describe_transactions import TransactionState as DescribedTransaction
-from protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
-from protocol.messages.list_transactions import TransactionState as ListedTransaction
+from tidemark.protocol.messages.describe_transactions import TransactionState as DescribedTransaction
+from tidemark.protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
+from tidemark.protocol.messages.list_transactions import TransactionState as ListedTransaction
 
 
 @handles(ListTransactionsRequest, ListTransactionsResponse)

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from broker.groups.hosted import HostedGroups
-from broker.groups.service import Groups
-from broker.groups.txn_commit import commit_in_transaction, refuse_all
-from broker.later import Later, mapped
-from broker.metadata.internal import OFFSETS_TOPIC
-from broker.registry import Call, handles
-from broker.replication.partition import Partition
-from broker.transactions.elsewhere import Addition
-from broker.transactions.service import Transactions
-from broker.transactions.transitions import Producer
-from protocol.errors import ErrorCode
-from protocol.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
+from tidemark.broker.core.deferred import Deferred, mapped
+from tidemark.broker.core.registry import Call, handles
+from tidemark.broker.groups.hosted import HostedGroups
+from tidemark.broker.groups.service import Groups
+from tidemark.broker.groups.txn_commit import commit_in_transaction, refuse_all
+from tidemark.broker.metadata.internal import OFFSETS_TOPIC
+from tidemark.broker.replication.partition import Partition
+from tidemark.broker.transactions.elsewhere import Addition
+from tidemark.broker.transactions.service import Transactions
+from tidemark.broker.transactions.transitions import Producer
+from tidemark.protocol.errors import ErrorCode
+from tidemark.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 
 ADDS_OFFSETS_FROM: Final = 5  # KIP-890
 ABORTABLE_FROM: Final = 4
@@ -39,13 +39,13 @@ def txn_offset_commit(
     if not isinstance(hosted, HostedGroups):
         return _refuse(request, call, hosted)
     admitted = _admit(request, call, hosted.partition, transactions)
-    if not isinstance(admitted, Later):
+    if not isinstance(admitted, Deferred):
         return _commit(request, call, groups, admitted)
-    later: Later[Any] = Later()
+    later: Deferred[Any] = Deferred()
 
     def go_on(code: ErrorCode) -> None:
         answer = _commit(request, call, groups, code)
-        if isinstance(answer, Later):
+        if isinstance(answer, Deferred):
             answer.then(later.resolve)
         else:
             later.resolve(answer)
@@ -66,7 +66,7 @@ def _commit(request: TxnOffsetCommitRequest, call: Call, groups: Groups, admitte
 
 
 def _admit(request: TxnOffsetCommitRequest, call: Call, partition: Partition, transactions: Transactions) -> Any:
-    """An ErrorCode, or a Later of one: whether the partition that holds the offsets is in the transaction."""
+    """An ErrorCode, or a Deferred of one: whether the partition that holds the offsets is in the transaction."""
     producer = Producer(request.producer_id, request.producer_epoch)
     if partition.has_open_transaction(*producer):
         return ErrorCode.NONE

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.errors import Refused
-from broker.metadata.brokers import unregister
-from broker.metadata.store import MetadataStore
-from broker.registry import Call, handles
-from broker.settings import Settings
-from protocol.errors import ErrorCode
-from protocol.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
+from tidemark.broker.core.errors import Refused
+from tidemark.broker.core.registry import Call, handles
+from tidemark.broker.metadata.brokers import unregister
+from tidemark.broker.metadata.dynamic_config import DynamicConfig
+from tidemark.broker.metadata.store import MetadataStore
+from tidemark.protocol.errors import ErrorCode
+from tidemark.protocol.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 
 if TYPE_CHECKING:
-    from broker.quorum import Quorum
+    from tidemark.broker.cluster.quorum_membership import Quorum
 
 
 @handles(UnregisterBrokerRequest, UnregisterBrokerResponse, on_controller=True)
@@ -22,7 +22,7 @@ async def unregister_broker(
     _call: Call,
     *,
     store: MetadataStore,
-    settings: Settings,
+    settings: DynamicConfig,
     quorum: Quorum | None,
 ) -> UnregisterBrokerResponse:
     try:

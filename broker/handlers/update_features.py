@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from broker.errors import Refused
-from broker.features import SUPPORTED, finalized
-from broker.metadata.image import Image
-from broker.metadata.records import FeatureLevelRecord, Record
-from broker.metadata.store import MetadataStore
-from broker.registry import Call, handles
-from protocol.errors import ErrorCode
-from protocol.messages.update_features import (
+from tidemark.broker.core.errors import Refused
+from tidemark.broker.core.registry import Call, handles
+from tidemark.broker.metadata.features import SUPPORTED, finalized
+from tidemark.broker.metadata.image import Image
+from tidemark.broker.metadata.records import FeatureLevelRecord, Record
+from tidemark.broker.metadata.store import MetadataStore
+from tidemark.protocol.errors import ErrorCode
+from tidemark.protocol.messages.update_features import (
     FeatureUpdateKey,
     UpdatableFeatureResult,
     UpdateFeaturesRequest,

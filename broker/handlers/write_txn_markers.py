@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.later import Later
-from broker.registry import Call, handles
-from broker.transactions.service import Transactions
-from protocol.errors import ErrorCode
-from protocol.messages.write_txn_markers import (
+from tidemark.broker.core.deferred import Deferred
+from tidemark.broker.core.registry import Call, handles
+from tidemark.broker.transactions.service import Transactions
+from tidemark.protocol.errors import ErrorCode
+from tidemark.protocol.messages.write_txn_markers import (
     WritableTxnMarkerPartitionResult,
     WritableTxnMarkerResult,
     WritableTxnMarkerTopicResult,
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
-from protocol.records import EndTransaction
+from tidemark.protocol.records import EndTransaction
 
 
 @handles(WriteTxnMarkersRequest, WriteTxnMarkersResponse)
@@ -44,12 +44,12 @@ class _Waiting:
     """For the markers that are not committed yet."""
 
     def __init__(self, response: WriteTxnMarkersResponse) -> None:
-        self.later: Later[WriteTxnMarkersResponse] = Later()
+        self.later: Deferred[WriteTxnMarkersResponse] = Deferred()
         self.left = 0
         self._response = response
 
-    def take(self, answer: WritableTxnMarkerPartitionResult, code: ErrorCode | Later[ErrorCode]) -> None:
-        if not isinstance(code, Later):
+    def take(self, answer: WritableTxnMarkerPartitionResult, code: ErrorCode | Deferred[ErrorCode]) -> None:
+        if not isinstance(code, Deferred):
             answer.error_code = code
             return
         self.left += 1

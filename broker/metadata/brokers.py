@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from broker.config import BrokerConfig, TopicConfig
-from broker.errors import Refused
-from broker.metadata.image import (
+from tidemark.broker.config import BrokerConfig, TopicConfig
+from tidemark.broker.core.errors import Refused
+from tidemark.broker.metadata.image import (
     BROKER_RESOURCE,
     CLUSTER_DEFAULT,
     NO_LEADER,
@@ -23,9 +23,9 @@ from broker.metadata.image import (
     broker_record,
     partition_record,
 )
-from broker.metadata.partitions import Circumstances, Election, revise
-from broker.metadata.records import BrokerStateRecord, PartitionRecord, Record, UnregisterBrokerRecord
-from protocol.errors import ErrorCode
+from tidemark.broker.metadata.partitions import Circumstances, Election, revise
+from tidemark.broker.metadata.records import BrokerStateRecord, PartitionRecord, Record, UnregisterBrokerRecord
+from tidemark.protocol.errors import ErrorCode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

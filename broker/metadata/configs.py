@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from enum import IntEnum
 
-from broker.config import (
+from tidemark.broker.config import (
     GROUP_KEYS,
     KEYS,
     TOPIC_KEYS,
@@ -17,10 +17,10 @@ from broker.config import (
     validate_group_configs,
     validate_topic_configs,
 )
-from broker.errors import Refused
-from broker.metadata.image import BROKER_RESOURCE, CLUSTER_DEFAULT, GROUP_RESOURCE, TOPIC_RESOURCE, Image
-from broker.metadata.records import ConfigRecord, Record
-from protocol.errors import ErrorCode
+from tidemark.broker.core.errors import Refused
+from tidemark.broker.metadata.image import BROKER_RESOURCE, CLUSTER_DEFAULT, GROUP_RESOURCE, TOPIC_RESOURCE, Image
+from tidemark.broker.metadata.records import ConfigRecord, Record
+from tidemark.protocol.errors import ErrorCode
 
 
 class Operation(IntEnum):

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import islice
 
-from broker.config import BrokerConfig
-from broker.errors import Refused
-from broker.metadata.brokers import circumstances_of, each_partition
-from broker.metadata.image import NO_LEADER, Image, PartitionImage, TopicImage
-from broker.metadata.partitions import Election, revise
-from broker.metadata.records import PartitionRecord
-from protocol.errors import ErrorCode
+from tidemark.broker.config import BrokerConfig
+from tidemark.broker.core.errors import Refused
+from tidemark.broker.metadata.brokers import circumstances_of, each_partition
+from tidemark.broker.metadata.image import NO_LEADER, Image, PartitionImage, TopicImage
+from tidemark.broker.metadata.partitions import Election, revise
+from tidemark.broker.metadata.records import PartitionRecord
+from tidemark.protocol.errors import ErrorCode
 
 
 def elect(image: Image, topic: TopicImage, index: int, election: Election, config: BrokerConfig) -> PartitionImage:

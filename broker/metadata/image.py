@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
-from broker.metadata.records import (
+from tidemark.broker.metadata.records import (
     BrokerStateRecord,
     ClusterRecord,
     ConfigRecord,

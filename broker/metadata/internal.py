@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from broker.config import BrokerConfig
-from broker.metadata.image import Image
-from broker.metadata.topics import TopicWish
+from tidemark.broker.config import BrokerConfig
+from tidemark.broker.metadata.image import Image
+from tidemark.broker.metadata.topics import TopicWish
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"
 TRANSACTIONS_TOPIC: Final = "__transaction_state"

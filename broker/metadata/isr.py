@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from broker.config import BrokerConfig
-from broker.errors import Refused
-from broker.metadata.brokers import circumstances_of
-from broker.metadata.image import RECOVERED, RECOVERING, Image, PartitionImage, TopicImage
-from broker.metadata.partitions import revise
-from protocol.errors import ErrorCode
+from tidemark.broker.config import BrokerConfig
+from tidemark.broker.core.errors import Refused
+from tidemark.broker.metadata.brokers import circumstances_of
+from tidemark.broker.metadata.image import RECOVERED, RECOVERING, Image, PartitionImage, TopicImage
+from tidemark.broker.metadata.partitions import revise
+from tidemark.protocol.errors import ErrorCode
 
 ANY_EPOCH = -1  # a version of the request that knows no epochs
 

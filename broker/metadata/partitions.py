@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from broker.metadata.image import NO_LEADER, RECOVERED, RECOVERING, PartitionImage
+from tidemark.broker.metadata.image import NO_LEADER, RECOVERED, RECOVERING, PartitionImage
 
 
 class Election(Enum):

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import zip_longest
 
-from broker.errors import Refused
-from broker.metadata.image import BrokerImage, Image
-from protocol.errors import ErrorCode
+from tidemark.broker.core.errors import Refused
+from tidemark.broker.metadata.image import BrokerImage, Image
+from tidemark.protocol.errors import ErrorCode
 
 
 def spread(image: Image, *, partitions: int, replication_factor: int, first: int) -> list[Sequence[int]]:

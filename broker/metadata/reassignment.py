@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from broker.config import BrokerConfig
-from broker.errors import Refused
-from broker.metadata.brokers import circumstances_of
-from broker.metadata.image import Image, PartitionImage, TopicImage
-from broker.metadata.partitions import Circumstances, revise
-from protocol.errors import ErrorCode
+from tidemark.broker.config import BrokerConfig
+from tidemark.broker.core.errors import Refused
+from tidemark.broker.metadata.brokers import circumstances_of
+from tidemark.broker.metadata.image import Image, PartitionImage, TopicImage
+from tidemark.broker.metadata.partitions import Circumstances, revise
+from tidemark.protocol.errors import ErrorCode
 
 
 def reassign(

@@ -6,8 +6,8 @@ import struct
 from collections.abc import Iterable, Iterator
 from typing import Any, Final, get_args
 
-from protocol.schema import api, array, boolean, codec, int8, int16, int32, int64, message, string, uuid
-from protocol.schema import struct as part
+from tidemark.protocol.schema import api, array, boolean, codec, int8, int16, int32, int64, message, string, uuid
+from tidemark.protocol.schema import struct as part
 
 
 @part

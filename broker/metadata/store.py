@@ -15,15 +15,15 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Final
 
-from broker.errors import Refused
-from broker.metadata.image import Image
-from broker.metadata.records import Record, decode_records, encode_records
-from protocol.errors import ErrorCode
-from raft import Driver, FileStorage, LeadershipLost, Overloaded, RaftError
-from raft import Settings as RaftSettings
+from tidemark.broker.core.errors import Refused
+from tidemark.broker.metadata.image import Image
+from tidemark.broker.metadata.records import Record, decode_records, encode_records
+from tidemark.protocol.errors import ErrorCode
+from tidemark.raft import Driver, FileStorage, LeadershipLost, Overloaded, RaftError
+from tidemark.raft import Settings as RaftSettings
 
 if TYPE_CHECKING:
-    from raft import Configuration, Entry, Leadership, Snapshot, Transport
+    from tidemark.raft import Configuration, Entry, Leadership, Snapshot, Transport
 
 log = logging.getLogger(__name__)
 

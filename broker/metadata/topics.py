@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from broker.config import BrokerConfig, ConfigError, validate_topic_configs
-from broker.errors import Refused
-from broker.metadata.image import TOPIC_RESOURCE, Image, PartitionImage, TopicImage, partition_record
-from broker.metadata.partitions import fresh
-from broker.metadata.placement import spread
-from broker.metadata.records import ConfigRecord, Record, RemoveTopicRecord, TopicRecord
-from protocol.errors import ErrorCode
+from tidemark.broker.config import BrokerConfig, ConfigError, validate_topic_configs
+from tidemark.broker.core.errors import Refused
+from tidemark.broker.metadata.image import TOPIC_RESOURCE, Image, PartitionImage, TopicImage, partition_record
+from tidemark.broker.metadata.partitions import fresh
+from tidemark.broker.metadata.placement import spread
+from tidemark.broker.metadata.records import ConfigRecord, Record, RemoveTopicRecord, TopicRecord
+from tidemark.protocol.errors import ErrorCode
 
 NAME_LENGTH_MAX: Final = 249
 PARTITIONS_MAX: Final = 100_000  # of one request: beyond it the answer alone would be a denial of service

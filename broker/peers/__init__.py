@@ -1,6 +1,6 @@
 """Talking to the other nodes of the cluster."""
 
-from broker.peers.link import PeerLink, PeerUnavailable
-from broker.peers.peers import Address, Peers, node_id_of
+from tidemark.broker.peers.link import PeerLink, PeerUnavailable
+from tidemark.broker.peers.peers import Address, Peers, node_id_of
 
 __all__ = ["Address", "PeerLink", "PeerUnavailable", "Peers", "node_id_of"]

@@ -13,10 +13,10 @@ import struct
 from collections.abc import Callable
 from typing import Any, Final
 
-from broker.frames import Framer, FrameTooLarge, Scratch
-from protocol.apis import APIS
-from protocol.schema import DecodeError, api, codec
-from protocol.varint import skip_tags
+from tidemark.protocol.apis import APIS
+from tidemark.protocol.frames import Framer, FrameTooLarge, Scratch
+from tidemark.protocol.schema import DecodeError, api, codec
+from tidemark.protocol.varint import skip_tags
 
 log = logging.getLogger(__name__)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from protocol.schema import blob, int16, int32, int64, message, string
+from tidemark.protocol.schema import blob, int16, int32, int64, message, string
 
 
 @message(key=32000, versions="0", flexible="0+")

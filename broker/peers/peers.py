@@ -6,8 +6,8 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
-from broker.metadata.image import Image
-from broker.peers.link import PeerLink, PeerUnavailable
+from tidemark.broker.metadata.image import Image
+from tidemark.broker.peers.link import PeerLink, PeerUnavailable
 
 # What is sent to the members of the quorum as such goes on whoever leads.
 _ASKING_THE_CONTROLLER: Final = frozenset(("controller", "controller heartbeat", "controller forwarding"))

@@ -13,12 +13,12 @@ import logging
 from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple
 
-from broker.config import BrokerConfig
-from broker.peers import Peers, PeerUnavailable
-from broker.replication.followed import Followed
-from broker.replication.throttle import Throttle
-from protocol.errors import ErrorCode
-from protocol.messages.fetch import (
+from tidemark.broker.config import BrokerConfig
+from tidemark.broker.peers import Peers, PeerUnavailable
+from tidemark.broker.replication.followed import Followed
+from tidemark.broker.replication.throttle import Throttle
+from tidemark.protocol.errors import ErrorCode
+from tidemark.protocol.messages.fetch import (
     FetchPartition,
     FetchRequest,
     FetchResponse,
@@ -27,8 +27,8 @@ from protocol.messages.fetch import (
     PartitionData,
     ReplicaState,
 )
-from protocol.records import InvalidBatch, read_header
-from storage import LogOffline, StorageError
+from tidemark.protocol.records import InvalidBatch, read_header
+from tidemark.storage import LogOffline, StorageError
 
 log = logging.getLogger(__name__)
 

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable
 from concurrent.futures import Executor
 
-from storage import Flush, Log
+from tidemark.storage import Flush, Log
 
 log = logging.getLogger(__name__)
 

@@ -6,10 +6,10 @@ import asyncio
 import logging
 from concurrent.futures import Executor
 
-from broker.config import TopicConfig
-from broker.replication.replica import Replica
-from protocol.schema import Bytes
-from storage import Log, LogOffline
+from tidemark.broker.config import TopicConfig
+from tidemark.broker.replication.replica import Replica
+from tidemark.protocol.schema import Bytes
+from tidemark.storage import Log, LogOffline
 
 log = logging.getLogger(__name__)
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from broker.metadata.image import Image
-from broker.metadata.records import Endpoint
-from broker.replication.hosted_topic import HostedTopic
+from tidemark.broker.metadata.image import Image
+from tidemark.broker.metadata.records import Endpoint
+from tidemark.broker.replication.hosted_topic import HostedTopic
 
 
 def leader_of(hosted: HostedTopic | None, index: int) -> tuple[int, int]:

@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from broker.config import TopicConfig
-from broker.metadata.image import TopicImage
-from broker.replication.partition import Partition
-from broker.replication.replica import Replica
-from protocol.errors import ErrorCode
+from tidemark.broker.config import TopicConfig
+from tidemark.broker.metadata.image import TopicImage
+from tidemark.broker.replication.partition import Partition
+from tidemark.broker.replication.replica import Replica
+from tidemark.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from broker.replication.followed import Followed
+    from tidemark.broker.replication.followed import Followed
 
 
 @dataclass(slots=True, kw_only=True)

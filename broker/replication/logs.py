@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from typing import Final
 
-from broker.config import BrokerConfig, TopicConfig
-from protocol.records import check_batch, iter_batches
-from storage import Log, LogConfig
+from tidemark.broker.config import BrokerConfig, TopicConfig
+from tidemark.protocol.records import check_batch, iter_batches
+from tidemark.storage import Log, LogConfig
 
 CHECKED_BYTES_MAX: Final = 1 << 20
 

@@ -14,14 +14,14 @@ from collections.abc import Callable
 from concurrent.futures import Executor
 from typing import Final, Protocol
 
-from broker.config import TopicConfig
-from broker.errors import Refused
-from broker.replication.leadership import OUTSIDE_SECONDS_MAX, Leadership, Proposal
-from broker.replication.replica import Replica, Watcher
-from broker.replication.validation import CONTROL
-from protocol.errors import ErrorCode
-from protocol.records import BatchHeader, EndTransaction, build_end_transaction, check_batch, read_header
-from storage import Appended, BatchTooLarge, Log, LogOffline, ProducerState, StaleProducerEpoch, WriteFailed
+from tidemark.broker.config import TopicConfig
+from tidemark.broker.core.errors import Refused
+from tidemark.broker.replication.leadership import OUTSIDE_SECONDS_MAX, Leadership, Proposal
+from tidemark.broker.replication.replica import Replica, Watcher
+from tidemark.broker.replication.validation import CONTROL
+from tidemark.protocol.errors import ErrorCode
+from tidemark.protocol.records import BatchHeader, EndTransaction, build_end_transaction, check_batch, read_header
+from tidemark.storage import Appended, BatchTooLarge, Log, LogOffline, ProducerState, StaleProducerEpoch, WriteFailed
 
 __all__ = ["InternalPartition", "Partition", "Reached", "ReplicaWatcher", "Watcher", "check_marker"]
 

@@ -6,10 +6,10 @@ import logging
 from concurrent.futures import Executor
 from typing import Any, Final, Protocol
 
-from broker.config import TopicConfig
-from broker.replication.flushing import GroupCommit
-from broker.replication.validation import BatchRules
-from storage import FileSlice, Log, OffsetOutOfRange
+from tidemark.broker.config import TopicConfig
+from tidemark.broker.replication.flushing import GroupCommit
+from tidemark.broker.replication.validation import BatchRules
+from tidemark.storage import FileSlice, Log, OffsetOutOfRange
 
 log = logging.getLogger(__name__)
 

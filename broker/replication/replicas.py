@@ -10,27 +10,27 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from broker.config import BrokerConfig, TopicConfig
-from broker.errors import Refused
-from broker.lease import lease_clock
-from broker.metadata.image import TOPIC_RESOURCE, Image, PartitionImage, TopicImage
-from broker.metadata.internal import INTERNAL_TOPICS
-from broker.replication.hosted_topic import HostedTopic
-from broker.replication.leadership import Leadership
-from broker.replication.logs import check_records, log_config
-from broker.replication.opening import Opening
-from broker.replication.partition import InternalPartition, Partition
-from broker.replication.replica import Replica
-from broker.replication.throttle import Throttle, is_listed
-from protocol.errors import ErrorCode
-from protocol.records import InvalidBatch
-from storage import CorruptLog, Log, LogDirectory, LogOffline, StorageError, TopicIdMismatch
+from tidemark.broker.config import BrokerConfig, TopicConfig
+from tidemark.broker.core.errors import Refused
+from tidemark.broker.core.lease import lease_clock
+from tidemark.broker.metadata.image import TOPIC_RESOURCE, Image, PartitionImage, TopicImage
+from tidemark.broker.metadata.internal import INTERNAL_TOPICS
+from tidemark.broker.replication.hosted_topic import HostedTopic
+from tidemark.broker.replication.leadership import Leadership
+from tidemark.broker.replication.log_opening import Opening
+from tidemark.broker.replication.logs import check_records, log_config
+from tidemark.broker.replication.partition import InternalPartition, Partition
+from tidemark.broker.replication.replica import Replica
+from tidemark.broker.replication.throttle import Throttle, is_listed
+from tidemark.protocol.errors import ErrorCode
+from tidemark.protocol.records import InvalidBatch
+from tidemark.storage import CorruptLog, Log, LogDirectory, LogOffline, StorageError, TopicIdMismatch
 
 if TYPE_CHECKING:
-    from broker.peers import Peers
-    from broker.replication.followed import Followed
-    from broker.replication.replication import Replication
-    from protocol.messages.fetch import FetchRequest
+    from tidemark.broker.peers import Peers
+    from tidemark.broker.replication.followed import Followed
+    from tidemark.broker.replication.replication import Replication
+    from tidemark.protocol.messages.fetch import FetchRequest
 
 log = logging.getLogger(__name__)
 
@@ -72,7 +72,7 @@ class Replicas:
 
     def start_replication(self, peers: Peers) -> None:
         """This node has others beside it: follow them, and be followed. Without a lease nothing is served."""
-        from broker.replication.replication import Replication
+        from tidemark.broker.replication.replication import Replication
 
         self.lease_until = EXPIRED
         self.peers = peers
@@ -283,7 +283,7 @@ class Replicas:
     def _leave_to_another(self, hosted: HostedTopic, index: int, image: PartitionImage, error: Exception) -> None:
         if self._replication is None or not self.is_leased:
             return
-        from broker.replication.in_sync import Unopened
+        from tidemark.broker.replication.isr_changes import Unopened
 
         leadership = self._leadership(image, start_offset=0)
         unopened = Unopened(topic=hosted.name, topic_id=hosted.topic_id, index=index, leadership=leadership)
@@ -334,7 +334,7 @@ class Replicas:
             self._log_and_mark(hosted, index)[0].fail(damage)
             raise LogOffline(damage)
         if followed is None:
-            from broker.replication.followed import Followed
+            from tidemark.broker.replication.followed import Followed
 
             log_on_disk, mark = self._log_and_mark(hosted, index)
             followed = Followed(

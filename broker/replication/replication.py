@@ -7,19 +7,19 @@ import logging
 import time
 from typing import TYPE_CHECKING, Final
 
-from broker.errors import Refused
-from broker.lease import Patience, lease_clock
-from broker.replication.fetcher import Fetcher
-from broker.replication.followed import Followed
-from broker.replication.in_sync import InSyncChanges, LagCheck, Led
-from broker.replication.leadership import GIVEN_UP_SECONDS_MAX
-from broker.replication.partition import Partition
-from broker.replication.serving import FollowerSessions
-from protocol.errors import ErrorCode
+from tidemark.broker.core.errors import Refused
+from tidemark.broker.core.lease import LeaseTimings, lease_clock
+from tidemark.broker.replication.fetcher import Fetcher
+from tidemark.broker.replication.followed import Followed
+from tidemark.broker.replication.follower_sessions import FollowerSessions
+from tidemark.broker.replication.isr_changes import InSyncChanges, LagCheck, Led
+from tidemark.broker.replication.leadership import GIVEN_UP_SECONDS_MAX
+from tidemark.broker.replication.partition import Partition
+from tidemark.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from broker.peers import Peers
-    from broker.replication.replicas import Replicas
+    from tidemark.broker.peers import Peers
+    from tidemark.broker.replication.replicas import Replicas
 
 log = logging.getLogger(__name__)
 
@@ -57,7 +57,7 @@ class Replication:
     def _silence_seconds_max(self) -> float:
         """As long as the controller waits for one that stands still: who cannot be reached by its leader alone, but is
         alive to the controller, would otherwise hold up everything for `replica.lag.time.max.ms`."""
-        patience = Patience(session=self._replicas.config.broker_session_timeout_ms / 1000)
+        patience = LeaseTimings(session=self._replicas.config.broker_session_timeout_ms / 1000)
         return min(max(patience.silence, SILENCE_SECONDS_MIN), self._lag_seconds_max)
 
     # -- following ---------------------------------------------------------

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Final
 
-from broker.config.key import LONG_MAX
+from tidemark.broker.config.key import LONG_MAX
 
 EVERY: Final = "*"
 

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 from typing import Final
 
-from broker.config import TopicConfig
-from broker.errors import Refused
-from protocol.compression import CODEC_NAMES, ZSTD
-from protocol.errors import ErrorCode
-from protocol.records import BatchHeader, check_batch, iter_records, keyless_records, recompress, stamp_append_time
+from tidemark.broker.config import TopicConfig
+from tidemark.broker.core.errors import Refused
+from tidemark.protocol.compression import CODEC_NAMES, ZSTD
+from tidemark.protocol.errors import ErrorCode
+from tidemark.protocol.records import (
+    BatchHeader,
+    check_batch,
+    iter_records,
+    keyless_records,
+    recompress,
+    stamp_append_time,
+)
 
 NO_TIMESTAMP: Final = -1
 TRANSACTIONAL: Final = 0x10  # a batch header's attributes

@@ -9,18 +9,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from broker.errors import Refused
-from broker.later import Later, mapped
-from broker.replication.partition import Partition
-from broker.replication.replicas import Replicas
-from broker.transactions.elsewhere import Addition
-from broker.transactions.service import Transactions
-from broker.transactions.transaction import TopicPartition
-from broker.transactions.transitions import Producer
-from protocol.errors import ErrorCode
-from protocol.messages.produce import ProduceRequest
-from protocol.records import HEADER_SIZE, BatchHeader, check_batch, read_header
-from storage import Appended, OutOfOrderSequence
+from tidemark.broker.core.deferred import Deferred, mapped
+from tidemark.broker.core.errors import Refused
+from tidemark.broker.replication.partition import Partition
+from tidemark.broker.replication.replicas import Replicas
+from tidemark.broker.transactions.elsewhere import Addition
+from tidemark.broker.transactions.service import Transactions
+from tidemark.broker.transactions.transaction import TopicPartition
+from tidemark.broker.transactions.transitions import Producer
+from tidemark.protocol.errors import ErrorCode
+from tidemark.protocol.messages.produce import ProduceRequest
+from tidemark.protocol.records import HEADER_SIZE, BatchHeader, check_batch, read_header
+from tidemark.storage import Appended, OutOfOrderSequence
 
 TOPIC_IDS_FROM: Final = 13
 ADDS_PARTITIONS_FROM: Final = 12
@@ -50,7 +50,7 @@ class TransactionalAppends:
         self._transactions = transactions
         self._codes: Codes = {}
 
-    def admit(self) -> Later[None] | None:
+    def admit(self) -> Deferred[None] | None:
         """Tell the coordinator, in one go, of all partitions that have no open transaction of this producer yet."""
         producer, partitions = self._unopened()
         if producer is None:
@@ -91,7 +91,7 @@ class TransactionalAppends:
         return (next(iter(producers)) if unopened else None), frozenset(unopened)
 
     def _ask(self, producer: Producer, partitions: frozenset[TopicPartition]) -> Any:
-        """A code for each partition, or a Later of that."""
+        """A code for each partition, or a Deferred of that."""
         transactional_id = self._request.transactional_id or ""
         adds = self._version >= ADDS_PARTITIONS_FROM
         if not adds and not self._transactions.settings.current.transaction_partition_verification_enable:

@@ -5,20 +5,24 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
-from broker.later import Later
-from broker.replication.replicas import Replicas
-from broker.transactions.gathering import Gathering
-from broker.transactions.markers import LocalMarkers
-from broker.transactions.transaction import TopicPartition
-from broker.transactions.transitions import Producer
-from protocol.errors import ErrorCode
-from protocol.messages.add_partitions_to_txn import (
+from tidemark.broker.core.deferred import Deferred
+from tidemark.broker.replication.replicas import Replicas
+from tidemark.broker.transactions.gathering import Gathering
+from tidemark.broker.transactions.markers import LocalMarkers
+from tidemark.broker.transactions.transaction import TopicPartition
+from tidemark.broker.transactions.transitions import Producer
+from tidemark.protocol.errors import ErrorCode
+from tidemark.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
     AddPartitionsToTxnTransaction,
 )
-from protocol.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
-from protocol.records import EndTransaction
+from tidemark.protocol.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+)
+from tidemark.protocol.records import EndTransaction
 
 MARKERS_VERSION: Final = 2
 ADD_VERSION: Final = 5
@@ -42,7 +46,7 @@ class ClusterMarkers:
             send=self._send, failed=lambda _: ErrorCode.NOT_LEADER_OR_FOLLOWER
         )
 
-    def write(self, marker: EndTransaction, *, version: int, topic: str, index: int) -> ErrorCode | Later[ErrorCode]:
+    def write(self, marker: EndTransaction, *, version: int, topic: str, index: int) -> ErrorCode | Deferred[ErrorCode]:
         """NONE once the marker is there for good."""
         replicas = self._replicas
         found = replicas.image.topics.get(topic)
@@ -102,7 +106,7 @@ class OtherCoordinators:
         self._replicas = replicas
         self._gathering: Gathering[Addition, Codes] = Gathering(send=self._send, failed=_nobody)
 
-    def ask(self, broker: int, addition: Addition) -> Later[Codes]:
+    def ask(self, broker: int, addition: Addition) -> Deferred[Codes]:
         return self._gathering.ask(broker, addition)
 
     async def _send(self, broker: int, asked: Sequence[Addition]) -> Sequence[Codes]:

@@ -8,8 +8,8 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, Generic, TypeVar
 
-from broker.later import Later
-from broker.peers import PeerUnavailable
+from tidemark.broker.core.deferred import Deferred
+from tidemark.broker.peers import PeerUnavailable
 
 log = logging.getLogger(__name__)
 
@@ -29,11 +29,11 @@ class Gathering(Generic[Question, Answer]):
         """`send(broker, questions)` returns their answers in order; `failed` when it has none."""
         self._send = send
         self._failed = failed
-        self._waiting: dict[int, deque[tuple[Question, Later[Answer]]]] = {}
+        self._waiting: dict[int, deque[tuple[Question, Deferred[Answer]]]] = {}
         self._tasks: dict[int, asyncio.Task[None]] = {}
 
-    def ask(self, broker: int, question: Question) -> Later[Answer]:
-        later: Later[Answer] = Later()
+    def ask(self, broker: int, question: Question) -> Deferred[Answer]:
+        later: Deferred[Answer] = Deferred()
         self._waiting.setdefault(broker, deque()).append((question, later))
         if broker not in self._tasks:
             self._tasks[broker] = asyncio.get_running_loop().create_task(self._run(broker))

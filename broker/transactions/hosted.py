@@ -8,16 +8,16 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from broker.config import BrokerConfig
-from broker.coordination.hosted import HostedShard
-from broker.faults import EXPECTED
-from broker.later import Later
-from broker.replication.partition import Partition
-from broker.transactions.markers import SETTLED, Markers
-from broker.transactions.records import decode
-from broker.transactions.shard import Order, TransactionShard
-from broker.transactions.transaction import TopicPartition
-from protocol.errors import ErrorCode
+from tidemark.broker.config import BrokerConfig
+from tidemark.broker.coordination.hosted import HostedShard
+from tidemark.broker.core.deferred import Deferred
+from tidemark.broker.core.errors import EXPECTED
+from tidemark.broker.replication.partition import Partition
+from tidemark.broker.transactions.markers import SETTLED, Markers
+from tidemark.broker.transactions.records import decode
+from tidemark.broker.transactions.shard import Order, TransactionShard
+from tidemark.broker.transactions.transaction import TopicPartition
+from tidemark.protocol.errors import ErrorCode
 
 log = logging.getLogger(__name__)
 
@@ -69,7 +69,7 @@ class HostedTransactions(HostedShard):
             return
         topic, index = each
         code = self._markers.write(order.marker, version=order.version, topic=topic, index=index)
-        if isinstance(code, Later):
+        if isinstance(code, Deferred):
             code.then(partial(self._written_to, order, each))
         else:
             self._written_to(order, each, code)

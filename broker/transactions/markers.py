@@ -6,14 +6,13 @@ import logging
 from collections.abc import Callable
 from typing import Protocol
 
-from broker.errors import Refused
-from broker.faults import EXPECTED, fault_of
-from broker.groups.service import Groups
-from broker.later import Later
-from broker.metadata.internal import OFFSETS_TOPIC
-from broker.replication.replicas import Replicas
-from protocol.errors import ErrorCode
-from protocol.records import EndTransaction
+from tidemark.broker.core.deferred import Deferred
+from tidemark.broker.core.errors import EXPECTED, Refused, fault_of
+from tidemark.broker.groups.service import Groups
+from tidemark.broker.metadata.internal import OFFSETS_TOPIC
+from tidemark.broker.replication.replicas import Replicas
+from tidemark.protocol.errors import ErrorCode
+from tidemark.protocol.records import EndTransaction
 
 log = logging.getLogger(__name__)
 
@@ -31,7 +30,7 @@ class Markers(Protocol):
 
     def write(
         self, marker: EndTransaction, *, version: int, topic: str, index: int
-    ) -> ErrorCode | Later[ErrorCode]: ...
+    ) -> ErrorCode | Deferred[ErrorCode]: ...
 
 
 class LocalMarkers:
@@ -39,7 +38,7 @@ class LocalMarkers:
         self._replicas = replicas
         self._groups = groups
 
-    def write(self, marker: EndTransaction, *, version: int, topic: str, index: int) -> ErrorCode | Later[ErrorCode]:
+    def write(self, marker: EndTransaction, *, version: int, topic: str, index: int) -> ErrorCode | Deferred[ErrorCode]:
         """NONE once the marker is there for good."""
         try:
             partition = self._replicas.leader_of(topic, index)
@@ -52,7 +51,7 @@ class LocalMarkers:
             self._groups.end_transaction(index, marker)
         if not partition.must_wait(appended.last_offset):
             return ErrorCode.NONE
-        later: Later[ErrorCode] = Later()
+        later: Deferred[ErrorCode] = Deferred()
         partition.await_mark(appended.last_offset, _resolver(later, f"{topic}-{index}"))
         return later
 
@@ -61,7 +60,7 @@ class LocalMarkers:
             raise Refused(code, "The group coordinator is not ready.")
 
 
-def _resolver(later: Later[ErrorCode], where: str) -> Callable[[Exception | None], None]:
+def _resolver(later: Deferred[ErrorCode], where: str) -> Callable[[Exception | None], None]:
     def reached(error: Exception | None) -> None:
         later.resolve(ErrorCode.NONE if error is None else fault_of(error, where=where).code)
 

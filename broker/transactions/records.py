@@ -6,10 +6,10 @@ import struct
 from functools import lru_cache
 from typing import Final
 
-from broker.coordination.facts import Fact, UnknownRecord
-from broker.transactions.transaction import STATES, State, TopicPartition, Transaction
-from protocol.schema import api, array, codec, int8, int16, int32, int64, message, string
-from protocol.schema import struct as part
+from tidemark.broker.coordination.facts import Fact, UnknownRecord
+from tidemark.broker.transactions.transaction import STATES, State, TopicPartition, Transaction
+from tidemark.protocol.schema import api, array, codec, int8, int16, int32, int64, message, string
+from tidemark.protocol.schema import struct as part
 
 _type_of = struct.Struct(">h").unpack_from
 VALUE_VERSION: Final = 1

@@ -5,15 +5,15 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from broker.coordination.shards import Shards
-from broker.later import Later, mapped
-from broker.metadata.internal import TRANSACTIONS_TOPIC
-from broker.replication.partition import Partition
-from broker.transactions.elsewhere import Addition, ClusterMarkers, Codes, OtherCoordinators
-from broker.transactions.hosted import HostedTransactions
-from broker.transactions.markers import LocalMarkers
-from broker.transactions.transaction import EPOCH_PER_TRANSACTION
-from protocol.errors import ErrorCode
+from tidemark.broker.coordination.shards import Shards
+from tidemark.broker.core.deferred import Deferred, mapped
+from tidemark.broker.metadata.internal import TRANSACTIONS_TOPIC
+from tidemark.broker.replication.partition import Partition
+from tidemark.broker.transactions.elsewhere import Addition, ClusterMarkers, Codes, OtherCoordinators
+from tidemark.broker.transactions.hosted import HostedTransactions
+from tidemark.broker.transactions.markers import LocalMarkers
+from tidemark.broker.transactions.transaction import EPOCH_PER_TRANSACTION
+from tidemark.protocol.errors import ErrorCode
 
 
 class Transactions(Shards[HostedTransactions]):
@@ -34,7 +34,7 @@ class Transactions(Shards[HostedTransactions]):
         hosted.load()
         return hosted
 
-    def admit(self, addition: Addition) -> Codes | Later[Codes]:
+    def admit(self, addition: Addition) -> Codes | Deferred[Codes]:
         """Have partitions counted into a transaction, or find out whether they are, by its coordinator, here or
         elsewhere."""
         hosted = self.find(addition.transactional_id)
@@ -52,7 +52,7 @@ class Transactions(Shards[HostedTransactions]):
             client_version=EPOCH_PER_TRANSACTION,
             now_ms=self.now_ms(),
         )
-        code: ErrorCode | Later[ErrorCode] = hosted.finish(added)
+        code: ErrorCode | Deferred[ErrorCode] = hosted.finish(added)
         return mapped(code, lambda code: dict.fromkeys(addition.partitions, code))
 
     # -- in the background -------------------------------------------------

@@ -11,13 +11,19 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, NamedTuple
 
-from broker.config import BrokerConfig
-from broker.coordination.facts import Fact
-from broker.coordination.outcome import Outcome
-from broker.errors import Refused
-from broker.later import Later
-from broker.transactions.records import TransactionLogKey, TransactionLogValue, fact_of, tombstone, transaction_of
-from broker.transactions.transaction import (
+from tidemark.broker.config import BrokerConfig
+from tidemark.broker.coordination.facts import Fact
+from tidemark.broker.coordination.outcome import Outcome
+from tidemark.broker.core.deferred import Deferred
+from tidemark.broker.core.errors import Refused
+from tidemark.broker.transactions.records import (
+    TransactionLogKey,
+    TransactionLogValue,
+    fact_of,
+    tombstone,
+    transaction_of,
+)
+from tidemark.broker.transactions.transaction import (
     AT_REST,
     CLASSIC,
     PREPARED,
@@ -25,7 +31,7 @@ from broker.transactions.transaction import (
     TopicPartition,
     Transaction,
 )
-from broker.transactions.transitions import (
+from tidemark.broker.transactions.transitions import (
     NeedsProducerId,
     Producer,
     check_producer,
@@ -36,10 +42,10 @@ from broker.transactions.transitions import (
     initialised,
     with_partitions,
 )
-from protocol.errors import ErrorCode
-from protocol.messages.end_txn import EndTxnResponse
-from protocol.messages.init_producer_id import InitProducerIdResponse
-from protocol.records import EndTransaction
+from tidemark.protocol.errors import ErrorCode
+from tidemark.protocol.messages.end_txn import EndTxnResponse
+from tidemark.protocol.messages.init_producer_id import InitProducerIdResponse
+from tidemark.protocol.records import EndTransaction
 
 log = logging.getLogger(__name__)
 
@@ -59,7 +65,7 @@ class TransactionShard:
         self.coordinator_epoch = coordinator_epoch
         self.transactions: dict[str, Transaction] = {}
         self.to_send: list[Order] = []
-        self.replies: list[tuple[Later[Any], Any]] = []  # nobody waits for another's event here
+        self.replies: list[tuple[Deferred[Any], Any]] = []  # nobody waits for another's event here
         self._unmarked: dict[str, set[TopicPartition]] = {}  # of decided transactions: who has no marker yet
 
     # -- requests ----------------------------------------------------------

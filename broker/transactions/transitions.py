@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from broker.errors import Refused
-from broker.transactions.transaction import (
+from tidemark.broker.core.errors import Refused
+from tidemark.broker.transactions.transaction import (
     AT_REST,
     COMPLETED,
     EPOCH_MAX,
@@ -22,7 +22,7 @@ from broker.transactions.transaction import (
     TopicPartition,
     Transaction,
 )
-from protocol.errors import ErrorCode
+from tidemark.protocol.errors import ErrorCode
 
 
 class Producer(NamedTuple):

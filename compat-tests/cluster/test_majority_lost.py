@@ -48,7 +48,7 @@ def test_a_survivor_keeps_topics_settings_and_records_and_others_join_it(new_clu
     cluster.forget_admin()
 
     command = survivor.command()
-    settings = command[command.index("broker") + 1 :]
+    settings = command[command.index("tidemark.broker") + 1 :]
     looked = tidemark("recover-quorum", *settings)
     assert "1 partition(s); this node holds 1, and 1 of them" in looked
     assert "Nothing is changed" in looked
@@ -79,7 +79,7 @@ def test_a_survivor_keeps_topics_settings_and_records_and_others_join_it(new_clu
 
 def test_a_running_node_is_left_alone(new_cluster: NewCluster) -> None:
     (node,) = new_cluster(nodes=1)
-    words = [sys.executable, "-m", "broker.recovery", "--set", f"log.dirs={node.data}", "--yes"]
+    words = [sys.executable, "-m", "tidemark.broker.recover_quorum", "--set", f"log.dirs={node.data}", "--yes"]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert "locked" in done.stderr

@@ -203,7 +203,7 @@ class Tidemark(BrokerProcess):
             "log.dirs": str(self.data),
         }
         flags = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
-        return [sys.executable, "-m", "broker", *flags]
+        return [sys.executable, "-m", "tidemark.broker", *flags]
 
     def _note_address(self, found: re.Match[str]) -> None:
         self.host, self.port = found["host"], int(found["port"])

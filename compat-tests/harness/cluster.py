@@ -55,7 +55,7 @@ class ClusterNode(Tidemark):
             **self.settings,
         }
         flags = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
-        return [*self._prefix, sys.executable, "-m", "broker", *flags]
+        return [*self._prefix, sys.executable, "-m", "tidemark.broker", *flags]
 
 
 class Cluster:

@@ -13,7 +13,7 @@ SECONDS_MAX = 180
 def tidemark(*words: str, seconds_max: float = SECONDS_MAX) -> str:
     """What it prints; it must succeed."""
     done = subprocess.run(
-        [sys.executable, "-m", "cli.main", *words],
+        [sys.executable, "-m", "tidemark.cli.main", *words],
         cwd=REPOSITORY,
         capture_output=True,
         text=True,

@@ -25,7 +25,7 @@ class PipelineProcess:
     """Owns one run: what it says, who belongs to it, and how it is killed."""
 
     def __init__(self, file: Path, *arguments: str, log: Path, environment: Mapping[str, str] | None = None) -> None:
-        command = [sys.executable, "-m", "cli.main", "pipeline", "run", str(file), *arguments]
+        command = [sys.executable, "-m", "tidemark.cli.main", "pipeline", "run", str(file), *arguments]
         self._log = log
         self._said_before = log.stat().st_size if log.exists() else 0
         with log.open("ab") as out:

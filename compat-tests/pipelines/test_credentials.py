@@ -65,7 +65,7 @@ def test_a_wrong_password_is_one_sentence_and_the_right_one_opens_the_way(broker
     assert sender.flush(30) == 0
 
     wrong = declare(tmp_path, broker, password="guess")
-    command = [sys.executable, "-m", "cli.main", "pipeline", "run", str(wrong)]
+    command = [sys.executable, "-m", "tidemark.cli.main", "pipeline", "run", str(wrong)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=tmp_path)
     [line] = done.stderr.splitlines()
     assert line.startswith(f"tidemark: {broker.bootstrap} refused us: "), line

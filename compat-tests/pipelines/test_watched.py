@@ -34,7 +34,9 @@ def broker(new_broker: Callable[..., BrokerProcess]) -> BrokerProcess:
 
 
 def command(*arguments: str) -> str:
-    done = subprocess.run([sys.executable, "-m", "cli.main", *arguments], capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-m", "tidemark.cli.main", *arguments], capture_output=True, text=True, timeout=60
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout
 

@@ -16,9 +16,9 @@ from harness.waiting import eventually
 from pyspark.sql import DataFrame, SparkSession
 from spark.tables import Topics, by_partition, delete_before, flat, patiently
 
-from pipeline.source import register
-from protocol.records import Record as LoggedRecord
-from protocol.records import build_batch
+from tidemark.pipeline.source import register
+from tidemark.protocol.records import Record as LoggedRecord
+from tidemark.protocol.records import build_batch
 
 MakeTopic = Callable[..., str]
 NOON_MS = 1_790_000_000_000

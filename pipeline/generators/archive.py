@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from random import Random
 
-from pipeline.generators.made import Made
+from tidemark.pipeline.generators.made import Made
 
 TOPICS = {"archive.invoices": 2, "archive.shipments": 1, "archive.events": 1}
 

@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterator
 from random import Random
 
-from pipeline.generators.made import Made
+from tidemark.pipeline.generators.made import Made
 
 TOPICS = {"clicks": 2}
 PAGES = ("/", "/search", "/basket", "/checkout", "/help", "/product/17", "/product/42", "/product/99")

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from random import Random
 
-from pipeline.generators.made import Made
+from tidemark.pipeline.generators.made import Made
 
 TOPICS = {"orders": 2, "customers": 1}
 COMPACTED = ("customers",)

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator, Mapping
 from random import Random
 from types import ModuleType
 
-from pipeline.cluster import Cluster, client_settings
-from pipeline.failure import ExitCode, PipelineFailed
-from pipeline.generators import archive, clickstream, orders, quality, replay
-from pipeline.generators.made import Made
+from tidemark.pipeline.cluster import Cluster, client_settings
+from tidemark.pipeline.failure import ExitCode, PipelineFailed
+from tidemark.pipeline.generators import archive, clickstream, orders, quality, replay
+from tidemark.pipeline.generators.made import Made
 
 GENERATORS: Mapping[str, ModuleType] = {
     "archive": archive,

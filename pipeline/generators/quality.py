@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from random import Random
 
-from pipeline.generators.made import Made
+from tidemark.pipeline.generators.made import Made
 
 TOPICS = {"payments": 2}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from random import Random
 
-from pipeline.generators.made import Made
+from tidemark.pipeline.generators.made import Made
 
 TOPICS = {"recorded": 2}
 

@@ -6,8 +6,8 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pipeline.failure import ExitCode, PipelineFailed
-from pipeline.spec import FileSink
+from tidemark.pipeline.failure import ExitCode, PipelineFailed
+from tidemark.pipeline.spec import FileSink
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
-from pipeline.cluster import Cluster
-from pipeline.failure import PipelineFailed
-from pipeline.sinks.transactional import Row, Writing, fence_writers, write_part, writers_of_begun_batch
-from pipeline.spec import TopicSink
+from tidemark.pipeline.cluster import Cluster
+from tidemark.pipeline.failure import PipelineFailed
+from tidemark.pipeline.sinks.transactional import Row, Writing, fence_writers, write_part, writers_of_begun_batch
+from tidemark.pipeline.spec import TopicSink
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch

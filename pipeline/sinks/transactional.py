@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from pipeline.sinks.batches import RUNS, Part, Run, encode, newest, partition_of
+from tidemark.pipeline.sinks.batches import RUNS, Part, Run, encode, newest, partition_of
 
 POLL_EVERY_ROWS = 1000
 RETRY_PAUSE_S = 0.2

@@ -9,14 +9,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pipeline.source.datasource import TidemarkDataSource, register
+    from tidemark.pipeline.source.datasource import TidemarkDataSource, register
 
 __all__ = ["TidemarkDataSource", "register"]
 
 
 def __getattr__(name: str) -> Any:
     if name in __all__:
-        from pipeline.source import datasource
+        from tidemark.pipeline.source import datasource
 
         return getattr(datasource, name)
     raise AttributeError(name)

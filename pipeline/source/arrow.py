@@ -10,9 +10,9 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from pipeline.source.cutting import Cut
-from pipeline.source.varints import Ints, read_varints
-from protocol.records import InvalidRecord
+from tidemark.pipeline.source.cutting import Cut
+from tidemark.pipeline.source.varints import Ints, read_varints
+from tidemark.protocol.records import InvalidRecord
 
 BINARY = pa.binary()
 HEADER_TYPE = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))

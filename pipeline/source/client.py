@@ -14,20 +14,20 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from protocol.errors import ErrorCode
-from protocol.messages.describe_log_dirs import (
+from tidemark.protocol.errors import ErrorCode
+from tidemark.protocol.messages.describe_log_dirs import (
     DescribableLogDirTopic,
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
 )
-from protocol.messages.list_offsets import (
+from tidemark.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
-from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
-from protocol.schema import api, codec
+from tidemark.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from tidemark.protocol.schema import api, codec
 
 CLIENT_ID = b"tidemark-spark"
 ANSWER_BYTES_MAX = 512 << 20

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pipeline.source.varints import Bytes, Ints, read_varints
-from pipeline.source.walking import Placed
-from protocol.compression import DecompressionError, decompress
-from protocol.records import HEADER_SIZE, BatchHeader, InvalidRecord
+from tidemark.pipeline.source.varints import Bytes, Ints, read_varints
+from tidemark.pipeline.source.walking import Placed
+from tidemark.protocol.compression import DecompressionError, decompress
+from tidemark.protocol.records import HEADER_SIZE, BatchHeader, InvalidRecord
 
 # Decompressed bytes that one group of batches may have, before the last one is added to it.
 GROUP_BYTES = 16 << 20

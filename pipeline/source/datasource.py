@@ -15,12 +15,12 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
-from pipeline.source.client import Cluster, TopicPartition
-from pipeline.source.limiting import Limits, limited
-from pipeline.source.options import ReadOptions, read_options
-from pipeline.source.planning import Planner, Range, split
-from pipeline.source.reading import read_range
-from pipeline.source.segments import Place
+from tidemark.pipeline.source.client import Cluster, TopicPartition
+from tidemark.pipeline.source.limiting import Limits, limited
+from tidemark.pipeline.source.options import ReadOptions, read_options
+from tidemark.pipeline.source.planning import Planner, Range, split
+from tidemark.pipeline.source.reading import read_range
+from tidemark.pipeline.source.segments import Place
 
 NAME = "tidemark"
 _COLUMNS = (

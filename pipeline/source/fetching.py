@@ -7,11 +7,11 @@ import logging
 import time
 from collections.abc import Iterator
 
-from pipeline.source.client import EARLIEST, LATEST, Cluster, ReadFailed, TryAgain, check, leader_of
-from pipeline.source.walking import AbortedTransactions, Walk, walk
-from protocol.errors import ErrorCode
-from protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
-from protocol.records import InvalidBatch
+from tidemark.pipeline.source.client import EARLIEST, LATEST, Cluster, ReadFailed, TryAgain, check, leader_of
+from tidemark.pipeline.source.walking import AbortedTransactions, Walk, walk
+from tidemark.protocol.errors import ErrorCode
+from tidemark.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
+from tidemark.protocol.records import InvalidBatch
 
 FETCH_VERSION = 13  # the first that names topics by id: one that was made anew is not mistaken for the old one
 WAIT_MS_MAX = 500

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from pipeline.source.client import TopicPartition
+from tidemark.pipeline.source.client import TopicPartition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

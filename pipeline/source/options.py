@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
-from pipeline.source.client import EARLIEST, LATEST, ReadFailed, TopicPartition, addresses
+from tidemark.pipeline.source.client import EARLIEST, LATEST, ReadFailed, TopicPartition, addresses
 
 T = TypeVar("T")
 Access = Literal["auto", "files", "protocol"]

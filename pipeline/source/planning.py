@@ -9,10 +9,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
-from pipeline.source.client import EARLIEST, LATEST, Cluster, ReadFailed, Topic, TopicPartition
-from pipeline.source.fetching import DataLoss
-from pipeline.source.options import Position, ReadOptions, Selection
-from pipeline.source.segments import Place
+from tidemark.pipeline.source.client import EARLIEST, LATEST, Cluster, ReadFailed, Topic, TopicPartition
+from tidemark.pipeline.source.fetching import DataLoss
+from tidemark.pipeline.source.options import Position, ReadOptions, Selection
+from tidemark.pipeline.source.segments import Place
 
 _log = logging.getLogger(__name__)
 

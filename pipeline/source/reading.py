@@ -7,15 +7,15 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from pipeline.source.arrow import record_batch
-from pipeline.source.client import Cluster, ReadFailed
-from pipeline.source.cutting import cut, payload_groups
-from pipeline.source.fetching import Fetching
-from pipeline.source.options import ReadOptions
-from pipeline.source.planning import Range
-from pipeline.source.segments import FilesUnusable, Place, SegmentFiles
-from pipeline.source.walking import AbortedTransactions, Walk
-from protocol.records import InvalidBatch
+from tidemark.pipeline.source.arrow import record_batch
+from tidemark.pipeline.source.client import Cluster, ReadFailed
+from tidemark.pipeline.source.cutting import cut, payload_groups
+from tidemark.pipeline.source.fetching import Fetching
+from tidemark.pipeline.source.options import ReadOptions
+from tidemark.pipeline.source.planning import Range
+from tidemark.pipeline.source.segments import FilesUnusable, Place, SegmentFiles
+from tidemark.pipeline.source.walking import AbortedTransactions, Walk
+from tidemark.protocol.records import InvalidBatch
 
 _log = logging.getLogger(__name__)
 

@@ -15,11 +15,11 @@ from typing import Self
 
 import numpy as np
 
-from pipeline.source.walking import AbortedTransactions, Walk, walk
-from protocol.records import HEADER_SIZE, InvalidBatch, read_header
-from storage import REAL_FILES, names
-from storage.aborted import AbortedIndex
-from storage.checkpoints import META_PROPERTIES, read_partition_metadata, read_properties
+from tidemark.pipeline.source.walking import AbortedTransactions, Walk, walk
+from tidemark.protocol.records import HEADER_SIZE, InvalidBatch, read_header
+from tidemark.storage import REAL_FILES, names
+from tidemark.storage.aborted import AbortedIndex
+from tidemark.storage.checkpoints import META_PROPERTIES, read_partition_metadata, read_properties
 
 CHUNK_BYTES = 4 << 20
 OPEN_FILES_MAX = 512

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from protocol.records import InvalidRecord
+from tidemark.protocol.records import InvalidRecord
 
 Bytes = npt.NDArray[np.uint8]
 Ints = npt.NDArray[np.int64]

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from protocol.records import BatchHeader, TruncatedBatch, read_end_transaction, read_header, verify_batch
+from tidemark.protocol.records import BatchHeader, TruncatedBatch, read_end_transaction, read_header, verify_batch
 
 Placed = tuple[BatchHeader, int]  # a header, and where in the bytes its batch begins
 _LENGTH_END = 12  # base offset and length of a batch: with these it can be stepped over

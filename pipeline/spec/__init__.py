@@ -1,6 +1,6 @@
 """What a pipeline's YAML says, as values."""
 
-from pipeline.spec.model import (
+from tidemark.pipeline.spec.model import (
     Dedupe,
     FileSink,
     LakeSource,
@@ -12,7 +12,7 @@ from pipeline.spec.model import (
     TopicSource,
     Watermark,
 )
-from pipeline.spec.reading import load
+from tidemark.pipeline.spec.reading import load
 
 __all__ = [
     "Dedupe",

@@ -10,7 +10,7 @@ from typing import Any, NoReturn, TypeVar
 
 import yaml
 
-from pipeline.failure import ExitCode, PipelineFailed
+from tidemark.pipeline.failure import ExitCode, PipelineFailed
 
 T = TypeVar("T")
 REQUIRED: Any = object()

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from pipeline.spec.document import Section, read_document
-from pipeline.spec.model import (
+from tidemark.pipeline.spec.document import Section, read_document
+from tidemark.pipeline.spec.model import (
     FILE_SINKS,
     FORMATS,
     MALFORMED,
@@ -26,7 +26,7 @@ from pipeline.spec.model import (
     TopicSource,
     Watermark,
 )
-from pipeline.spec.units import parse_bytes, parse_seconds
+from tidemark.pipeline.spec.units import parse_bytes, parse_seconds
 
 _VIEW = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")

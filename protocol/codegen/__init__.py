@@ -1,13 +1,13 @@
-"""The compiler behind `protocol.schema.codec`: field tables in, straight-line Python out."""
+"""The compiler behind `tidemark.protocol.schema.codec`: field tables in, straight-line Python out."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from protocol.codegen.decoding import Decoder
-from protocol.codegen.emitter import Emitter
-from protocol.codegen.encoding import Encoder
-from protocol.schema import api
+from tidemark.protocol.codegen.decoding import Decoder
+from tidemark.protocol.codegen.emitter import Emitter
+from tidemark.protocol.codegen.encoding import Encoder
+from tidemark.protocol.schema import api
 
 __all__ = ["compile_function", "source_of"]
 

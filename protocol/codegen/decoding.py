@@ -12,9 +12,9 @@ import struct
 from collections.abc import Callable
 from typing import Any, Final
 
-from protocol.codegen.emitter import FIXED, Emitter
-from protocol.schema import NEW, DecodeError, Field, fields_of
-from protocol.varint import read_uvarint, skip_tags
+from tidemark.protocol.codegen.emitter import FIXED, Emitter
+from tidemark.protocol.schema import NEW, DecodeError, Field, fields_of
+from tidemark.protocol.varint import read_uvarint, skip_tags
 
 # An empty element of some arrays takes a byte or two of the frame but a hundred of memory.
 ELEMENTS_MAX: Final = 1 << 20

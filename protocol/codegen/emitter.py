@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, Final
 
-from protocol.schema import Field, fields_of
+from tidemark.protocol.schema import Field, fields_of
 
 # Kinds of fixed size, by their struct codes. Consecutive ones travel in one pack or unpack call.
 FIXED: Final = {

@@ -10,10 +10,10 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
-from protocol.codegen.emitter import FIXED, Emitter
-from protocol.codegen.explain import explain
-from protocol.schema import BytesTypes, Field
-from protocol.varint import put_uvarint
+from tidemark.protocol.codegen.emitter import FIXED, Emitter
+from tidemark.protocol.codegen.explain import explain
+from tidemark.protocol.schema import BytesTypes, Field
+from tidemark.protocol.varint import put_uvarint
 
 
 def records_size(value: Any) -> int:

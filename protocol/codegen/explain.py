@@ -5,8 +5,8 @@ from __future__ import annotations
 import struct
 from typing import Any
 
-from protocol.codegen.emitter import FIXED
-from protocol.schema import BytesTypes, EncodeError, Field, fields_of
+from tidemark.protocol.codegen.emitter import FIXED
+from tidemark.protocol.schema import BytesTypes, EncodeError, Field, fields_of
 
 
 def explain(msg: Any, cls: type[Any], version: int, error: Exception) -> EncodeError:

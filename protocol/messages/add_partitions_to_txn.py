@@ -6,7 +6,7 @@ the partitions are in (KIP-890).
 
 from __future__ import annotations
 
-from protocol.schema import array, boolean, int16, int32, int64, message, string, struct
+from tidemark.protocol.schema import array, boolean, int16, int32, int64, message, string, struct
 
 
 @struct

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from protocol.schema import int16, int32, int64, message
+from tidemark.protocol.schema import int16, int32, int64, message
 
 
 @message(key=67, versions="0", flexible="0+")

@@ -6,7 +6,7 @@ header is always version 0, flexible body or not.
 
 from __future__ import annotations
 
-from protocol.schema import array, boolean, int16, int32, int64, message, string, struct
+from tidemark.protocol.schema import array, boolean, int16, int32, int64, message, string, struct
 
 
 @message(key=18, versions="0-4", flexible="3+")

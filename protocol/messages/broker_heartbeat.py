@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from protocol.schema import array, boolean, int16, int32, int64, message
+from tidemark.protocol.schema import array, boolean, int16, int32, int64, message
 
 
 @message(key=63, versions="0-1", flexible="0+")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from protocol.schema import array, boolean, int8, int16, int32, message, nested, string, struct, uuid
+from tidemark.protocol.schema import array, boolean, int8, int16, int32, message, nested, string, struct, uuid
 
 
 @message(key=69, versions="0-1", flexible="0+")

@@ -5,7 +5,7 @@ Null in a request means unchanged since the last heartbeat. Version 1 has the re
 
 from __future__ import annotations
 
-from protocol.schema import array, int16, int32, message, nested, string, struct, uuid
+from tidemark.protocol.schema import array, int16, int32, message, nested, string, struct, uuid
 
 
 @struct

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from protocol.schema import array, boolean, int8, int16, int32, message, string, struct, uuid
+from tidemark.protocol.schema import array, boolean, int8, int16, int32, message, string, struct, uuid
 
 
 @struct

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from protocol.schema import array, int16, int32, int64, message, string, struct
+from tidemark.protocol.schema import array, int16, int32, int64, message, string, struct
 
 
 @struct

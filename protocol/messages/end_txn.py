@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from protocol.schema import boolean, int16, int32, int64, message, string
+from tidemark.protocol.schema import boolean, int16, int32, int64, message, string
 
 
 @message(key=26, versions="0-5", flexible="3+")

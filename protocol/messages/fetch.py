@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from protocol.schema import (
+from tidemark.protocol.schema import (
     Bytes,
     Slice,
     array,

@@ -5,7 +5,7 @@ Version 4 asks for many keys at once and answers in `coordinators`.
 
 from __future__ import annotations
 
-from protocol.schema import array, int8, int16, int32, message, string, struct
+from tidemark.protocol.schema import array, int8, int16, int32, message, string, struct
 
 
 @message(key=10, versions="0-6", flexible="3+")

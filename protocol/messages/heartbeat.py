@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from protocol.schema import int16, int32, message, string
+from tidemark.protocol.schema import int16, int32, message, string
 
 
 @message(key=12, versions="0-4", flexible="4+")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from protocol.schema import Bytes, array, blob, boolean, int16, int32, message, string, struct
+from tidemark.protocol.schema import Bytes, array, blob, boolean, int16, int32, message, string, struct
 
 
 @struct

@@ -5,7 +5,7 @@ Version 0 was ListClientMetricsResources and knew that one type only.
 
 from __future__ import annotations
 
-from protocol.schema import array, int8, int16, int32, message, string, struct
+from tidemark.protocol.schema import array, int8, int16, int32, message, string, struct
 
 
 @message(key=74, versions="0-1", flexible="0+")

@@ -5,7 +5,7 @@ Negative timestamps are questions: -1 latest, -2 earliest, -3 of the largest tim
 
 from __future__ import annotations
 
-from protocol.schema import array, int8, int16, int32, int64, message, string, struct
+from tidemark.protocol.schema import array, int8, int16, int32, int64, message, string, struct
 
 
 @struct

@@ -5,7 +5,7 @@ Filters came one by one: by state and producer from the start, by duration in ve
 
 from __future__ import annotations
 
-from protocol.schema import array, int16, int32, int64, message, string, struct
+from tidemark.protocol.schema import array, int16, int32, int64, message, string, struct
 
 
 @message(key=66, versions="0-2", flexible="0+")

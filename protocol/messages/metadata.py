@@ -5,7 +5,7 @@ In version 0 an empty list of topics asks for all of them; from version 1 null d
 
 from __future__ import annotations
 
-from protocol.schema import array, boolean, int16, int32, message, string, struct, uuid
+from tidemark.protocol.schema import array, boolean, int16, int32, message, string, struct, uuid
 
 
 @struct

@@ -5,7 +5,7 @@ Version 10 names topics by id.
 
 from __future__ import annotations
 
-from protocol.schema import array, int16, int32, int64, message, string, struct, uuid
+from tidemark.protocol.schema import array, int16, int32, int64, message, string, struct, uuid
 
 
 @struct

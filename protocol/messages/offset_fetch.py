@@ -5,7 +5,7 @@ Version 8 asks for many groups at once; version 10 names topics by id.
 
 from __future__ import annotations
 
-from protocol.schema import array, boolean, int16, int32, int64, message, string, struct, uuid
+from tidemark.protocol.schema import array, boolean, int16, int32, int64, message, string, struct, uuid
 
 
 @struct

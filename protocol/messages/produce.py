@@ -5,7 +5,7 @@ Versions 0–2 carried older record formats and are gone from Kafka 4; version 1
 
 from __future__ import annotations
 
-from protocol.schema import Bytes, array, int16, int32, int64, message, nested, records, string, struct, uuid
+from tidemark.protocol.schema import Bytes, array, int16, int32, int64, message, nested, records, string, struct, uuid
 
 
 @struct

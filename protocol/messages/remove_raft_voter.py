@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from protocol.schema import int16, int32, message, string, uuid
+from tidemark.protocol.schema import int16, int32, message, string, uuid
 
 
 @message(key=81, versions="0", flexible="0+")

@@ -5,7 +5,7 @@ From version 2 a marker says by which rules its transaction was made (KIP-1228).
 
 from __future__ import annotations
 
-from protocol.schema import array, boolean, int8, int16, int32, int64, message, string, struct
+from tidemark.protocol.schema import array, boolean, int8, int16, int32, int64, message, string, struct
 
 
 @struct

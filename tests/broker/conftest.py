@@ -11,18 +11,18 @@ from typing import Any
 
 import pytest
 
-from broker.config import load_config
-from broker.node import Node
-from protocol.messages.create_topics import (
+from tidemark.broker.config import load_config
+from tidemark.broker.node import Node
+from tidemark.protocol.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
-from protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
-from protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
-from protocol.records import Record, build_batch
-from protocol.schema import api, codec
+from tidemark.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from tidemark.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from tidemark.protocol.records import Record, build_batch
+from tidemark.protocol.schema import api, codec
 
 
 class Client:

@@ -19,7 +19,7 @@ Run = Callable[..., subprocess.CompletedProcess[str]]
 def start_broker(directory: Path, *settings: str) -> tuple[subprocess.Popen[str], str]:
     """A broker process through `tidemark start`, and its address once it says that it is ready."""
     options = [f"--set={s}" for s in ("listeners=PLAINTEXT://127.0.0.1:0", f"log.dirs={directory}", *settings)]
-    command = [sys.executable, "-m", "cli.main", "start", *options]
+    command = [sys.executable, "-m", "tidemark.cli.main", "start", *options]
     with tempfile.TemporaryFile("w+") as log:  # a file, because nobody reads a pipe while the broker runs
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
         assert process.stdout is not None
@@ -54,7 +54,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def tidemark(broker: str) -> Run:
     def run(*arguments: str, stdin: str = "", check: bool = True) -> subprocess.CompletedProcess[str]:
         done = subprocess.run(
-            [sys.executable, "-m", "cli.main", *arguments],
+            [sys.executable, "-m", "tidemark.cli.main", *arguments],
             input=stdin,
             capture_output=True,
             text=True,
@@ -236,7 +236,7 @@ def test_consume_in_a_group_goes_on_where_the_group_was(tidemark: Run) -> None:
 
 def test_consume_follows_new_records_and_stops_by_ctrl_c(tidemark: Run, broker: str) -> None:
     tidemark("topics", "create", "follow")
-    command = [sys.executable, "-m", "cli.main", "consume", "follow", "-o", "beginning", "-b", broker]
+    command = [sys.executable, "-m", "tidemark.cli.main", "consume", "follow", "-o", "beginning", "-b", broker]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as follower:
         assert follower.stdout is not None
         for text in ("first", "second"):
@@ -250,7 +250,7 @@ def test_consume_follows_new_records_and_stops_by_ctrl_c(tidemark: Run, broker: 
 def test_without_auto_creation_producing_to_a_missing_topic_fails_soon(tmp_path: Path) -> None:
     process, address = start_broker(tmp_path / "data", "auto.create.topics.enable=false")
     try:
-        command = [sys.executable, "-m", "cli.main", "produce", "missing", "-b", address, "--timeout", "1"]
+        command = [sys.executable, "-m", "tidemark.cli.main", "produce", "missing", "-b", address, "--timeout", "1"]
         failed = subprocess.run(command, input="x\n", capture_output=True, text=True, timeout=60)
         assert failed.returncode == 4
         assert "does not exist" in failed.stderr
@@ -260,7 +260,7 @@ def test_without_auto_creation_producing_to_a_missing_topic_fails_soon(tmp_path:
 
 @pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGTERM])
 def test_records_outlive_a_clean_stop(tmp_path: Path, by: signal.Signals) -> None:
-    tidemark = [sys.executable, "-m", "cli.main"]
+    tidemark = [sys.executable, "-m", "tidemark.cli.main"]
     process, address = start_broker(tmp_path / "data")
     subprocess.run(
         [*tidemark, "produce", "kept", "-b", address], input="still here\n", text=True, check=True, timeout=60
@@ -282,7 +282,7 @@ def test_records_outlive_a_clean_stop(tmp_path: Path, by: signal.Signals) -> Non
     ],
 )
 def test_a_bad_setting_stops_the_start_with_a_sentence(tmp_path: Path, setting: str, says: str) -> None:
-    command = [sys.executable, "-m", "cli.main", "start", "--set", f"log.dirs={tmp_path}", "--set", setting]
+    command = [sys.executable, "-m", "tidemark.cli.main", "start", "--set", f"log.dirs={tmp_path}", "--set", setting]
     failed = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert failed.returncode == 2
     assert says in failed.stderr

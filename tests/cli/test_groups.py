@@ -10,8 +10,8 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from cli.main import main
 from tidemark import EmbeddedBroker, embedded
+from tidemark.cli.main import main
 
 Run = Callable[..., tuple[int, str, str]]
 

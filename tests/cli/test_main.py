@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from cli import topics
-from cli.client import split_address
-from cli.failure import CommandFailed, ExitCode
-from cli.main import main, parser
-from cli.start import broker_command
+from tidemark.cli import topics
+from tidemark.cli.client import split_address
+from tidemark.cli.failure import CommandFailed, ExitCode
+from tidemark.cli.main import main, parser
+from tidemark.cli.start import broker_command
 
 
 @pytest.fixture
@@ -137,7 +137,7 @@ def test_options_reach_their_command() -> None:
 def test_start_becomes_the_brokers_process() -> None:
     command = broker_command(config=Path("f.yaml"), settings=["a=b", "c=d"])
     assert command == [
-        *(sys.executable, "-P", "-m", "broker"),
+        *(sys.executable, "-P", "-m", "tidemark.broker"),
         *("--config", "f.yaml", "--set", "a=b", "--set", "c=d"),
     ]
 
@@ -163,9 +163,9 @@ def test_a_failure_is_one_sentence_on_standard_error(
 
 def test_a_reader_that_went_away_is_no_error() -> None:
     code = (
-        "import sys, cli.topics, cli.main\n"
-        "cli.topics.list_ = lambda args: [print('x' * 100) for _ in range(10000)] and 0\n"
-        "sys.exit(cli.main.main(['topics', 'list']))\n"
+        "import sys, tidemark.cli.topics, tidemark.cli.main\n"
+        "tidemark.cli.topics.list_ = lambda args: [print('x' * 100) for _ in range(10000)] and 0\n"
+        "sys.exit(tidemark.cli.main.main(['topics', 'list']))\n"
     )
     reader, writer = os.pipe()
     process = subprocess.Popen([sys.executable, "-c", code], stdout=writer, stderr=subprocess.PIPE)
@@ -177,7 +177,7 @@ def test_a_reader_that_went_away_is_no_error() -> None:
 
 
 def test_help_and_start_do_not_wait_for_the_kafka_client() -> None:
-    code = "import sys, cli.main; print('confluent_kafka' in sys.modules)"
+    code = "import sys, tidemark.cli.main; print('confluent_kafka' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
 

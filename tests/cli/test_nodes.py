@@ -11,9 +11,9 @@ from random import Random
 
 import pytest
 
-from broker.config import load_config
-from cli.failure import CommandFailed
-from cli.nodes import READY, plan
+from tidemark.broker.config import load_config
+from tidemark.cli.failure import CommandFailed
+from tidemark.cli.nodes import READY, plan
 
 
 def six_free_ports() -> int:
@@ -70,7 +70,7 @@ def test_a_port_of_zero_cannot_be_counted_up() -> None:
 
 
 def test_three_nodes_start_with_one_command_and_stop_with_one_signal(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "cli.main", "start", "--nodes", "3"]
+    command = [sys.executable, "-m", "tidemark.cli.main", "start", "--nodes", "3"]
     command += ["--set", f"listeners=PLAINTEXT://127.0.0.1:{six_free_ports()}", "--set", f"log.dirs={tmp_path}"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
         assert process.stdout is not None

@@ -1,4 +1,4 @@
-from cli.output import table
+from tidemark.cli.output import table
 
 
 def test_a_table_aligns_words_left_and_numbers_right() -> None:

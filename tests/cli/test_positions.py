@@ -2,7 +2,7 @@ import argparse
 
 import pytest
 
-from cli.positions import BEGINNING, END, Position, parse_position
+from tidemark.cli.positions import BEGINNING, END, Position, parse_position
 
 
 @pytest.mark.parametrize(

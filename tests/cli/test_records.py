@@ -1,6 +1,6 @@
 import pytest
 
-from cli.records import BadLineError, Record, from_json, from_text, to_json, to_text
+from tidemark.cli.records import BadLineError, Record, from_json, from_text, to_json, to_text
 
 
 def test_a_plain_line_is_a_value_without_a_key() -> None:

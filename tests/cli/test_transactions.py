@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import Producer
 
 import tidemark
-from cli.main import main
+from tidemark.cli.main import main
 
 
 @pytest.fixture(scope="module")

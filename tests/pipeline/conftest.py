@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 import tidemark
-from pipeline.cluster import Cluster
-from pipeline.generators.made import Made
-from pipeline.runner import Runner
-from pipeline.spec import Pipeline, load
+from tidemark.pipeline.cluster import Cluster
+from tidemark.pipeline.generators.made import Made
+from tidemark.pipeline.runner import Runner
+from tidemark.pipeline.spec import Pipeline, load
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -55,7 +55,7 @@ def pyspark_leftovers() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> SparkSession:
-    from pipeline.spark import session
+    from tidemark.pipeline.spark import session
 
     warehouse = tmp_path_factory.mktemp("warehouse")
     with warnings.catch_warnings():

@@ -1,6 +1,6 @@
 """How a backlog is divided among tasks."""
 
-from pipeline.balance import ReadPlan, plan_reads
+from tidemark.pipeline.balance import ReadPlan, plan_reads
 
 
 def test_even_partitions_are_left_alone() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pipeline import causes
+from tidemark.pipeline import causes
 
 
 @pytest.mark.parametrize(

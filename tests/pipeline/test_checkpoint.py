@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.checkpoint import Checkpoint
-from pipeline.failure import PipelineFailed
+from tidemark.pipeline.checkpoint import Checkpoint
+from tidemark.pipeline.failure import PipelineFailed
 
 OFFSETS = 'v1\n{"batchWatermarkMs":0,"conf":{"a":"b"}}\n{"clicks":{"0":12,"1":7}}'
 

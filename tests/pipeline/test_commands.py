@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.cluster import Cluster, java_settings
+from tidemark.pipeline.cluster import Cluster, java_settings
 
 YAML = """\
 name: shop
@@ -24,7 +24,7 @@ def tidemark(tmp_path: Path) -> Run:
     (tmp_path / "shop.yaml").write_text(YAML)
 
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "cli.main", "pipeline", *arguments]
+        command = [sys.executable, "-m", "tidemark.cli.main", "pipeline", *arguments]
         return subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=tmp_path)
 
     return run

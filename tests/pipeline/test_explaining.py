@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pipeline.commands import main
+from tidemark.pipeline.commands import main
 
 if TYPE_CHECKING:
     from conftest import Trial

@@ -6,8 +6,8 @@ import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from pipeline.formats import all_null_avro
-from pipeline.generators.made import Made
+from tidemark.pipeline.formats import all_null_avro
+from tidemark.pipeline.generators.made import Made
 
 if TYPE_CHECKING:
     from conftest import Trial

@@ -1,4 +1,4 @@
-from pipeline.inputs import enough_is_no_more_than_most
+from tidemark.pipeline.inputs import enough_is_no_more_than_most
 
 
 def test_a_batch_does_not_wait_for_more_records_than_it_may_have() -> None:

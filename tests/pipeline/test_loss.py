@@ -1,6 +1,6 @@
 """Records that are gone before we read them."""
 
-from pipeline.loss import Lost, Watch, lost, sentence
+from tidemark.pipeline.loss import Lost, Watch, lost, sentence
 
 
 def test_a_log_that_starts_after_our_position_has_lost_what_lies_between() -> None:

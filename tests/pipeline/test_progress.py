@@ -4,12 +4,12 @@ import urllib.request
 
 import pytest
 
-from pipeline import report
-from pipeline.cluster import Cluster
-from pipeline.failure import PipelineFailed
-from pipeline.metrics import Metrics
-from pipeline.positions import GroupPosition
-from pipeline.progress import line, read_progress
+from tidemark.pipeline import report
+from tidemark.pipeline.cluster import Cluster
+from tidemark.pipeline.failure import PipelineFailed
+from tidemark.pipeline.metrics import Metrics
+from tidemark.pipeline.positions import GroupPosition
+from tidemark.pipeline.progress import line, read_progress
 
 TOLD = {
     "batchId": 3,

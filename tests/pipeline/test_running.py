@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pipeline.balance import plan_reads
-from pipeline.cluster import Cluster
-from pipeline.failure import PipelineFailed
-from pipeline.generators.made import Made
+from tidemark.pipeline.balance import plan_reads
+from tidemark.pipeline.cluster import Cluster
+from tidemark.pipeline.failure import PipelineFailed
+from tidemark.pipeline.generators.made import Made
 
 if TYPE_CHECKING:
     from conftest import Trial
@@ -82,7 +82,17 @@ def test_the_position_is_a_groups_that_kafkas_tools_see(trial: Trial, bootstrap:
     trial.produce(b'{"a": 1}', b'{"a": 2}', b'{"a": 3}')
     trial.run()
     trial.produce(b'{"a": 4}')
-    command = [sys.executable, "-m", "cli.main", "lag", "-b", bootstrap, "-g", f"pipeline-{trial.name}", "--json"]
+    command = [
+        sys.executable,
+        "-m",
+        "tidemark.cli.main",
+        "lag",
+        "-b",
+        bootstrap,
+        "-g",
+        f"pipeline-{trial.name}",
+        "--json",
+    ]
     [told] = json.loads(subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout)
     assert (told["topic"], told["partition"], told["current_offset"], told["lag"]) == (trial.name, 0, 3, 1)
 

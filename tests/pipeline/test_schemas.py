@@ -1,6 +1,6 @@
 """Schemas over time."""
 
-from pipeline.schemas import changes
+from tidemark.pipeline.schemas import changes
 
 
 def test_a_new_column_is_no_trouble() -> None:

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pipeline.cluster import Cluster
-from pipeline.generators import archive, clickstream, orders, quality, replay
-from pipeline.generators.made import Made
-from pipeline.runner import Runner
-from pipeline.spec import load
+from tidemark.pipeline.cluster import Cluster
+from tidemark.pipeline.generators import archive, clickstream, orders, quality, replay
+from tidemark.pipeline.generators.made import Made
+from tidemark.pipeline.runner import Runner
+from tidemark.pipeline.spec import load
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pipeline.cluster import Cluster
-from pipeline.compaction import compact
-from pipeline.failure import PipelineFailed
-from pipeline.generators.made import Made
-from pipeline.runner import Runner
-from pipeline.spec import load
+from tidemark.pipeline.cluster import Cluster
+from tidemark.pipeline.compaction import compact
+from tidemark.pipeline.failure import PipelineFailed
+from tidemark.pipeline.generators.made import Made
+from tidemark.pipeline.runner import Runner
+from tidemark.pipeline.spec import load
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

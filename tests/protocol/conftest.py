@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from protocol.apis import APIS
-from protocol.errors import ErrorCode
-from protocol.schema import Field, fields_of
+from tidemark.protocol.apis import APIS
+from tidemark.protocol.errors import ErrorCode
+from tidemark.protocol.schema import Field, fields_of
 
 with warnings.catch_warnings():
     # kafka-python reads its schemas in a way that Python 3.11 deprecates; once imported, it is quiet.

@@ -8,10 +8,10 @@ import kafka.errors
 import kio.schema.errors
 import pytest
 
-import protocol.messages
-from protocol.apis import APIS
-from protocol.errors import ErrorCode
-from protocol.schema import api
+import tidemark.protocol.messages
+from tidemark.protocol.apis import APIS
+from tidemark.protocol.errors import ErrorCode
+from tidemark.protocol.schema import api
 
 # What Apache Kafka 4.3 offers, of the APIs we have messages for. Produce is offered from 0, but 0–2 are refused.
 KAFKA_4_3 = {
@@ -24,7 +24,10 @@ KAFKA_4_3 = {
 
 
 def test_every_message_file_is_in_the_table() -> None:
-    files = {f"protocol.messages.{module.name}" for module in pkgutil.iter_modules(protocol.messages.__path__)}
+    files = {
+        f"tidemark.protocol.messages.{module.name}"
+        for module in pkgutil.iter_modules(tidemark.protocol.messages.__path__)
+    }
     assert files == {entry.module for entry in APIS.values()}
 
 

@@ -9,8 +9,8 @@ from contextlib import suppress
 import pytest
 from kafka.record import MemoryRecords
 
-from protocol.checksum import crc32c
-from protocol.records import (
+from tidemark.protocol.checksum import crc32c
+from tidemark.protocol.records import (
     HEADER_SIZE,
     BatchHeader,
     CorruptBatch,

@@ -14,7 +14,7 @@ import snappy
 import zstandard
 from kafka.codec import lz4_decode, snappy_decode, snappy_encode
 
-from protocol.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD, DecompressionError, compress, decompress
+from tidemark.protocol.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD, DecompressionError, compress, decompress
 
 SAMPLES = [b"", b"x", b"tidemark " * 10_000, random.Random(1).randbytes(100_000)]
 CODECS = [GZIP, SNAPPY, LZ4, ZSTD]

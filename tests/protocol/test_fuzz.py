@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol.apis import APIS
-from protocol.messages.metadata import MetadataRequest
-from protocol.messages.produce import ProduceRequest
-from protocol.schema import DecodeError, codec
+from tidemark.protocol.apis import APIS
+from tidemark.protocol.messages.metadata import MetadataRequest
+from tidemark.protocol.messages.produce import ProduceRequest
+from tidemark.protocol.schema import DecodeError, codec
 
 Decode = Callable[[memoryview], Any]
 HUGE = (

@@ -15,15 +15,15 @@ from kio.schema.response_header.v1.header import ResponseHeader as KioResponseV1
 from kio.serial import entity_reader, entity_writer
 from kio.static.primitive import i16, i32
 
-from protocol.apis import first_flexible
-from protocol.headers import (
+from tidemark.protocol.apis import first_flexible
+from tidemark.protocol.headers import (
     RequestHeader,
     begin_response,
     finish_frame,
     read_request_header,
     write_request_header,
 )
-from protocol.schema import DecodeError
+from tidemark.protocol.schema import DecodeError
 
 FLEXIBLE = {18: 3}
 

@@ -12,8 +12,8 @@ import kafka.protocol.metadata
 import kafka.protocol.producer
 import pytest
 
-from protocol.apis import APIS
-from protocol.schema import Struct, api, codec, fields_of
+from tidemark.protocol.apis import APIS
+from tidemark.protocol.schema import Struct, api, codec, fields_of
 
 ROUNDS = 6
 PACKAGES = (kafka.protocol.admin, kafka.protocol.consumer, kafka.protocol.metadata, kafka.protocol.producer)

@@ -13,8 +13,8 @@ from kio.index import load_payload_module
 from kio.serial import entity_reader, entity_writer
 from kio.static.constants import EntityType
 
-from protocol.apis import APIS
-from protocol.schema import Struct, api, codec, fields_of
+from tidemark.protocol.apis import APIS
+from tidemark.protocol.schema import Struct, api, codec, fields_of
 
 ROUNDS = 6
 EPOCH = datetime.datetime.fromtimestamp(0, datetime.UTC)

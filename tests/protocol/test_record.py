@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from kafka.record import MemoryRecords
 from kafka.record.default_records import DefaultRecordBatchBuilder
 
-from protocol.record import put_varint, read_varint
-from protocol.records import (
+from tidemark.protocol.record import put_varint, read_varint
+from tidemark.protocol.records import (
     HEADER_SIZE,
     EndTransaction,
     InvalidBatch,

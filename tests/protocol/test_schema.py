@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from protocol.codegen import source_of
-from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from protocol.messages.fetch import (
+from tidemark.protocol.codegen import source_of
+from tidemark.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from tidemark.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from tidemark.protocol.messages.fetch import (
     FetchableTopicResponse,
     FetchPartition,
     FetchResponse,
@@ -20,15 +20,15 @@ from protocol.messages.fetch import (
     LeaderIdAndEpoch,
     PartitionData,
 )
-from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from protocol.messages.produce import (
+from tidemark.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from tidemark.protocol.messages.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
     TopicProduceData,
 )
-from protocol.schema import DecodeError, EncodeError, Span, array, codec, int32, message, span, string, struct
+from tidemark.protocol.schema import DecodeError, EncodeError, Span, array, codec, int32, message, span, string, struct
 
 
 def encoded(value: Any, version: int) -> bytes:

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from raft import Configuration, Entry, HardState, Kind, Member, MessageCorrupt
-from raft.codec import decode, decode_hard_state, encode, encode_hard_state
-from raft.messages import (
+from tidemark.raft import Configuration, Entry, HardState, Kind, Member, MessageCorrupt
+from tidemark.raft.codec import decode, decode_hard_state, encode, encode_hard_state
+from tidemark.raft.messages import (
     AppendAccepted,
     AppendEntries,
     AppendRejected,

@@ -10,7 +10,7 @@ from random import Random
 
 import pytest
 
-from raft import (
+from tidemark.raft import (
     Driver,
     Effects,
     Entry,

@@ -6,8 +6,8 @@ from random import Random
 
 from raft_simulation.scenario import Quorum
 
-from raft import Leadership, Node
-from raft.messages import AppendEntries, RequestPreVote, RequestVote, TimeoutNow, VoteResponse
+from tidemark.raft import Leadership, Node
+from tidemark.raft.messages import AppendEntries, RequestPreVote, RequestVote, TimeoutNow, VoteResponse
 
 
 def test_the_first_to_miss_a_leader_is_elected() -> None:

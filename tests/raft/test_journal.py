@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from raft import Journal, JournalCorrupt
+from tidemark.raft import Journal, JournalCorrupt
 
 
 def replayed(path: Path) -> list[tuple[int, int, bytes]]:

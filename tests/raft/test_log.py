@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from raft import Entry
-from raft.log import Log
+from tidemark.raft import Entry
+from tidemark.raft.log import Log
 
 
 def log_of(*terms: int, base_index: int = 0, base_term: int = 0) -> Log:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from raft_simulation.scenario import Quorum
 
-from raft import (
+from tidemark.raft import (
     ChangePending,
     Configuration,
     Kind,
@@ -14,7 +14,7 @@ from raft import (
     TransferPending,
     UnknownMember,
 )
-from raft.messages import AppendEntries
+from tidemark.raft.messages import AppendEntries
 
 LIMITS = Settings(heartbeat_interval=1.0, election_timeout=10.0, catch_up_entries_max=2)
 

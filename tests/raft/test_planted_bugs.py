@@ -11,12 +11,12 @@ from raft_simulation import faults, run_seed
 from raft_simulation.disk import Disk
 from raft_simulation.faults import FAULTS, Fault
 
-from raft import Configuration, HardState, Node, ReadReady, Snapshot, membership
-from raft.entry import Entry, Kind
-from raft.follower import Follower
-from raft.leader import Leader
-from raft.log import Log
-from raft.messages import AppendEntries
+from tidemark.raft import Configuration, HardState, Node, ReadReady, Snapshot, membership
+from tidemark.raft.entry import Entry, Kind
+from tidemark.raft.follower import Follower
+from tidemark.raft.leader import Leader
+from tidemark.raft.log import Log
+from tidemark.raft.messages import AppendEntries
 
 SEEDS_MAX = 500
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from raft_simulation.scenario import Quorum
 
-from raft import NotLeader, Overloaded, Settings
+from tidemark.raft import NotLeader, Overloaded, Settings
 
 TIMES = Settings(heartbeat_interval=1.0, election_timeout=10.0)
 LEASES = replace(TIMES, lease_reads=True)

@@ -5,7 +5,18 @@ from random import Random
 
 import pytest
 
-from raft import Configuration, Effects, Entry, FileStorage, HardState, Kind, Node, Snapshot, Survivor, UnknownMember
+from tidemark.raft import (
+    Configuration,
+    Effects,
+    Entry,
+    FileStorage,
+    HardState,
+    Kind,
+    Node,
+    Snapshot,
+    Survivor,
+    UnknownMember,
+)
 
 
 def stored(directory: Path, *, snapshot: bool = False) -> FileStorage:

@@ -7,9 +7,9 @@ from random import Random
 import pytest
 from raft_simulation.scenario import Quorum
 
-from raft import Entry, HardState, NotLeader, Overloaded, Saved, Settings, StaleEpoch
-from raft.messages import AppendAccepted, AppendEntries, AppendRejected
-from raft.node import Node
+from tidemark.raft import Entry, HardState, NotLeader, Overloaded, Saved, Settings, StaleEpoch
+from tidemark.raft.messages import AppendAccepted, AppendEntries, AppendRejected
+from tidemark.raft.node import Node
 
 
 def entries_of(node: Node) -> list[tuple[int, int]]:

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 from raft_simulation.scenario import Quorum
 
-from raft import Settings
-from raft.messages import InstallSnapshot
+from tidemark.raft import Settings
+from tidemark.raft.messages import InstallSnapshot
 
 SMALL = Settings(heartbeat_interval=1.0, election_timeout=10.0, snapshot_chunk_bytes=10, entries_kept=0)
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from raft import (
+from tidemark.raft import (
     Configuration,
     Effects,
     Entry,
@@ -21,7 +21,7 @@ from raft import (
     Saved,
     Snapshot,
 )
-from raft.journal import write_atomically
+from tidemark.raft.journal import write_atomically
 
 VOTERS = Configuration.of([1, 2, 3])
 

@@ -11,8 +11,8 @@ from random import Random
 
 import pytest
 
-from protocol.records import BatchHeader, Record, build_batch, iter_batches, read_header
-from storage import Files, Log, LogConfig
+from tidemark.protocol.records import BatchHeader, Record, build_batch, iter_batches, read_header
+from tidemark.storage import Files, Log, LogConfig
 
 ROOT = Path(__file__).parents[2]
 JARS = ROOT / ".cache" / "jars"

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from storage.aborted import AbortedIndex, AbortedTransaction
-from storage.files import Files
+from tidemark.storage.aborted import AbortedIndex, AbortedTransaction
+from tidemark.storage.files import Files
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from storage.checkpoints import (
+from tidemark.storage.checkpoints import (
     read_offsets,
     read_partition_metadata,
     read_properties,
@@ -12,8 +12,8 @@ from storage.checkpoints import (
     write_partition_metadata,
     write_properties,
 )
-from storage.errors import CorruptFile
-from storage.files import Files
+from tidemark.storage.errors import CorruptFile
+from tidemark.storage.files import Files
 
 FILES = Files()
 

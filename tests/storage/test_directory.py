@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from storage import CorruptLog, DirectoryLocked, LogConfig, LogDirectory
+from tidemark.storage import CorruptLog, DirectoryLocked, LogConfig, LogDirectory
 
 T0 = 1_700_000_000_000
 CONFIG = LogConfig(segment_bytes=4000, file_delete_delay_ms=60_000)

@@ -7,8 +7,8 @@ from random import Random
 
 import pytest
 
-from protocol.records import EndTransaction, build_end_transaction, read_header
-from storage import LogConfig
+from tidemark.protocol.records import EndTransaction, build_end_transaction, read_header
+from tidemark.storage import LogConfig
 
 T0 = 1_700_000_000_000
 CONFIG = LogConfig(segment_bytes=8000, index_interval_bytes=300, producer_id_expiration_ms=1 << 60)

@@ -4,8 +4,8 @@ import os
 
 import pytest
 
-from storage.epochs import EpochCache
-from storage.files import Files
+from tidemark.storage.epochs import EpochCache
+from tidemark.storage.files import Files
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from storage.files import Files, directories_below
+from tidemark.storage.files import Files, directories_below
 
 FILES = Files()
 

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from storage import Files, LogConfig
+from tidemark.storage import Files, LogConfig
 
 T0 = 1_700_000_000_000
 

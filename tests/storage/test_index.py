@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.index import MAX_RELATIVE_OFFSET, OffsetIndex, TimeIndex
+from tidemark.storage.index import MAX_RELATIVE_OFFSET, OffsetIndex, TimeIndex
 
 
 def offset_index(*entries: tuple[int, int], base: int = 1000) -> OffsetIndex:

@@ -15,8 +15,8 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from protocol.records import iter_records
-from storage import LogConfig, LogDirectory
+from tidemark.protocol.records import iter_records
+from tidemark.storage import LogConfig, LogDirectory
 
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
 SEGMENT_BYTES = 1 << 20  # the smallest that Kafka takes

@@ -11,16 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from protocol.records import iter_records
-from storage import Log, LogConfig
+from tidemark.protocol.records import iter_records
+from tidemark.storage import Log, LogConfig
 
 ROOT = Path(__file__).parents[2]
 CONFIG = LogConfig(segment_bytes=20_000, index_interval_bytes=500)
 
 WRITER = """
 import sys
-from protocol.records import Record, build_batch, read_header
-from storage import Log, LogConfig
+from tidemark.protocol.records import Record, build_batch, read_header
+from tidemark.storage import Log, LogConfig
 
 log = Log.open(sys.argv[1], config=LogConfig(segment_bytes=20_000, index_interval_bytes=500), clean=False)
 number = log.end_offset

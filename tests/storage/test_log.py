@@ -4,8 +4,8 @@ import os
 
 import pytest
 
-from protocol.records import CorruptBatch, EndTransaction, build_end_transaction, iter_batches, read_header
-from storage import (
+from tidemark.protocol.records import CorruptBatch, EndTransaction, build_end_transaction, iter_batches, read_header
+from tidemark.storage import (
     BatchTooLarge,
     LogConfig,
     LogOffline,

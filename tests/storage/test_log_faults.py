@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from storage import Log, LogConfig, LogOffline, WriteFailed
+from tidemark.storage import Log, LogConfig, LogOffline, WriteFailed
 
 T0 = 1_700_000_000_000
 

@@ -10,7 +10,7 @@ from random import Random
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from storage import Log, LogConfig
+from tidemark.storage import Log, LogConfig
 
 T0 = 1_700_000_000_000
 CONFIG = LogConfig(

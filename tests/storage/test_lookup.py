@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from storage import LogConfig
+from tidemark.storage import LogConfig
 
 T0 = 1_700_000_000_000
 

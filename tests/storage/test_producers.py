@@ -2,9 +2,14 @@ from __future__ import annotations
 
 import pytest
 
-from protocol.records import read_header
-from storage.errors import InvalidTransactionState, OutOfOrderSequence, StaleCoordinatorEpoch, StaleProducerEpoch
-from storage.producers import Producers
+from tidemark.protocol.records import read_header
+from tidemark.storage.errors import (
+    InvalidTransactionState,
+    OutOfOrderSequence,
+    StaleCoordinatorEpoch,
+    StaleProducerEpoch,
+)
+from tidemark.storage.producers import Producers
 
 LAST_SEQUENCE = (1 << 31) - 1
 

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from protocol.records import EndTransaction, build_end_transaction, read_header
-from storage import CorruptLog, Log, LogConfig
+from tidemark.protocol.records import EndTransaction, build_end_transaction, read_header
+from tidemark.storage import CorruptLog, Log, LogConfig
 
 T0 = 1_700_000_000_000
 CONFIG = LogConfig(segment_bytes=20_000, index_interval_bytes=500, producer_id_expiration_ms=1 << 60)

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from storage import LogConfig, OffsetOutOfRange
+from tidemark.storage import LogConfig, OffsetOutOfRange
 
 T0 = 1_700_000_000_000
 HOUR = 3_600_000

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from storage import scan
-from storage.files import Files
-from storage.scan import Damage, checked_headers, find_batch, find_offset, headers
+from tidemark.storage import scan
+from tidemark.storage.files import Files
+from tidemark.storage.scan import Damage, checked_headers, find_batch, find_offset, headers
 
 FILES = Files()
 

@@ -4,11 +4,11 @@ import os
 
 import pytest
 
-from protocol.records import read_header
-from storage.cache import SegmentCache
-from storage.files import Files
-from storage.segment import Segment
-from storage.segments import Segments
+from tidemark.protocol.records import read_header
+from tidemark.storage.cache import SegmentCache
+from tidemark.storage.files import Files
+from tidemark.storage.segment import Segment
+from tidemark.storage.segments import Segments
 
 T0 = 1_700_000_000_000
 

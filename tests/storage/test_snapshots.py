@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.errors import CorruptFile
-from storage.files import Files
-from storage.snapshots import SnapshotFiles, decode, encode
+from tidemark.storage.errors import CorruptFile
+from tidemark.storage.files import Files
+from tidemark.storage.snapshots import SnapshotFiles, decode, encode
 
 ENTRY = (7, 1, 20, 120, 3, 1_700_000_000_000, 4, -1)
 

@@ -7,8 +7,8 @@ import shutil
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from protocol.records import EndTransaction, build_end_transaction
-from storage import Log, LogConfig
+from tidemark.protocol.records import EndTransaction, build_end_transaction
+from tidemark.storage import Log, LogConfig
 
 T0 = 1_700_000_000_000
 CONFIG = LogConfig(segment_bytes=2000, producer_id_expiration_ms=1 << 60)

@@ -13,7 +13,7 @@ from aiokafka import TopicPartition as AioTopicPartition
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 import tidemark
-from broker.config import ConfigError
+from tidemark.broker.config import ConfigError
 
 
 def produce(bootstrap: str, topic: str, *values: bytes) -> None:
@@ -152,7 +152,7 @@ def test_the_plugin_loads_no_broker_until_it_is_asked_for(pytester: pytest.Pytes
 
         def test_nothing_of_the_broker_is_imported():
             assert "tidemark.pytest_plugin" in sys.modules
-            assert "broker.node" not in sys.modules
+            assert "tidemark.broker.node" not in sys.modules
             assert "confluent_kafka" not in sys.modules
         """
     )

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from broker.coordination.facts import Fact
-from broker.groups.classic.join import join
-from broker.groups.classic.leave import leave
-from broker.groups.classic.rebalance import dismiss, start_session
-from broker.groups.classic.roster import CONSUMER, Roster, State
-from broker.groups.classic.sync import sync
-from broker.groups.group import Caller, Group
-from broker.groups.records import GroupMetadataKey, OffsetCommitValue
-from protocol.errors import ErrorCode
-from protocol.messages.heartbeat import HeartbeatRequest
-from protocol.messages.join_group import JoinGroupRequest
-from protocol.messages.leave_group import LeaveGroupRequest
-from protocol.messages.sync_group import SyncGroupRequest
+from tidemark.broker.coordination.facts import Fact
+from tidemark.broker.groups.classic.join import join
+from tidemark.broker.groups.classic.leave import leave
+from tidemark.broker.groups.classic.rebalance import dismiss, start_session
+from tidemark.broker.groups.classic.roster import CONSUMER, Roster, State
+from tidemark.broker.groups.classic.sync import sync
+from tidemark.broker.groups.group import Caller, Group
+from tidemark.broker.groups.records import GroupMetadataKey, OffsetCommitValue
+from tidemark.protocol.errors import ErrorCode
+from tidemark.protocol.messages.heartbeat import HeartbeatRequest
+from tidemark.protocol.messages.join_group import JoinGroupRequest
+from tidemark.protocol.messages.leave_group import LeaveGroupRequest
+from tidemark.protocol.messages.sync_group import SyncGroupRequest
 
 if TYPE_CHECKING:
-    from broker.groups.shard import Shard
+    from tidemark.broker.groups.shard import Shard
 
 
 class ClassicGroup(Roster, Group):

@@ -9,9 +9,10 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any, Final
 
-from broker.groups.classic import static
-from broker.groups.classic.member import Member, Protocols
-from broker.groups.classic.rebalance import (
+from tidemark.broker.core.deferred import Deferred
+from tidemark.broker.groups.classic import static
+from tidemark.broker.groups.classic.member import Member, Protocols
+from tidemark.broker.groups.classic.rebalance import (
     NEW_MEMBER_JOIN_MS,
     answer_join,
     complete_if_all_joined,
@@ -20,14 +21,13 @@ from broker.groups.classic.rebalance import (
     start_session,
     watch,
 )
-from broker.groups.classic.roster import Roster, State
-from broker.groups.group import Caller
-from broker.later import Later
-from protocol.errors import ErrorCode
-from protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from tidemark.broker.groups.classic.roster import Roster, State
+from tidemark.broker.groups.group import Caller
+from tidemark.protocol.errors import ErrorCode
+from tidemark.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 
 if TYPE_CHECKING:
-    from broker.groups.shard import Shard
+    from tidemark.broker.groups.shard import Shard
 
 log = logging.getLogger(__name__)
 
@@ -136,7 +136,7 @@ def _add(shard: Shard, group: Roster, request: JoinGroupRequest, member: Member,
         group.protocol_type = request.protocol_type
     elif group.state is State.PREPARING_REBALANCE and group.previous_state is State.EMPTY:
         group.new_member_added = True
-    later = member.join = Later()
+    later = member.join = Deferred()
     member.is_new = True
     group.add(member)
     watch(shard, group, member, deadline_ms=now_ms + NEW_MEMBER_JOIN_MS)
@@ -153,7 +153,7 @@ def _update(
     group.revise(member, protocols)
     member.rebalance_timeout_ms = rebalance_timeout_ms(request)
     member.session_timeout_ms = request.session_timeout_ms
-    later = member.join = Later()
+    later = member.join = Deferred()
     group.joining += 1
     prepare_or_complete(shard, group, reason=_reason(request, f"{member.member_id} joined again"), now_ms=now_ms)
     return later

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from broker.groups.classic.member import Member
-from broker.groups.classic.rebalance import complete_if_all_joined, depart
-from broker.groups.classic.roster import Roster
-from protocol.errors import ErrorCode
-from protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity, MemberResponse
+from tidemark.broker.groups.classic.member import Member
+from tidemark.broker.groups.classic.rebalance import complete_if_all_joined, depart
+from tidemark.broker.groups.classic.roster import Roster
+from tidemark.protocol.errors import ErrorCode
+from tidemark.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity, MemberResponse
 
 if TYPE_CHECKING:
-    from broker.groups.shard import Shard
+    from tidemark.broker.groups.shard import Shard
 
 
 def leave(shard: Shard, group: Roster, request: LeaveGroupRequest, now_ms: int) -> Any:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Final
 
-from broker.groups.alarms import Alarm
-from broker.later import Later
-from protocol.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
-from protocol.messages.sync_group import SyncGroupResponse
+from tidemark.broker.core.deferred import Deferred
+from tidemark.broker.groups.alarms import Alarm
+from tidemark.protocol.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
+from tidemark.protocol.messages.sync_group import SyncGroupResponse
 
 NEVER_MS: Final = 1 << 62
 Protocols = Sequence[tuple[str, bytes]]  # by preference: name and what it tells the leader
@@ -50,8 +50,8 @@ class Member:
         self.session_timeout_ms = session_timeout_ms
         self.protocols = protocols
         self.assignment = b""
-        self.join: Later[JoinGroupResponse] | None = None  # a JoinGroup that waits for the others
-        self.sync: Later[SyncGroupResponse] | None = None  # a SyncGroup that waits for the leader
+        self.join: Deferred[JoinGroupResponse] | None = None  # a JoinGroup that waits for the others
+        self.sync: Deferred[SyncGroupResponse] | None = None  # a SyncGroup that waits for the leader
         self.is_new = False  # has not seen its first generation: it cannot heartbeat yet
         self.deadline_ms = NEVER_MS  # when its session ends unless we hear from it
         self.alarm: Alarm | None = None  # when we will look at that

@@ -7,15 +7,15 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from broker.coordination.outcome import Outcome
-from broker.groups.classic.member import Member
-from broker.groups.classic.roster import Roster, State
-from protocol.errors import ErrorCode
-from protocol.messages.join_group import JoinGroupResponse
-from protocol.messages.sync_group import SyncGroupResponse
+from tidemark.broker.coordination.outcome import Outcome
+from tidemark.broker.groups.classic.member import Member
+from tidemark.broker.groups.classic.roster import Roster, State
+from tidemark.protocol.errors import ErrorCode
+from tidemark.protocol.messages.join_group import JoinGroupResponse
+from tidemark.protocol.messages.sync_group import SyncGroupResponse
 
 if TYPE_CHECKING:
-    from broker.groups.shard import Shard
+    from tidemark.broker.groups.shard import Shard
 
 log = logging.getLogger(__name__)
 

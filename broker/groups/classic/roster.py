@@ -7,12 +7,12 @@ from collections.abc import Collection, Mapping
 from enum import Enum
 from typing import Final
 
-from broker.coordination.facts import Fact
-from broker.groups.alarms import Alarm
-from broker.groups.classic.member import Member, Protocols
-from broker.groups.classic.subscription import subscribed_topics
-from broker.groups.records import GroupMetadataKey, GroupMetadataValue, MemberMetadata
-from protocol.errors import ErrorCode
+from tidemark.broker.coordination.facts import Fact
+from tidemark.broker.groups.alarms import Alarm
+from tidemark.broker.groups.classic.member import Member, Protocols
+from tidemark.broker.groups.classic.subscription import subscribed_topics
+from tidemark.broker.groups.records import GroupMetadataKey, GroupMetadataValue, MemberMetadata
+from tidemark.protocol.errors import ErrorCode
 
 CONSUMER: Final = "consumer"  # the protocol type whose subscriptions we can read
 RECORD_VERSION: Final = 3  # of GroupMetadataValue: what Kafka 4 writes

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from broker.coordination.facts import Fact
-from broker.coordination.outcome import Outcome
-from broker.groups.classic.member import Member
-from broker.groups.classic.rebalance import answer_waiting, join_response, prepare_or_complete, start_session
-from broker.groups.classic.roster import Roster, State
-from broker.groups.group import Caller
-from broker.later import Later
-from protocol.errors import ErrorCode
-from protocol.messages.join_group import JoinGroupResponse
+from tidemark.broker.coordination.facts import Fact
+from tidemark.broker.coordination.outcome import Outcome
+from tidemark.broker.core.deferred import Deferred
+from tidemark.broker.groups.classic.member import Member
+from tidemark.broker.groups.classic.rebalance import answer_waiting, join_response, prepare_or_complete, start_session
+from tidemark.broker.groups.classic.roster import Roster, State
+from tidemark.broker.groups.group import Caller
+from tidemark.protocol.errors import ErrorCode
+from tidemark.protocol.messages.join_group import JoinGroupResponse
 
 if TYPE_CHECKING:
-    from broker.groups.shard import Shard
+    from tidemark.broker.groups.shard import Shard
 
 SKIP_ASSIGNMENT_FROM: Final = 9
 
@@ -28,7 +28,7 @@ def replace(
     was_leader = group.leader == old.member_id
     group.remove(old)
     answer_waiting(shard, old, ErrorCode.FENCED_INSTANCE_ID)
-    later = new.join = Later()
+    later = new.join = Deferred()
     new.assignment = old.assignment
     group.add(new)
     if was_leader:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 
-from broker.groups.classic.member import Member
+from tidemark.broker.groups.classic.member import Member
 
 _COUNT = struct.Struct(">hi")  # version of the subscription, number of topics
 _LENGTH = struct.Struct(">h")

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from broker.coordination.outcome import Outcome
-from broker.groups.classic.member import Member
-from broker.groups.classic.rebalance import answer_sync, start_session
-from broker.groups.classic.roster import Roster, State
-from broker.groups.group import Caller
-from broker.later import Later
-from protocol.errors import ErrorCode
-from protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from tidemark.broker.coordination.outcome import Outcome
+from tidemark.broker.core.deferred import Deferred
+from tidemark.broker.groups.classic.member import Member
+from tidemark.broker.groups.classic.rebalance import answer_sync, start_session
+from tidemark.broker.groups.classic.roster import Roster, State
+from tidemark.broker.groups.group import Caller
+from tidemark.protocol.errors import ErrorCode
+from tidemark.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 if TYPE_CHECKING:
-    from broker.groups.shard import Shard
+    from tidemark.broker.groups.shard import Shard
 
 
 def sync(shard: Shard, group: Roster, request: SyncGroupRequest, caller: Caller, now_ms: int) -> Any:
@@ -29,7 +29,7 @@ def sync(shard: Shard, group: Roster, request: SyncGroupRequest, caller: Caller,
         return _assign(shard, group, member, request, now_ms)
     _synced(group, member)
     answer_sync(shard, member, SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))  # of a lost connection
-    member.sync = Later()
+    member.sync = Deferred()
     return member.sync
 
 

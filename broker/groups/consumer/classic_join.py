@@ -10,21 +10,26 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final
 
-from broker.coordination.outcome import Outcome
-from broker.errors import Refused
-from broker.groups.classic.join import MEMBER_ID_REQUIRED_FROM, rebalance_timeout_ms, refusal
-from broker.groups.consumer import migration
-from broker.groups.consumer.departure import check_instance
-from broker.groups.consumer.draft import Draft
-from broker.groups.consumer.embedded import PROTOCOL_TYPE, MalformedSubscription, Subscription, read_subscription
-from broker.groups.consumer.group import ConsumerGroup
-from broker.groups.consumer.member import ClassicSide, Member
-from broker.groups.consumer.reconcile import Owned
-from broker.groups.group import Caller
-from broker.groups.shard import Shard
-from broker.later import Later
-from protocol.errors import ErrorCode
-from protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from tidemark.broker.coordination.outcome import Outcome
+from tidemark.broker.core.deferred import Deferred
+from tidemark.broker.core.errors import Refused
+from tidemark.broker.groups.classic.join import MEMBER_ID_REQUIRED_FROM, rebalance_timeout_ms, refusal
+from tidemark.broker.groups.consumer import migration
+from tidemark.broker.groups.consumer.departure import check_instance
+from tidemark.broker.groups.consumer.draft import Draft
+from tidemark.broker.groups.consumer.embedded import (
+    PROTOCOL_TYPE,
+    MalformedSubscription,
+    Subscription,
+    read_subscription,
+)
+from tidemark.broker.groups.consumer.group import ConsumerGroup
+from tidemark.broker.groups.consumer.member import ClassicSide, Member
+from tidemark.broker.groups.consumer.reconcile import Owned
+from tidemark.broker.groups.group import Caller
+from tidemark.broker.groups.shard import Shard
+from tidemark.protocol.errors import ErrorCode
+from tidemark.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 
 REFUSED: Final = "Member {}'s protocols are not supported."
 
@@ -40,11 +45,11 @@ def join(shard: Shard, group: ConsumerGroup, request: JoinGroupRequest, caller: 
 
 def _begin_anew(shard: Shard, group: ConsumerGroup, request: JoinGroupRequest, caller: Caller, now_ms: int) -> Any:
     """Nobody is left to be upgraded for: what the member joins is a classic group."""
-    later: Later[Any] = Later()
+    later: Deferred[Any] = Deferred()
 
     def then() -> None:
         answer = shard.join(request, caller, now_ms)
-        if isinstance(answer, Later):
+        if isinstance(answer, Deferred):
             answer.then(later.resolve)
         else:
             shard.reply(later, answer)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from broker.errors import Refused
-from broker.groups.consumer.departure import check_instance
-from broker.groups.consumer.embedded import PROTOCOL_TYPE
-from broker.groups.consumer.group import ConsumerGroup
-from broker.groups.consumer.member import ClassicSide, Member, MemberState, partitions_of
-from broker.groups.consumer.migration import encoded_share, read_version
-from broker.groups.shard import Shard
-from protocol.errors import ErrorCode
-from protocol.messages.heartbeat import HeartbeatRequest
-from protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from tidemark.broker.core.errors import Refused
+from tidemark.broker.groups.consumer.departure import check_instance
+from tidemark.broker.groups.consumer.embedded import PROTOCOL_TYPE
+from tidemark.broker.groups.consumer.group import ConsumerGroup
+from tidemark.broker.groups.consumer.member import ClassicSide, Member, MemberState, partitions_of
+from tidemark.broker.groups.consumer.migration import encoded_share, read_version
+from tidemark.broker.groups.shard import Shard
+from tidemark.protocol.errors import ErrorCode
+from tidemark.protocol.messages.heartbeat import HeartbeatRequest
+from tidemark.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 
 def sync(shard: Shard, group: ConsumerGroup, request: SyncGroupRequest, now_ms: int) -> SyncGroupResponse:

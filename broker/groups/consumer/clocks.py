@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from broker.groups.consumer.member import Member
+from tidemark.broker.groups.consumer.member import Member
 
 
 class Move(NamedTuple):

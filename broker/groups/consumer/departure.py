@@ -6,17 +6,17 @@ from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from broker.coordination.outcome import Outcome
-from broker.errors import Refused
-from broker.groups.consumer import migration
-from broker.groups.consumer.draft import Draft
-from broker.groups.consumer.member import NOTHING, STATIC_LEAVE_EPOCH, Member
-from protocol.errors import ErrorCode
-from protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity, MemberResponse
+from tidemark.broker.coordination.outcome import Outcome
+from tidemark.broker.core.errors import Refused
+from tidemark.broker.groups.consumer import migration
+from tidemark.broker.groups.consumer.draft import Draft
+from tidemark.broker.groups.consumer.member import NOTHING, STATIC_LEAVE_EPOCH, Member
+from tidemark.protocol.errors import ErrorCode
+from tidemark.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity, MemberResponse
 
 if TYPE_CHECKING:
-    from broker.groups.consumer.group import ConsumerGroup
-    from broker.groups.shard import Shard
+    from tidemark.broker.groups.consumer.group import ConsumerGroup
+    from tidemark.broker.groups.shard import Shard
 
 Refuse = Callable[[ErrorCode], Any]
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from broker.groups.consumer.draft import preferred_assignor
-from broker.groups.consumer.group import ConsumerGroup
-from broker.groups.consumer.member import Member, partitions_of
-from broker.groups.shard import Shard
-from protocol.messages import consumer_group_describe as told
+from tidemark.broker.groups.consumer.draft import preferred_assignor
+from tidemark.broker.groups.consumer.group import ConsumerGroup
+from tidemark.broker.groups.consumer.member import Member, partitions_of
+from tidemark.broker.groups.shard import Shard
+from tidemark.protocol.messages import consumer_group_describe as told
 
 CLASSIC_MEMBER = 0
 CONSUMER_MEMBER = 1

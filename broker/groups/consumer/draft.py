@@ -11,13 +11,13 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from broker.coordination.facts import Fact
-from broker.groups.consumer import facts
-from broker.groups.consumer.assignors import ASSIGNORS, MemberSpec
-from broker.groups.consumer.member import Member
-from broker.groups.consumer.reconcile import Owned, reconcile
-from broker.groups.consumer.regex import matching
-from broker.groups.consumer.state import GroupState, Topics
+from tidemark.broker.coordination.facts import Fact
+from tidemark.broker.groups.consumer import facts
+from tidemark.broker.groups.consumer.assignors import ASSIGNORS, MemberSpec
+from tidemark.broker.groups.consumer.member import Member
+from tidemark.broker.groups.consumer.reconcile import Owned, reconcile
+from tidemark.broker.groups.consumer.regex import matching
+from tidemark.broker.groups.consumer.state import GroupState, Topics
 
 FIRST_EPOCH: Final = 2  # as Kafka 4.3 counts
 

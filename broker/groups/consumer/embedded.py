@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from protocol.schema import Bytes
+from tidemark.protocol.schema import Bytes
 
 PROTOCOL_TYPE: Final = "consumer"
 NEWEST: Final = 3

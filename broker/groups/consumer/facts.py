@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from broker.coordination.facts import Fact
-from broker.groups.consumer.assignors import Assignment
-from broker.groups.consumer.member import Member
-from broker.groups.consumer.records import (
+from tidemark.broker.coordination.facts import Fact
+from tidemark.broker.groups.consumer.assignors import Assignment
+from tidemark.broker.groups.consumer.member import Member
+from tidemark.broker.groups.consumer.records import (
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupMemberMetadataKey,
     ConsumerGroupMetadataKey,

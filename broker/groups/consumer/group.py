@@ -7,25 +7,25 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any, ClassVar, Final
 
-from broker.config import BrokerConfig
-from broker.coordination.facts import Fact
-from broker.coordination.outcome import Outcome
-from broker.groups.alarms import Alarm
-from broker.groups.consumer.clocks import Clocks, Move
-from broker.groups.consumer.embedded import PROTOCOL_TYPE
-from broker.groups.consumer.limits import Limits, limits_of
-from broker.groups.consumer.member import Member, MemberState
-from broker.groups.consumer.records import ConsumerGroupMetadataKey
-from broker.groups.consumer.state import KEY_TYPES, GroupState, Topics
-from broker.groups.group import Caller, Group
-from broker.groups.records import OffsetCommitValue
-from broker.groups.shard import REPLAY, Shard
-from broker.metadata.image import GROUP_RESOURCE
-from protocol.errors import ErrorCode
-from protocol.messages.heartbeat import HeartbeatRequest
-from protocol.messages.join_group import JoinGroupRequest
-from protocol.messages.leave_group import LeaveGroupRequest
-from protocol.messages.sync_group import SyncGroupRequest
+from tidemark.broker.config import BrokerConfig
+from tidemark.broker.coordination.facts import Fact
+from tidemark.broker.coordination.outcome import Outcome
+from tidemark.broker.groups.alarms import Alarm
+from tidemark.broker.groups.consumer.clocks import Clocks, Move
+from tidemark.broker.groups.consumer.embedded import PROTOCOL_TYPE
+from tidemark.broker.groups.consumer.limits import Limits, limits_of
+from tidemark.broker.groups.consumer.member import Member, MemberState
+from tidemark.broker.groups.consumer.records import ConsumerGroupMetadataKey
+from tidemark.broker.groups.consumer.state import KEY_TYPES, GroupState, Topics
+from tidemark.broker.groups.group import Caller, Group
+from tidemark.broker.groups.records import OffsetCommitValue
+from tidemark.broker.groups.shard import REPLAY, Shard
+from tidemark.broker.metadata.image import GROUP_RESOURCE
+from tidemark.protocol.errors import ErrorCode
+from tidemark.protocol.messages.heartbeat import HeartbeatRequest
+from tidemark.protocol.messages.join_group import JoinGroupRequest
+from tidemark.protocol.messages.leave_group import LeaveGroupRequest
+from tidemark.protocol.messages.sync_group import SyncGroupRequest
 
 log = logging.getLogger(__name__)
 
@@ -105,7 +105,7 @@ class ConsumerGroup(Group):
             self._alarm = None
 
     def _wake(self, shard: Shard, now_ms: int) -> Outcome | None:
-        from broker.groups.consumer.departure import fence
+        from tidemark.broker.groups.consumer.departure import fence
 
         self._alarm = None
         if shard.groups.get(self.group_id) is not self:
@@ -128,22 +128,22 @@ class ConsumerGroup(Group):
     # -- the classic protocol ----------------------------------------------
 
     def join(self, shard: Shard, request: JoinGroupRequest, caller: Caller, now_ms: int) -> Any:
-        from broker.groups.consumer.classic_join import join
+        from tidemark.broker.groups.consumer.classic_join import join
 
         return join(shard, self, request, caller, now_ms)
 
     def sync(self, shard: Shard, request: SyncGroupRequest, caller: Caller, now_ms: int) -> Any:
-        from broker.groups.consumer.classic_member import sync
+        from tidemark.broker.groups.consumer.classic_member import sync
 
         return sync(shard, self, request, now_ms)
 
     def heartbeat(self, shard: Shard, request: HeartbeatRequest, now_ms: int) -> Any:
-        from broker.groups.consumer.classic_member import heartbeat
+        from tidemark.broker.groups.consumer.classic_member import heartbeat
 
         return heartbeat(shard, self, request, now_ms)
 
     def leave(self, shard: Shard, request: LeaveGroupRequest, caller: Caller, now_ms: int) -> Any:
-        from broker.groups.consumer.departure import leave_classic
+        from tidemark.broker.groups.consumer.departure import leave_classic
 
         return leave_classic(shard, self, request, now_ms)
 

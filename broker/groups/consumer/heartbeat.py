@@ -12,14 +12,14 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from broker.coordination.outcome import Outcome
-from broker.errors import Refused
-from broker.groups.consumer import migration
-from broker.groups.consumer.departure import check_instance, fence, leave_for_a_while
-from broker.groups.consumer.draft import Draft
-from broker.groups.consumer.group import ConsumerGroup, find_limits
-from broker.groups.consumer.limits import Limits
-from broker.groups.consumer.member import (
+from tidemark.broker.coordination.outcome import Outcome
+from tidemark.broker.core.errors import Refused
+from tidemark.broker.groups.consumer import migration
+from tidemark.broker.groups.consumer.departure import check_instance, fence, leave_for_a_while
+from tidemark.broker.groups.consumer.draft import Draft
+from tidemark.broker.groups.consumer.group import ConsumerGroup, find_limits
+from tidemark.broker.groups.consumer.limits import Limits
+from tidemark.broker.groups.consumer.member import (
     JOIN_EPOCH,
     LEAVE_EPOCH,
     STATIC_LEAVE_EPOCH,
@@ -28,11 +28,11 @@ from broker.groups.consumer.member import (
     MemberState,
     partitions_of,
 )
-from broker.groups.consumer.reconcile import Owned
-from broker.groups.consumer.regex import compiled
-from broker.groups.group import Caller
-from protocol.errors import ErrorCode
-from protocol.messages.consumer_group_heartbeat import (
+from tidemark.broker.groups.consumer.reconcile import Owned
+from tidemark.broker.groups.consumer.regex import compiled
+from tidemark.broker.groups.group import Caller
+from tidemark.protocol.errors import ErrorCode
+from tidemark.protocol.messages.consumer_group_heartbeat import (
     Assignment,
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
@@ -40,7 +40,7 @@ from protocol.messages.consumer_group_heartbeat import (
 )
 
 if TYPE_CHECKING:
-    from broker.groups.shard import Shard
+    from tidemark.broker.groups.shard import Shard
 
 CLIENT_MEMBER_IDS_FROM = 1  # KIP-1082: the client makes its own id
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from broker.config import BrokerConfig
+from tidemark.broker.config import BrokerConfig
 
 UNSETTLED_HEARTBEAT_MS: Final = 500  # while a group is young, or has just changed
 UPGRADES: Final = ("upgrade", "bidirectional")

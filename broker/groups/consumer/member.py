@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Final
 
-from broker.groups.consumer.assignors import Assignment
-from broker.groups.consumer.records import (
+from tidemark.broker.groups.consumer.assignors import Assignment
+from tidemark.broker.groups.consumer.records import (
     ClassicMemberMetadata,
     ClassicProtocol,
     ConsumerGroupCurrentMemberAssignmentValue,

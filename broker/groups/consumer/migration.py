@@ -10,15 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from broker.coordination.outcome import Outcome
-from broker.errors import Refused
-from broker.groups.classic.group import ClassicGroup
-from broker.groups.classic.member import Member as ClassicMember
-from broker.groups.classic.rebalance import dismiss, prepare, start_session
-from broker.groups.consumer import facts
-from broker.groups.consumer.assignors import Assignment
-from broker.groups.consumer.draft import Draft
-from broker.groups.consumer.embedded import (
+from tidemark.broker.coordination.outcome import Outcome
+from tidemark.broker.core.errors import Refused
+from tidemark.broker.groups.classic.group import ClassicGroup
+from tidemark.broker.groups.classic.member import Member as ClassicMember
+from tidemark.broker.groups.classic.rebalance import dismiss, prepare, start_session
+from tidemark.broker.groups.consumer import facts
+from tidemark.broker.groups.consumer.assignors import Assignment
+from tidemark.broker.groups.consumer.draft import Draft
+from tidemark.broker.groups.consumer.embedded import (
     PROTOCOL_TYPE,
     MalformedSubscription,
     Subscription,
@@ -26,14 +26,14 @@ from broker.groups.consumer.embedded import (
     read_subscription,
     write_assignment,
 )
-from broker.groups.consumer.member import ClassicSide, Member, held_at
-from broker.groups.consumer.state import GroupState, Topics
-from broker.groups.group import Group
-from protocol.errors import ErrorCode
+from tidemark.broker.groups.consumer.member import ClassicSide, Member, held_at
+from tidemark.broker.groups.consumer.state import GroupState, Topics
+from tidemark.broker.groups.group import Group
+from tidemark.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from broker.groups.consumer.group import ConsumerGroup
-    from broker.groups.shard import Shard
+    from tidemark.broker.groups.consumer.group import ConsumerGroup
+    from tidemark.broker.groups.shard import Shard
 
 
 class Upgrade(NamedTuple):
@@ -65,7 +65,7 @@ def upgrade(shard: Shard, group: Group | None, group_id: str, *, topics: Topics,
 
 
 def _check_upgrade(shard: Shard, group: ClassicGroup) -> None:
-    from broker.groups.consumer.group import find_limits
+    from tidemark.broker.groups.consumer.group import find_limits
 
     limits = find_limits(shard, group.group_id)
     because = None
@@ -165,7 +165,7 @@ def _dismantle(shard: Shard, group: ClassicGroup) -> None:
 
 
 def _start_sessions(shard: Shard, group_id: str, *, now_ms: int) -> None:
-    from broker.groups.consumer.group import ConsumerGroup
+    from tidemark.broker.groups.consumer.group import ConsumerGroup
 
     group = shard.groups[group_id]
     assert isinstance(group, ConsumerGroup)

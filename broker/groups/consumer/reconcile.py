@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 
-from broker.groups.consumer.assignors import Assignment
-from broker.groups.consumer.member import NOTHING, Holdings, Member, MemberState
+from tidemark.broker.groups.consumer.assignors import Assignment
+from tidemark.broker.groups.consumer.member import NOTHING, Holdings, Member, MemberState
 
 Owned = Mapping[bytes, Collection[int]]  # what the member says it has
 IsFree = Callable[[bytes, int], bool]

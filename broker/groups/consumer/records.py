@@ -5,8 +5,8 @@ A value of None is a tombstone: the fact no longer holds.
 
 from __future__ import annotations
 
-from broker.groups.records import register
-from protocol.schema import Bytes, array, blob, int8, int32, int64, message, nested, string, struct, uuid
+from tidemark.broker.groups.records import register
+from tidemark.protocol.schema import Bytes, array, blob, int8, int32, int64, message, nested, string, struct, uuid
 
 
 @message(key=3, versions="0")

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, Final
 
-from broker.errors import Refused
-from protocol.errors import ErrorCode
+from tidemark.broker.core.errors import Refused
+from tidemark.protocol.errors import ErrorCode
 
 REGEX_BYTES_MAX: Final = 64 << 10  # well over any pattern a person writes; a limit on what we compile for a stranger
 

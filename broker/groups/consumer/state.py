@@ -11,11 +11,11 @@ from dataclasses import replace
 from hashlib import blake2b
 from typing import Any, Final, NamedTuple
 
-from broker.coordination.facts import Fact
-from broker.groups.consumer import facts
-from broker.groups.consumer.assignors import Assignment
-from broker.groups.consumer.member import Holdings, Member, MemberState, read_classic, read_holdings
-from broker.groups.consumer.records import (
+from tidemark.broker.coordination.facts import Fact
+from tidemark.broker.groups.consumer import facts
+from tidemark.broker.groups.consumer.assignors import Assignment
+from tidemark.broker.groups.consumer.member import Holdings, Member, MemberState, read_classic, read_holdings
+from tidemark.broker.groups.consumer.records import (
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupCurrentMemberAssignmentValue,
     ConsumerGroupMemberMetadataKey,
@@ -30,7 +30,7 @@ from broker.groups.consumer.records import (
     ConsumerGroupTargetAssignmentMetadataKey,
     ConsumerGroupTargetAssignmentMetadataValue,
 )
-from broker.metadata.image import TopicImage
+from tidemark.broker.metadata.image import TopicImage
 
 Topics = Mapping[str, TopicImage]
 NO_TARGET: Final[Assignment] = {}

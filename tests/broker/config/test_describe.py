@@ -1,6 +1,6 @@
 from collections.abc import Mapping
 
-from broker.config import (
+from tidemark.broker.config import (
     KEYS,
     TOPIC_KEYS,
     ConfigEntry,

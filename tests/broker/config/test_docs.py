@@ -1,6 +1,6 @@
 from pathlib import Path
 
-from broker.config.docs import page
+from tidemark.broker.config.docs import page
 
 ROOT = Path(__file__).parents[3]
 

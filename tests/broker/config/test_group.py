@@ -2,7 +2,14 @@ from __future__ import annotations
 
 import pytest
 
-from broker.config import BrokerConfig, ConfigError, GroupConfig, Source, describe_group, validate_group_configs
+from tidemark.broker.config import (
+    BrokerConfig,
+    ConfigError,
+    GroupConfig,
+    Source,
+    describe_group,
+    validate_group_configs,
+)
 
 BROKER = BrokerConfig()
 

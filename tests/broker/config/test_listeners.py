@@ -2,7 +2,7 @@ import socket
 
 import pytest
 
-from broker.config import ConfigError, Listener, load_config
+from tidemark.broker.config import ConfigError, Listener, load_config
 
 
 def plaintext(name: str, host: str, port: int) -> Listener:

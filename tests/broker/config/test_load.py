@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from broker.config import KEYS, BrokerConfig, ConfigError, load_config
-from broker.config.files import parse_properties
+from tidemark.broker.config import KEYS, BrokerConfig, ConfigError, load_config
+from tidemark.broker.config.files import parse_properties
 
 SHIPPED = Path(__file__).parents[3] / "config" / "single.yaml"
 
@@ -207,7 +207,9 @@ def test_limits_per_address_are_read() -> None:
 
 
 def test_importing_configuration_loads_neither_yaml_nor_the_broker() -> None:
-    code = "import sys, broker.config; print(*sorted(m for m in sys.modules if m.split('.')[0] in ('yaml', 'broker')))"
+    code = "import sys, tidemark.broker.config; print(*sorted(sys.modules))"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert "yaml" not in loaded
-    assert all(name == "broker" or name.startswith("broker.config") for name in loaded)
+    ours = [name for name in loaded if name.startswith("tidemark.broker.")]
+    assert ours
+    assert all(name.startswith("tidemark.broker.config") for name in ours)

@@ -1,6 +1,6 @@
 import pytest
 
-from broker.config import (
+from tidemark.broker.config import (
     KEYS,
     TOPIC_KEYS,
     ConfigError,
@@ -9,7 +9,7 @@ from broker.config import (
     validate_topic_config,
     validate_topic_configs,
 )
-from broker.config.topic import inherited
+from tidemark.broker.config.topic import inherited
 
 DEFAULTS = load_config()
 

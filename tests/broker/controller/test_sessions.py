@@ -1,9 +1,9 @@
 from __future__ import annotations
 
-from broker.controller.sessions import Sessions
-from broker.lease import Patience
+from tidemark.broker.controller.sessions import Sessions
+from tidemark.broker.core.lease import LeaseTimings
 
-PATIENCE = Patience(session=9.0)
+PATIENCE = LeaseTimings(session=9.0)
 
 
 def test_a_session_lasts_from_the_last_heartbeat_while_there_are_other_signs_of_life() -> None:

@@ -1,6 +1,6 @@
-from broker.coordination.batch import build
-from broker.coordination.facts import Fact
-from broker.groups.records import (
+from tidemark.broker.coordination.batch import build
+from tidemark.broker.coordination.facts import Fact
+from tidemark.broker.groups.records import (
     GroupMetadataKey,
     GroupMetadataValue,
     MemberMetadata,
@@ -10,7 +10,7 @@ from broker.groups.records import (
     encode_key,
     encode_value,
 )
-from protocol.records import check_single_batch, iter_records
+from tidemark.protocol.records import check_single_batch, iter_records
 
 COMMIT = Fact(
     OffsetCommitKey(group="g", topic="t", partition=3),

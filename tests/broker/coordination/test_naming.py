@@ -1,4 +1,4 @@
-from broker.coordination.naming import java_hash, partition_for
+from tidemark.broker.coordination.naming import java_hash, partition_for
 
 
 def test_the_hash_is_javas() -> None:

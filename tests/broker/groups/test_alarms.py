@@ -3,7 +3,7 @@ from __future__ import annotations
 import gc
 import weakref
 
-from broker.groups.alarms import PURGE_MIN, Alarms
+from tidemark.broker.groups.alarms import PURGE_MIN, Alarms
 
 
 class Member:

@@ -6,9 +6,9 @@ import subprocess
 import sys
 
 RECORDS_KNOWN = """
-import broker.groups.hosted
-from broker.groups.records import _TYPES
-from broker.groups.shard import REPLAY
+import tidemark.broker.groups.hosted
+from tidemark.broker.groups.records import _TYPES
+from tidemark.broker.groups.shard import REPLAY
 print(sorted(_TYPES), len(REPLAY) == len(_TYPES))
 """
 

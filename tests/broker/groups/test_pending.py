@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from broker.groups.offsets import Offsets
-from broker.groups.records import OffsetCommitKey, OffsetCommitValue
+from tidemark.broker.groups.offsets import Offsets
+from tidemark.broker.groups.records import OffsetCommitKey, OffsetCommitValue
 
 KEY = OffsetCommitKey(group="g", topic="t", partition=0)
 

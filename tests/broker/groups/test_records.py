@@ -1,8 +1,15 @@
 import pytest
 
-from broker.coordination.facts import Fact, UnknownRecord
-from broker.groups.records import GroupMetadataKey, OffsetCommitKey, OffsetCommitValue, decode, encode_key, encode_value
-from protocol.schema import DecodeError
+from tidemark.broker.coordination.facts import Fact, UnknownRecord
+from tidemark.broker.groups.records import (
+    GroupMetadataKey,
+    OffsetCommitKey,
+    OffsetCommitValue,
+    decode,
+    encode_key,
+    encode_value,
+)
+from tidemark.protocol.schema import DecodeError
 
 
 def test_an_offset_is_written_byte_for_byte_as_kafka_writes_it() -> None:

@@ -1,4 +1,4 @@
-from broker.groups.seekers import Seekers
+from tidemark.broker.groups.seekers import Seekers
 
 
 class Connection:

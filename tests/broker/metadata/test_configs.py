@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from broker.config import load_config
-from broker.errors import Refused
-from broker.metadata.configs import Operation, alter_config, replace_config
-from broker.metadata.image import BROKER_RESOURCE, CLUSTER_DEFAULT, TOPIC_RESOURCE, Image
-from broker.metadata.records import RegisterBrokerRecord, TopicRecord
-from protocol.errors import ErrorCode
+from tidemark.broker.config import load_config
+from tidemark.broker.core.errors import Refused
+from tidemark.broker.metadata.configs import Operation, alter_config, replace_config
+from tidemark.broker.metadata.image import BROKER_RESOURCE, CLUSTER_DEFAULT, TOPIC_RESOURCE, Image
+from tidemark.broker.metadata.records import RegisterBrokerRecord, TopicRecord
+from tidemark.protocol.errors import ErrorCode
 
 BROKER = load_config()
 

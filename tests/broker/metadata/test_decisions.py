@@ -8,11 +8,11 @@ from random import Random
 
 import pytest
 
-from broker.config import BrokerConfig, load_config
-from broker.errors import Refused
-from broker.metadata import brokers
-from broker.metadata.elections import elect, return_to_preferred
-from broker.metadata.image import (
+from tidemark.broker.config import BrokerConfig, load_config
+from tidemark.broker.core.errors import Refused
+from tidemark.broker.metadata import brokers
+from tidemark.broker.metadata.elections import elect, return_to_preferred
+from tidemark.broker.metadata.image import (
     NO_LEADER,
     RECOVERED,
     RECOVERING,
@@ -22,11 +22,11 @@ from broker.metadata.image import (
     TopicImage,
     partition_record,
 )
-from broker.metadata.isr import IsrWish, alter_isr
-from broker.metadata.partitions import Election
-from broker.metadata.reassignment import reassign
-from broker.metadata.records import Record
-from broker.metadata.topics import TopicWish, create_topic
+from tidemark.broker.metadata.isr import IsrWish, alter_isr
+from tidemark.broker.metadata.partitions import Election
+from tidemark.broker.metadata.reassignment import reassign
+from tidemark.broker.metadata.records import Record
+from tidemark.broker.metadata.topics import TopicWish, create_topic
 
 STEPS = 300
 BROKERS = range(1, 6)

@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 
-import raft.driver
-from broker.errors import Refused
-from broker.metadata import store as store_module
-from broker.metadata.image import TOPIC_RESOURCE, Image, PartitionImage, partition_record
-from broker.metadata.records import (
+from tidemark.broker.core.errors import Refused
+from tidemark.broker.metadata import store as store_module
+from tidemark.broker.metadata.image import TOPIC_RESOURCE, Image, PartitionImage, partition_record
+from tidemark.broker.metadata.records import (
     ConfigRecord,
     ProducerIdsRecord,
     Record,
@@ -20,9 +19,9 @@ from broker.metadata.records import (
     TopicRecord,
     encode_records,
 )
-from broker.metadata.store import MetadataStore
-from protocol.errors import ErrorCode
-from raft import Journal
+from tidemark.broker.metadata.store import MetadataStore
+from tidemark.protocol.errors import ErrorCode
+from tidemark.raft import Journal, driver
 
 ALONE = PartitionImage(replicas=(0,), isr=(0,), leader=0, leader_epoch=0, partition_epoch=0)
 
@@ -127,7 +126,7 @@ async def test_decisions_do_not_wait_for_the_disk_but_answers_do(
 async def test_what_cannot_be_written_is_not_shown_until_it_can(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(raft.driver, "DISK_FULL_PAUSE", 0.01)
+    monkeypatch.setattr(driver, "DISK_FULL_PAUSE", 0.01)
     monkeypatch.setattr(store_module, "CHANGE_SECONDS_MAX", 0.1)
     store = await opened(tmp_path)
     save = store._storage.save

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from broker.config import load_config
-from broker.errors import Refused
-from broker.metadata.image import TOPIC_RESOURCE, Image
-from broker.metadata.records import RegisterBrokerRecord
-from broker.metadata.topics import (
+from tidemark.broker.config import load_config
+from tidemark.broker.core.errors import Refused
+from tidemark.broker.metadata.image import TOPIC_RESOURCE, Image
+from tidemark.broker.metadata.records import RegisterBrokerRecord
+from tidemark.broker.metadata.topics import (
     TopicWish,
     add_partitions,
     check_topic_name,
     create_topic,
     delete_topic,
 )
-from protocol.errors import ErrorCode
+from tidemark.protocol.errors import ErrorCode
 
 BROKER = load_config(overrides={"num.partitions": 3})
 

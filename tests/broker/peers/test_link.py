@@ -8,12 +8,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 
-from broker.peers import PeerLink, PeerUnavailable
-from broker.peers.peers import client_id_of, node_id_of
-from protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
-from protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse
-from protocol.messages.fetch import PartitionData as FetchedPartition
-from protocol.schema import codec
+from tidemark.broker.peers import PeerLink, PeerUnavailable
+from tidemark.broker.peers.peers import client_id_of, node_id_of
+from tidemark.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from tidemark.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse
+from tidemark.protocol.messages.fetch import PartitionData as FetchedPartition
+from tidemark.protocol.schema import codec
 
 Answer = Callable[[bytes, asyncio.StreamWriter], Awaitable[None]]
 

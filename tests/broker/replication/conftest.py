@@ -12,23 +12,23 @@ from typing import Any
 
 import pytest
 
-from broker.config import load_config
-from broker.later import awaited
-from broker.metadata.image import BROKER_RESOURCE, BrokerImage, Image, PartitionImage, TopicImage
-from broker.peers import PeerUnavailable
-from broker.replication.partition import Partition
-from broker.replication.replicas import Replicas
-from protocol.errors import ErrorCode
-from protocol.messages.alter_partition import (
+from tidemark.broker.config import load_config
+from tidemark.broker.core.deferred import awaited
+from tidemark.broker.metadata.image import BROKER_RESOURCE, BrokerImage, Image, PartitionImage, TopicImage
+from tidemark.broker.peers import PeerUnavailable
+from tidemark.broker.replication.partition import Partition
+from tidemark.broker.replication.replicas import Replicas
+from tidemark.protocol.errors import ErrorCode
+from tidemark.protocol.messages.alter_partition import (
     AlterPartitionRequest,
     AlterPartitionResponse,
     PartitionResult,
     TopicResult,
 )
-from protocol.messages.fetch import FetchRequest, FetchResponse
-from protocol.records import Record, build_batch, iter_batches, iter_records
-from protocol.schema import codec
-from storage import FileSlice, LogDirectory
+from tidemark.protocol.messages.fetch import FetchRequest, FetchResponse
+from tidemark.protocol.records import Record, build_batch, iter_batches, iter_records
+from tidemark.protocol.schema import codec
+from tidemark.storage import FileSlice, LogDirectory
 
 TOPIC_ID = bytes(range(16))
 OTHER_CODE = {"refuse": ErrorCode.INELIGIBLE_REPLICA, "stale": ErrorCode.INVALID_UPDATE_VERSION}

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from broker.handlers.delete_records import delete_records
-from broker.later import awaited
-from broker.registry import Call
-from protocol.errors import ErrorCode
-from protocol.messages.delete_records import (
+from tests.broker.replication.conftest import Cluster
+from tidemark.broker.core.deferred import awaited
+from tidemark.broker.core.registry import Call
+from tidemark.broker.handlers.delete_records import delete_records
+from tidemark.protocol.errors import ErrorCode
+from tidemark.protocol.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsPartitionResult,
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
-from tests.broker.replication.conftest import Cluster
 
 NewCluster = Callable[..., Cluster]
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.replication.leadership import Leadership, Proposal, Pulse
+from tidemark.broker.replication.leadership import Leadership, Proposal, Pulse
 
 LAG = 30.0
 LEADER = 1

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from broker.replication.opening import TOGETHER_MAX, Opening
+from tidemark.broker.replication.log_opening import TOGETHER_MAX, Opening
 
 TOPIC = b"t" * 16
 

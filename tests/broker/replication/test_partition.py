@@ -11,21 +11,21 @@ from typing import Any
 
 import pytest
 
-from protocol.errors import ErrorCode
-from protocol.messages.delete_records import (
+from tidemark.protocol.errors import ErrorCode
+from tidemark.protocol.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
     DeleteRecordsResponse,
     DeleteRecordsTopic,
 )
-from protocol.messages.incremental_alter_configs import (
+from tidemark.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
-from protocol.records import Record, build_batch, check_batch, iter_batches, iter_records
-from storage.files import Files
+from tidemark.protocol.records import Record, build_batch, check_batch, iter_batches, iter_records
+from tidemark.storage.files import Files
 
 ALL = -1
 
@@ -217,7 +217,7 @@ async def test_retention_advances_the_start_and_consumers_see_it(start_node: Any
 
 
 async def test_a_deleted_topic_ends_the_waits_for_it(start_node: Any, connect: Any, requests: Any) -> None:
-    from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
+    from tidemark.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
 
     node = await start_node()
     client, waiting = await connect(node), await connect(node)

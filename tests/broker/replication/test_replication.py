@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from broker.errors import Refused
-from protocol.errors import ErrorCode
-from storage import WriteFailed
+from tidemark.broker.core.errors import Refused
+from tidemark.protocol.errors import ErrorCode
+from tidemark.storage import WriteFailed
 
 New = Callable[..., Any]
 

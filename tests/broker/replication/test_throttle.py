@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from broker.config.key import LONG_MAX
-from broker.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE
-from broker.replication.throttle import Throttle, is_listed
+from tidemark.broker.config.key import LONG_MAX
+from tidemark.broker.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE
+from tidemark.broker.replication.throttle import Throttle, is_listed
 
 New = Callable[..., Any]
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from broker.config import BrokerConfig
-from broker.transactions.hosted import HostedTransactions
-from protocol.errors import ErrorCode
-from protocol.messages.end_txn import EndTxnResponse
-from protocol.messages.init_producer_id import InitProducerIdResponse
-from storage import LogOffline
+from tidemark.broker.config import BrokerConfig
+from tidemark.broker.transactions.hosted import HostedTransactions
+from tidemark.protocol.errors import ErrorCode
+from tidemark.protocol.messages.end_txn import EndTxnResponse
+from tidemark.protocol.messages.init_producer_id import InitProducerIdResponse
+from tidemark.storage import LogOffline
 
 
 class SlowPartition:

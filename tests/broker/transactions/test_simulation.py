@@ -18,13 +18,13 @@ from typing import Any
 
 import pytest
 
-from broker.config import BrokerConfig
-from broker.coordination.outcome import Outcome
-from broker.groups.records import encode_key, encode_value
-from broker.replication.partition import check_marker
-from broker.transactions.records import decode, fact_of
-from broker.transactions.shard import Order, TransactionShard
-from broker.transactions.transaction import (
+from tidemark.broker.config import BrokerConfig
+from tidemark.broker.coordination.outcome import Outcome
+from tidemark.broker.groups.records import encode_key, encode_value
+from tidemark.broker.replication.partition import check_marker
+from tidemark.broker.transactions.records import decode, fact_of
+from tidemark.broker.transactions.shard import Order, TransactionShard
+from tidemark.broker.transactions.transaction import (
     CLASSIC,
     EPOCH_MAX,
     EPOCH_PER_TRANSACTION,
@@ -33,12 +33,12 @@ from broker.transactions.transaction import (
     TopicPartition,
     Transaction,
 )
-from broker.transactions.transitions import NeedsProducerId, Producer
-from protocol.errors import ErrorCode
-from protocol.records import BatchHeader, EndTransaction
-from storage import StaleCoordinatorEpoch, StorageError
-from storage.history import note_batch
-from storage.producers import Producers
+from tidemark.broker.transactions.transitions import NeedsProducerId, Producer
+from tidemark.protocol.errors import ErrorCode
+from tidemark.protocol.records import BatchHeader, EndTransaction
+from tidemark.storage import StaleCoordinatorEpoch, StorageError
+from tidemark.storage.history import note_batch
+from tidemark.storage.producers import Producers
 
 HISTORIES = 2400
 CHUNKS = 8

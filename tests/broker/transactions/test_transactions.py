@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from broker.transactions.markers import LocalMarkers
-from protocol.errors import ErrorCode
-from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
-from protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
-from protocol.messages.write_txn_markers import (
+from tidemark.broker.transactions.markers import LocalMarkers
+from tidemark.protocol.errors import ErrorCode
+from tidemark.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
+from tidemark.protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
+from tidemark.protocol.messages.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,

@@ -1,7 +1,7 @@
 """Few files: a batch waits until there is enough for one, but not for ever."""
 
-from pipeline.sinks.files import commit_by_size_or_time
-from pipeline.spec import FileSink
+from tidemark.pipeline.sinks.files import commit_by_size_or_time
+from tidemark.pipeline.spec import FileSink
 
 
 def test_a_commit_waits_for_size_or_time() -> None:

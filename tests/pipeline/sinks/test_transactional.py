@@ -7,10 +7,10 @@ import pytest
 from confluent_kafka import KafkaException
 
 import tidemark
-from pipeline.cluster import Cluster
-from pipeline.sinks import transactional
-from pipeline.sinks.batches import Part, newest, partition_of
-from pipeline.sinks.transactional import (
+from tidemark.pipeline.cluster import Cluster
+from tidemark.pipeline.sinks import transactional
+from tidemark.pipeline.sinks.batches import Part, newest, partition_of
+from tidemark.pipeline.sinks.transactional import (
     LeftOver,
     PartsDisagree,
     Row,
@@ -180,7 +180,7 @@ def test_the_newest_record_is_found_behind_many_aborted_ones(
         producer.produce(doing.batches_topic, b"{}", b"writer-0", partition=partition_of(0))
         producer.flush()
         producer.abort_transaction()
-    monkeypatch.setattr("pipeline.sinks.batches.LOOK_BACK_RECORDS", 2)
+    monkeypatch.setattr("tidemark.pipeline.sinks.batches.LOOK_BACK_RECORDS", 2)
     found = newest(cluster.settings, doing.batches_topic, partition_of(0))
     assert isinstance(found, Part)
     assert found.batch == 5

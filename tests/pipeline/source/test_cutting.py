@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.source.arrow import record_batch
-from pipeline.source.cutting import cut, payload_groups
-from pipeline.source.walking import AbortedTransactions, walk
-from protocol.records import InvalidBatch, Record, build_batch, iter_records, stamp_append_time
+from tidemark.pipeline.source.arrow import record_batch
+from tidemark.pipeline.source.cutting import cut, payload_groups
+from tidemark.pipeline.source.walking import AbortedTransactions, walk
+from tidemark.protocol.records import InvalidBatch, Record, build_batch, iter_records, stamp_append_time
 
 NOON_MS = 1_790_000_000_000
 BLOB = st.none() | st.binary(max_size=40) | st.just(b"same size")
@@ -95,7 +95,7 @@ def test_a_header_key_that_is_no_utf8_is_replaced_as_java_does() -> None:
 
 
 def build_header(batch: bytes) -> object:
-    from protocol.records import read_header
+    from tidemark.protocol.records import read_header
 
     return read_header(batch)
 

@@ -1,7 +1,7 @@
 import pytest
 
-from pipeline.source.client import EARLIEST, LATEST, ReadFailed
-from pipeline.source.options import ReadOptions, read_options
+from tidemark.pipeline.source.client import EARLIEST, LATEST, ReadFailed
+from tidemark.pipeline.source.options import ReadOptions, read_options
 
 NEEDED = {"kafka.bootstrap.servers": "a:9092,[::1]:9093", "subscribe": "one, two"}
 

@@ -2,8 +2,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.source.limiting import Limits, limited
-from pipeline.source.planning import Range, split
+from tidemark.pipeline.source.limiting import Limits, limited
+from tidemark.pipeline.source.planning import Range, split
 
 SIZES = st.lists(st.integers(1, 500), min_size=1, max_size=8)
 

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
-from pipeline.source.client import Cluster, ReadFailed
-from pipeline.source.options import ReadOptions, read_options
-from pipeline.source.planning import Planner, Range, split
-from pipeline.source.reading import read_range
-from pipeline.source.segments import FilesUnusable, Place, SegmentFiles
 from tidemark import EmbeddedBroker, embedded
+from tidemark.pipeline.source.client import Cluster, ReadFailed
+from tidemark.pipeline.source.options import ReadOptions, read_options
+from tidemark.pipeline.source.planning import Planner, Range, split
+from tidemark.pipeline.source.reading import read_range
+from tidemark.pipeline.source.segments import FilesUnusable, Place, SegmentFiles
 
 TOPIC = "t"
 VALUES = [random.Random(number).randbytes(2_000) for number in range(3_000)]

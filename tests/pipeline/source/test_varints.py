@@ -3,8 +3,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.source.varints import MalformedVarint, read_varints
-from protocol.record import put_varint
+from tidemark.pipeline.source.varints import MalformedVarint, read_varints
+from tidemark.protocol.record import put_varint
 
 INT64 = st.integers(-(1 << 63), (1 << 63) - 1)
 

@@ -1,7 +1,7 @@
 import pytest
 
-from pipeline.source.walking import AbortedTransactions, Walk, walk
-from protocol.records import CorruptBatch, EndTransaction, Record, build_batch, build_end_transaction
+from tidemark.pipeline.source.walking import AbortedTransactions, Walk, walk
+from tidemark.protocol.records import CorruptBatch, EndTransaction, Record, build_batch, build_end_transaction
 
 
 def batch(base: int, count: int = 2, *, producer: int = -1, transactional: bool = False) -> bytes:

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.failure import PipelineFailed
-from pipeline.spec import FileSink, Pipeline, TopicSink, TopicSource, load
+from tidemark.pipeline.failure import PipelineFailed
+from tidemark.pipeline.spec import FileSink, Pipeline, TopicSink, TopicSource, load
 
 ROOT = Path(__file__).parents[3]
 GOOD = """\

@@ -7,7 +7,7 @@ import zlib
 from bisect import bisect_left
 from typing import TYPE_CHECKING
 
-from raft import Configuration, Entry, Kind, Node, Snapshot
+from tidemark.raft import Configuration, Entry, Kind, Node, Snapshot
 
 if TYPE_CHECKING:
     from raft_simulation.world import Host

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from raft import Effects, Entry, HardState, Saved, Snapshot
+from tidemark.raft import Effects, Entry, HardState, Saved, Snapshot
 
 
 class Disk:

@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from random import Random
 
-from raft import Node, Settings
 from raft_simulation.checker import check
 from raft_simulation.faults import FAULTS, Fault, set_disk
 from raft_simulation.network import Network
 from raft_simulation.world import World
+from tidemark.raft import Node, Settings
 
 CHAOS_SECONDS = 20.0
 PEACE_SECONDS_MAX = 60.0

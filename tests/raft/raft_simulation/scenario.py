@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from random import Random
 
-from raft import Configuration, Entry, Node, Settings
-from raft.messages import Message
 from raft_simulation.disk import Disk
+from tidemark.raft import Configuration, Entry, Node, Settings
+from tidemark.raft.messages import Message
 
 
 class Quorum:

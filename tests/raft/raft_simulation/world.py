@@ -8,12 +8,12 @@ from functools import partial
 from random import Random
 from typing import Any
 
-from raft import Effects, Node, RaftError, Settings
-from raft.codec import decode, encode
-from raft.messages import AppendAccepted, Message, VoteResponse
 from raft_simulation.checker import STATE, Checker
 from raft_simulation.disk import Disk
 from raft_simulation.network import Network
+from tidemark.raft import Effects, Node, RaftError, Settings
+from tidemark.raft.codec import decode, encode
+from tidemark.raft.messages import AppendAccepted, Message, VoteResponse
 
 
 class Host:

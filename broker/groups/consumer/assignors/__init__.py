@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Final
 
-from broker.groups.consumer.assignors.range import assign_range
-from broker.groups.consumer.assignors.spec import Assignment, MemberSpec
-from broker.groups.consumer.assignors.uniform import assign_uniform
+from tidemark.broker.groups.consumer.assignors.range import assign_range
+from tidemark.broker.groups.consumer.assignors.spec import Assignment, MemberSpec
+from tidemark.broker.groups.consumer.assignors.uniform import assign_uniform
 
 Assignor = Callable[[Mapping[str, MemberSpec], Mapping[bytes, int]], dict[str, Assignment]]
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from broker.groups.consumer.assignors.spec import Assignment, MemberSpec
+from tidemark.broker.groups.consumer.assignors.spec import Assignment, MemberSpec
 
 
 def assign_range(members: Mapping[str, MemberSpec], topics: Mapping[bytes, int]) -> dict[str, Assignment]:

@@ -10,7 +10,7 @@ from bisect import insort
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 
-from broker.groups.consumer.assignors.spec import Assignment, MemberSpec
+from tidemark.broker.groups.consumer.assignors.spec import Assignment, MemberSpec
 
 Partition = tuple[int, bytes]  # number first: handed out in this order, a topic spreads over many members
 

@@ -8,25 +8,25 @@ from typing import Any
 
 import pytest
 
-from broker.config import BrokerConfig
-from broker.coordination.outcome import Outcome
-from broker.groups.classic.group import ClassicGroup
-from broker.groups.commit import commit
-from broker.groups.group import Caller
-from broker.groups.records import decode, encode_key, encode_value
-from broker.groups.shard import Shard
-from broker.later import Later
-from broker.metadata.image import Image, PartitionImage, TopicImage
-from protocol.errors import ErrorCode
-from protocol.messages.heartbeat import HeartbeatRequest
-from protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
-from protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
-from protocol.messages.offset_commit import (
+from tidemark.broker.config import BrokerConfig
+from tidemark.broker.coordination.outcome import Outcome
+from tidemark.broker.core.deferred import Deferred
+from tidemark.broker.groups.classic.group import ClassicGroup
+from tidemark.broker.groups.commit import commit
+from tidemark.broker.groups.group import Caller
+from tidemark.broker.groups.records import decode, encode_key, encode_value
+from tidemark.broker.groups.shard import Shard
+from tidemark.broker.metadata.image import Image, PartitionImage, TopicImage
+from tidemark.protocol.errors import ErrorCode
+from tidemark.protocol.messages.heartbeat import HeartbeatRequest
+from tidemark.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from tidemark.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from tidemark.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from tidemark.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 
 PARTITION = PartitionImage(replicas=(0,), isr=(0,), leader=0, leader_epoch=0, partition_epoch=0)
 
@@ -70,7 +70,7 @@ class Driver:
         replies, self.shard.replies = self.shard.replies, []
         for later, response in replies:
             later.resolve(response)
-        return answer_of(result) if isinstance(result, Later) and result.done else result
+        return answer_of(result) if isinstance(result, Deferred) and result.done else result
 
     def advance(self, ms: int) -> None:
         end_ms = self.now_ms + ms
@@ -181,8 +181,8 @@ class Driver:
         for _ in range(count - 1):
             members.append(self.join(**how))
             for index, member in enumerate(members[:-1]):
-                members[index] = self.join(member.member_id, **how) if not isinstance(member, Later) else member
-            members = [answer_of(member) if isinstance(member, Later) else member for member in members]
+                members[index] = self.join(member.member_id, **how) if not isinstance(member, Deferred) else member
+            members = [answer_of(member) if isinstance(member, Deferred) else member for member in members]
         ids = [member.member_id for member in members]
         generation = members[0].generation_id
         waiting = [self.sync(member_id, generation) for member_id in ids[1:]]
@@ -191,7 +191,7 @@ class Driver:
         return ids
 
 
-def answer_of(later: Later[Any]) -> Any:
+def answer_of(later: Deferred[Any]) -> Any:
     heard: list[Any] = []
     later.then(heard.append)
     assert later.done, "the answer is not there yet"
@@ -209,7 +209,7 @@ def make_driver() -> Callable[..., Driver]:
 
 
 @pytest.fixture
-def answer() -> Callable[[Later[Any]], Any]:
+def answer() -> Callable[[Deferred[Any]], Any]:
     return answer_of
 
 

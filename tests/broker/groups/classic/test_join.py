@@ -2,8 +2,8 @@ from typing import Any
 
 import pytest
 
-from broker.later import Later
-from protocol.errors import ErrorCode
+from tidemark.broker.core.deferred import Deferred
+from tidemark.protocol.errors import ErrorCode
 
 
 def test_the_first_member_leads_the_first_generation(driver: Any) -> None:
@@ -96,7 +96,7 @@ def test_without_a_delay_a_stream_of_newcomers_is_not_waited_for(driver: Any) ->
 def test_a_rebalance_waits_for_all_members(driver: Any, answer: Any) -> None:
     [one] = driver.stable(1)
     second = driver.join()
-    assert isinstance(second, Later)
+    assert isinstance(second, Deferred)
     assert driver.heartbeat(one, 1) == ErrorCode.REBALANCE_IN_PROGRESS
     assert driver.join(one).generation_id == 2
     assert answer(second).generation_id == 2
@@ -121,13 +121,13 @@ def test_a_follower_that_asks_again_gets_the_generation_as_it_is(driver: Any) ->
 
 def test_a_leader_that_asks_again_starts_a_rebalance(driver: Any) -> None:
     one, _ = driver.stable(2)
-    assert isinstance(driver.join(one), Later)
+    assert isinstance(driver.join(one), Deferred)
     assert driver.group.state_name == "PreparingRebalance"
 
 
 def test_a_change_of_subscription_starts_a_rebalance(driver: Any, subscribed: Any) -> None:
     _, two = driver.stable(2)
-    assert isinstance(driver.join(two, protocols={"range": subscribed("t", "u")}), Later)
+    assert isinstance(driver.join(two, protocols={"range": subscribed("t", "u")}), Deferred)
 
 
 def test_the_protocol_is_the_one_most_members_prefer_of_those_all_know(driver: Any, answer: Any) -> None:

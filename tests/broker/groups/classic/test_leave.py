@@ -1,6 +1,6 @@
 from typing import Any
 
-from protocol.errors import ErrorCode
+from tidemark.protocol.errors import ErrorCode
 
 
 def test_the_others_rebalance_when_one_leaves(driver: Any) -> None:

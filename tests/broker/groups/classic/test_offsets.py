@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from broker.groups.fetch import fetch
-from broker.groups.offset_delete import delete_offsets
-from protocol.errors import ErrorCode
-from protocol.messages.offset_delete import (
+from tidemark.broker.groups.fetch import fetch
+from tidemark.broker.groups.offset_delete import delete_offsets
+from tidemark.protocol.errors import ErrorCode
+from tidemark.protocol.messages.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,

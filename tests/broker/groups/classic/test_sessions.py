@@ -1,6 +1,6 @@
 from typing import Any
 
-from protocol.errors import ErrorCode
+from tidemark.protocol.errors import ErrorCode
 
 
 def test_a_silent_member_is_gone_when_its_session_ends(driver: Any) -> None:

@@ -15,27 +15,27 @@ from typing import Any
 
 import pytest
 
-from broker.config import BrokerConfig
-from broker.coordination.outcome import Outcome
-from broker.groups.classic.group import ClassicGroup
-from broker.groups.classic.roster import State
-from broker.groups.commit import commit
-from broker.groups.fetch import fetch
-from broker.groups.group import Caller
-from broker.groups.records import decode, encode_key, encode_value
-from broker.groups.shard import Shard
-from broker.later import Later
-from broker.metadata.image import Image, PartitionImage, TopicImage
-from protocol.errors import ErrorCode
-from protocol.messages.heartbeat import HeartbeatRequest
-from protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
-from protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
-from protocol.messages.offset_commit import (
+from tidemark.broker.config import BrokerConfig
+from tidemark.broker.coordination.outcome import Outcome
+from tidemark.broker.core.deferred import Deferred
+from tidemark.broker.groups.classic.group import ClassicGroup
+from tidemark.broker.groups.classic.roster import State
+from tidemark.broker.groups.commit import commit
+from tidemark.broker.groups.fetch import fetch
+from tidemark.broker.groups.group import Caller
+from tidemark.broker.groups.records import decode, encode_key, encode_value
+from tidemark.broker.groups.shard import Shard
+from tidemark.broker.metadata.image import Image, PartitionImage, TopicImage
+from tidemark.protocol.errors import ErrorCode
+from tidemark.protocol.messages.heartbeat import HeartbeatRequest
+from tidemark.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
+from tidemark.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from tidemark.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
+from tidemark.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
 
 GROUP = "g"
 HISTORIES = 1200
@@ -63,7 +63,7 @@ class Client:
     generation: int = -1
     state: str = "out"
     owned: frozenset[int] = frozenset()
-    waiting: Later[Any] | None = None
+    waiting: Deferred[Any] | None = None
     stalled_until_ms: int = 0
     to_sync: SyncGroupRequest | None = None  # what it will send when it gets round to it
     old_requests: list[tuple[str, Any]] = field(default_factory=list)
@@ -184,7 +184,7 @@ class World:
     def send(self, client: Client, kind: str, request: Any) -> None:
         client.old_requests = [*client.old_requests[-5:], (kind, request)]
         response = self.handle(client, kind, request)
-        if isinstance(response, Later):
+        if isinstance(response, Deferred):
             client.waiting = response
             client.state = kind
         elif self.random.random() < 0.03:

@@ -1,7 +1,7 @@
 from typing import Any
 
-from broker.later import Later
-from protocol.errors import ErrorCode
+from tidemark.broker.core.deferred import Deferred
+from tidemark.protocol.errors import ErrorCode
 
 
 def stable_static(driver: Any, answer: Any, version: int = 9) -> tuple[str, str]:
@@ -79,7 +79,7 @@ def test_a_static_member_is_waited_for_until_its_session_ends(driver: Any, answe
     one, two = stable_static(driver, answer)
     waiting = driver.join(one, instance_id="a")
     driver.advance(9_999)
-    assert isinstance(waiting, Later)
+    assert isinstance(waiting, Deferred)
     assert not waiting.done
     driver.advance(1)
     assert answer(waiting).generation_id == 3

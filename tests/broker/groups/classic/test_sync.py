@@ -2,8 +2,8 @@ from typing import Any
 
 import pytest
 
-from broker.later import Later
-from protocol.errors import ErrorCode
+from tidemark.broker.core.deferred import Deferred
+from tidemark.protocol.errors import ErrorCode
 
 
 def test_everybody_gets_what_the_leader_assigned(driver: Any, answer: Any) -> None:
@@ -19,7 +19,7 @@ def test_a_follower_waits_for_the_leader(driver: Any, answer: Any) -> None:
     leader = driver.join(leader.member_id)
     member = answer(other)
     waiting = driver.sync(member.member_id, 2)
-    assert isinstance(waiting, Later)
+    assert isinstance(waiting, Deferred)
     driver.sync(leader.member_id, 2, {member.member_id: b"share"})
     assert bytes(answer(waiting).assignment) == b"share"
     assert bytes(driver.sync(leader.member_id, 2).assignment) == b""  # it forgot itself

@@ -5,16 +5,16 @@ from typing import Any
 
 import pytest
 
-from broker.config import BrokerConfig
-from broker.coordination.facts import Fact
-from broker.coordination.outcome import Outcome
-from broker.groups.consumer.heartbeat import consumer_heartbeat
-from broker.groups.group import Caller
-from broker.groups.records import decode, encode_key, encode_value
-from broker.groups.shard import Shard
-from broker.metadata.image import Image, PartitionImage, TopicImage
-from protocol.errors import ErrorCode
-from protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions
+from tidemark.broker.config import BrokerConfig
+from tidemark.broker.coordination.facts import Fact
+from tidemark.broker.coordination.outcome import Outcome
+from tidemark.broker.groups.consumer.heartbeat import consumer_heartbeat
+from tidemark.broker.groups.group import Caller
+from tidemark.broker.groups.records import decode, encode_key, encode_value
+from tidemark.broker.groups.shard import Shard
+from tidemark.broker.metadata.image import Image, PartitionImage, TopicImage
+from tidemark.protocol.errors import ErrorCode
+from tidemark.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions
 
 ONE = PartitionImage(replicas=(0,), isr=(0,), leader=0, leader_epoch=0, partition_epoch=0)
 

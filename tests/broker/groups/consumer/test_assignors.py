@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.groups.consumer.assignors import ASSIGNORS, MemberSpec
-from broker.groups.consumer.assignors.range import assign_range
-from broker.groups.consumer.assignors.uniform import assign_uniform
+from tidemark.broker.groups.consumer.assignors import ASSIGNORS, MemberSpec
+from tidemark.broker.groups.consumer.assignors.range import assign_range
+from tidemark.broker.groups.consumer.assignors.uniform import assign_uniform
 
 TOPICS = [bytes([number]) * 16 for number in range(6)]
 

@@ -6,16 +6,16 @@ import struct
 
 import pytest
 
-from broker.groups.classic.group import ClassicGroup
-from broker.groups.consumer.embedded import read_assignment, write_assignment
-from broker.groups.consumer.group import ConsumerGroup
-from broker.groups.group import Caller
-from broker.later import Later
-from protocol.errors import ErrorCode
-from protocol.messages.heartbeat import HeartbeatRequest
-from protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
-from protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
-from protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from tidemark.broker.core.deferred import Deferred
+from tidemark.broker.groups.classic.group import ClassicGroup
+from tidemark.broker.groups.consumer.embedded import read_assignment, write_assignment
+from tidemark.broker.groups.consumer.group import ConsumerGroup
+from tidemark.broker.groups.group import Caller
+from tidemark.protocol.errors import ErrorCode
+from tidemark.protocol.messages.heartbeat import HeartbeatRequest
+from tidemark.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from tidemark.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from tidemark.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 
 
 class ClassicMember:
@@ -44,7 +44,7 @@ class ClassicMember:
         if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
             self.member_id = request.member_id = answer.member_id
             answer = self._ask(self.coordinator.shard.join, request, 9)
-        if not isinstance(answer, Later) and answer.error_code == ErrorCode.NONE:
+        if not isinstance(answer, Deferred) and answer.error_code == ErrorCode.NONE:
             self.member_id, self.generation = answer.member_id, answer.generation_id
         return answer
 
@@ -76,7 +76,7 @@ class ClassicMember:
         replies, coordinator.shard.replies = coordinator.shard.replies, []
         for later, response in replies:
             later.resolve(response)
-        if isinstance(answer, Later):
+        if isinstance(answer, Deferred):
             heard = []
             answer.then(heard.append)
             return heard[0] if heard else answer
@@ -125,7 +125,7 @@ def test_a_cooperative_member_gives_up_before_it_moves_on(coordinator, classic):
 def test_whoever_waits_in_a_rebalance_is_asked_to_join_again(coordinator, classic):
     other = ClassicMember(coordinator)
     waiting = other.join()
-    assert isinstance(waiting, Later)
+    assert isinstance(waiting, Deferred)
     coordinator.join("new")
     replies = coordinator.shard.replies
     assert [answer.error_code for _, answer in replies] == [ErrorCode.REBALANCE_IN_PROGRESS]

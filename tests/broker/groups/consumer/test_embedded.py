@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.groups.consumer.embedded import (
+from tidemark.broker.groups.consumer.embedded import (
     MalformedSubscription,
     read_assignment,
     read_subscription,

@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from broker.groups.commit import commit as commit_offsets
-from broker.groups.consumer.member import MemberState
-from protocol.errors import ErrorCode
-from protocol.messages.offset_commit import (
+from tidemark.broker.groups.commit import commit as commit_offsets
+from tidemark.broker.groups.consumer.member import MemberState
+from tidemark.protocol.errors import ErrorCode
+from tidemark.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,

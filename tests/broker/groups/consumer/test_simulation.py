@@ -11,23 +11,23 @@ from random import Random
 
 import pytest
 
-from broker.config import BrokerConfig
-from broker.coordination.outcome import Outcome
-from broker.groups.classic.group import ClassicGroup
-from broker.groups.consumer.embedded import read_assignment, read_subscription, write_assignment
-from broker.groups.consumer.group import ConsumerGroup
-from broker.groups.consumer.heartbeat import consumer_heartbeat
-from broker.groups.group import Caller
-from broker.groups.records import decode, encode_key, encode_value
-from broker.groups.shard import Shard
-from broker.later import Later
-from broker.metadata.image import Image, PartitionImage, TopicImage
-from protocol.errors import ErrorCode
-from protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions
-from protocol.messages.heartbeat import HeartbeatRequest
-from protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
-from protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
-from protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from tidemark.broker.config import BrokerConfig
+from tidemark.broker.coordination.outcome import Outcome
+from tidemark.broker.core.deferred import Deferred
+from tidemark.broker.groups.classic.group import ClassicGroup
+from tidemark.broker.groups.consumer.embedded import read_assignment, read_subscription, write_assignment
+from tidemark.broker.groups.consumer.group import ConsumerGroup
+from tidemark.broker.groups.consumer.heartbeat import consumer_heartbeat
+from tidemark.broker.groups.group import Caller
+from tidemark.broker.groups.records import decode, encode_key, encode_value
+from tidemark.broker.groups.shard import Shard
+from tidemark.broker.metadata.image import Image, PartitionImage, TopicImage
+from tidemark.protocol.errors import ErrorCode
+from tidemark.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions
+from tidemark.protocol.messages.heartbeat import HeartbeatRequest
+from tidemark.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from tidemark.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from tidemark.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 
 GROUP = "g"
 HISTORIES = int(os.environ.get("SIMULATION_HISTORIES", "300"))
@@ -338,7 +338,7 @@ class ClassicClient:
         self.member_id = ""
         self.generation = -1
         self.owned: set[tuple[bytes, int]] = set()
-        self.waiting: Later | None = None
+        self.waiting: Deferred | None = None
         self.assigned_from: dict[str, tuple[bytes, int]] | None = None
         self.phase = "join"
 
@@ -363,7 +363,7 @@ class ClassicClient:
         getattr(self, f"_{self.phase}")()
 
     def _await(self, answer, hear) -> None:
-        if isinstance(answer, Later):
+        if isinstance(answer, Deferred):
             self.waiting = answer
             answer.then(lambda response: hear(response) if self.waiting is answer else None)
         else:

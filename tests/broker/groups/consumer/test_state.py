@@ -1,10 +1,10 @@
 from __future__ import annotations
 
-from broker.groups.consumer.facts import current_fact, member_fact
-from broker.groups.consumer.group import ConsumerGroup
-from broker.groups.consumer.member import ClassicSide, Member, MemberState
-from broker.groups.consumer.state import GroupState
-from broker.groups.records import decode, encode_key, encode_value
+from tidemark.broker.groups.consumer.facts import current_fact, member_fact
+from tidemark.broker.groups.consumer.group import ConsumerGroup
+from tidemark.broker.groups.consumer.member import ClassicSide, Member, MemberState
+from tidemark.broker.groups.consumer.state import GroupState
+from tidemark.broker.groups.records import decode, encode_key, encode_value
 
 
 def facts_of(state: GroupState) -> dict[str, object]:

@@ -1,0 +1,113 @@
+"""Requests that change the metadata, on nodes that are not the controller: passed on to it, and answered for it.
+
+The answer is given when the change has arrived here too, so that a client finds what it has just done on the node that
+told it so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from tidemark.broker.cluster.refusals import refusal_of
+from tidemark.broker.core.deferred import Deferred, awaited
+from tidemark.broker.core.errors import Refused
+from tidemark.broker.core.registry import Call, Route, bind, find_route
+from tidemark.broker.metadata.store import MetadataStore
+from tidemark.broker.peers import Peers, PeerUnavailable
+from tidemark.broker.peers.messages import ForwardedRequest, ForwardedResponse
+from tidemark.protocol.errors import ErrorCode
+from tidemark.protocol.schema import api, codec
+
+SECONDS_DEFAULT: Final = 30.0
+RETRY_SECONDS: Final = 0.05
+SEEN_SECONDS_MAX: Final = 5.0  # how long an answer waits for the change to arrive here
+
+
+class Forwarding:
+    def __init__(self, store: MetadataStore, peers: Peers, services: Mapping[str, Callable[[], Any]]) -> None:
+        self._store = store
+        self._peers = peers
+        self._services = services
+
+    # -- on the node that was asked ----------------------------------------
+
+    def relay(self, route: Route, version: int, handle: Callable[[Any, Call], Any]) -> Callable[[Any, Call], Any]:
+        """The handler of a request: here if this is the controller, otherwise there."""
+
+        async def answer(request: Any, call: Call) -> Any:
+            deadline = time.monotonic() + _seconds(request)
+            while True:
+                try:
+                    if self._store.is_controller:
+                        return await _finished(handle(request, call))
+                    return await self._ask(route, version, request, call.client_id, deadline)
+                except (Refused, PeerUnavailable) as error:
+                    if isinstance(error, Refused) and error.code != ErrorCode.NOT_CONTROLLER:
+                        return refusal_of(request, route.response, error)
+                    if time.monotonic() + RETRY_SECONDS > deadline:
+                        code = ErrorCode.REQUEST_TIMED_OUT
+                        return refusal_of(request, route.response, Refused(code, f"No controller took it: {error}"))
+                await asyncio.sleep(RETRY_SECONDS)
+
+        return answer
+
+    async def ask(self, request: Any, *, version: int) -> Any:
+        """A request of this broker's own to the controller; `Refused` if nobody took it in time."""
+        route = find_route(api(type(request)).key)
+        assert route is not None
+        handle = bind(route.handle, self._services)
+        answer = self.relay(route, version, handle)
+        return await answer(request, Call(None, version, None))
+
+    async def _ask(self, route: Route, version: int, request: Any, client_id: str | None, deadline: float) -> Any:
+        body = bytearray()
+        codec(route.request, version).encode(request, body)
+        envelope = ForwardedRequest(api_key=route.key, api_version=version, client_id=client_id, body=bytes(body))
+        left = max(deadline - time.monotonic(), RETRY_SECONDS)
+        link = self._peers.to_controller(purpose="forwarding")
+        answer: ForwardedResponse = await link.send(envelope, version=0, timeout=left, response=ForwardedResponse)
+        if answer.error_code != ErrorCode.NONE:
+            raise Refused(ErrorCode(answer.error_code), "The controller did not take it.")
+        await self._seen(answer.index)
+        return codec(route.response, version).decode(memoryview(answer.body))
+
+    async def _seen(self, index: int) -> None:
+        try:
+            async with asyncio.timeout(SEEN_SECONDS_MAX):
+                await self._store.applied(index)
+        except TimeoutError:
+            pass  # it is done all the same
+
+    # -- on the controller -------------------------------------------------
+
+    async def answer(self, forwarded: ForwardedRequest, call: Call) -> ForwardedResponse:
+        route = find_route(forwarded.api_key)
+        if route is None or not route.on_controller or forwarded.api_version not in route.versions:
+            return ForwardedResponse(error_code=ErrorCode.INVALID_REQUEST)
+        if not self._store.is_controller:
+            return ForwardedResponse(error_code=ErrorCode.NOT_CONTROLLER)
+        version = forwarded.api_version
+        request = codec(route.request, version).decode(memoryview(forwarded.body))
+        handle = bind(route.handle, self._services)
+        try:
+            response = await _finished(handle(request, Call(call.connection, version, forwarded.client_id)))
+        except Refused as refusal:
+            return ForwardedResponse(error_code=refusal.code)
+        body = bytearray()
+        codec(route.response, version).encode(response, body)
+        return ForwardedResponse(index=self._store.applied_index, body=bytes(body))
+
+
+async def _finished(response: Any) -> Any:
+    if inspect.isawaitable(response):
+        return await response
+    return await awaited(response) if isinstance(response, Deferred) else response
+
+
+def _seconds(request: Any) -> float:
+    timeout_ms: int = getattr(request, "timeout_ms", 0)
+    return timeout_ms / 1000 if timeout_ms > 0 else SECONDS_DEFAULT

@@ -1,0 +1,280 @@
+"""This node's place in the quorum that keeps the metadata: who the others are, where they listen, how to join them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import time
+from collections.abc import Callable, Coroutine, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from tidemark.broker.config import BrokerConfig
+from tidemark.broker.core.errors import Refused
+from tidemark.broker.metadata.store import MetadataStore
+from tidemark.broker.peers import Address, PeerLink, Peers, PeerUnavailable, node_id_of
+from tidemark.broker.peers.messages import JoinQuorumRequest, JoinQuorumResponse
+from tidemark.broker.peers.peers import client_id_of
+from tidemark.broker.peers.raft_transport import QuorumTransport, addresses_of, detail_of, member_of
+from tidemark.protocol.errors import ErrorCode
+from tidemark.raft import ChangePending, Configuration, LeadershipLost, NotCaughtUp, RaftError, UnknownMember
+from tidemark.raft import Settings as RaftSettings
+
+if TYPE_CHECKING:
+    from tidemark.broker.cluster.suspected_brokers import SuspectedBrokers
+    from tidemark.broker.controller.controller import Controller
+
+log = logging.getLogger(__name__)
+
+RETRY_SECONDS: Final = 0.1
+REQUEST_SECONDS_MAX: Final = 2.0
+WATCH_SECONDS: Final = 0.5
+ALONE_SECONDS_MAX: Final = 2.0  # without a leader; by then a quorum that works has elected one
+ISOLATED_SECONDS: Final = 2.0  # members say something several times per second, a leader or not
+WILD: Final = ("", "0.0.0.0", "::")
+
+
+class Quorum:
+    def __init__(self, config: BrokerConfig, directory: Path, *, failed: Callable[[BaseException], None]) -> None:
+        self.controller: Controller | None = None  # both are told of connections that closed
+        self.suspects: SuspectedBrokers | None = None
+        self._config = config
+        self._voters = {each.node_id: Address(each.host, each.port) for each in config.parsed_controller_voters}
+        self._strangers: dict[Address, PeerLink] = {}  # links to those whose ids are not known yet
+        self._seen: tuple[Configuration, Mapping[int, Address]] = (Configuration(), {})
+        self._transport = QuorumTransport(config.node_id)
+        election_timeout = config.controller_quorum_election_timeout_ms / 1000
+        self.store = MetadataStore(
+            directory,
+            node_id=config.node_id,
+            voters=self._first_configuration(),
+            transport=self._transport,
+            settings=RaftSettings(election_timeout=election_timeout, heartbeat_interval=election_timeout / 5),
+            failed=failed,
+        )
+        self.peers = self._transport.peers = Peers(
+            node_id=config.node_id,
+            listener=config.parsed_inter_broker_listener_name,
+            image=lambda: self.store.image,
+            leader_id=lambda: self.store.leader_id,
+            controllers=self.addresses,
+        )
+        self.peers.lost = self._lost_node
+        self.store.watch_leader(self.peers.leader_changed)
+        self.store.watch_controller(self._lead)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._heard_at = 0.0
+
+    # -- who and where -----------------------------------------------------
+
+    @property
+    def own_address(self) -> Address:
+        """Where the other members reach this node."""
+        if self._config.node_id in self._voters:
+            return self._voters[self._config.node_id]
+        listener = self._config.parsed_controller_listener
+        assert listener is not None
+        return Address(socket.gethostname() if listener.host in WILD else listener.host, listener.port)
+
+    def _others(self) -> list[Address]:
+        """Where a node that is no member can ask to become one."""
+        servers = [Address(host, port) for host, port in self._config.parsed_bootstrap_servers]
+        own = self.own_address
+        here = ("localhost", "127.0.0.1", "::1", own.host)
+        known = [*servers, *(address for node_id, address in self._voters.items() if node_id != self._config.node_id)]
+        return [each for each in known if not (each.port == own.port and each.host in here)]
+
+    def _first_configuration(self) -> Configuration:
+        """Of a new cluster: the voters that the settings name, or this node alone; none for a node that joins one."""
+        if self._config.node_id in self._voters:
+            return Configuration(tuple(member_of(*each) for each in sorted(self._voters.items())))
+        if self._voters or self._others():
+            return Configuration()
+        return Configuration((member_of(self._config.node_id, self.own_address),))
+
+    def addresses(self) -> Mapping[int, Address]:
+        """The controller listeners of all members. What the settings say is newer than what the log says."""
+        configuration = self.store.driver.node.configuration
+        if configuration is not self._seen[0]:
+            self._seen = (configuration, {**addresses_of(configuration), **self._voters})
+        return self._seen[1]
+
+    # -- taking part -------------------------------------------------------
+
+    async def start(self) -> None:
+        await self.store.start()
+        if self.store.driver.node.configuration.voters != (self._config.node_id,):
+            self._spawn(self._join())
+
+    async def close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        for link in self._strangers.values():
+            await link.close()
+        await self.store.close()
+        await self.peers.close()
+
+    def receive(self, _sender: int, data: bytes) -> None:
+        self._heard_at = time.monotonic()
+        self.store.driver.receive(data)
+
+    @property
+    def is_isolated(self) -> bool:
+        """Whether no other member has been heard for a while: what this node knows may be long out of date."""
+        is_alone = self.store.driver.node.configuration.voters == (self._config.node_id,)
+        return not is_alone and time.monotonic() - self._heard_at > ISOLATED_SECONDS
+
+    def lost(self, client_id: str | None) -> None:
+        """A connection to the controller listener has ended: if it was a node's, that node may have, too."""
+        node_id = node_id_of(client_id)
+        if node_id is None or node_id == self._config.node_id:
+            return
+        self.store.driver.disconnected(node_id)
+        self._lost_node(node_id)
+
+    def _lost_node(self, node_id: int) -> None:
+        if node_id == self._config.node_id:
+            return
+        if self.controller is not None:
+            self.controller.suspect(node_id)
+        if self.suspects is not None:
+            self.suspects.note(node_id)
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _lead(self, epoch: int | None) -> None:
+        if epoch is not None and self.store.driver.node.configuration_index == 0:
+            # From here on the log says who the members are, whatever somebody writes into the settings.
+            self._spawn(self._note_configuration())
+
+    async def _note_configuration(self) -> None:
+        try:
+            await self.store.driver.update_member(self._config.node_id, detail=detail_of(self.own_address))
+        except (RaftError, LeadershipLost) as error:
+            log.debug("the configuration is not written yet: %s", error)
+
+    # -- joining, and being found ------------------------------------------
+
+    async def _join(self) -> None:
+        """Make sure, again and again, that the quorum knows this node and where it listens.
+
+        Who loses its vote is no member any more; as long as it is a broker, it goes on without one.
+        """
+        alone_since: float | None = None
+        while True:
+            alone_since = None if self.store.leader_id is not None else alone_since or time.monotonic()
+            is_alone = alone_since is not None and time.monotonic() > alone_since + ALONE_SECONDS_MAX
+            if is_alone or not self._is_known():
+                for link in self._links_to_ask():
+                    if await self._ask_to_join(link):
+                        break
+            await asyncio.sleep(RETRY_SECONDS if not self._is_known() else WATCH_SECONDS)
+
+    def _is_known(self) -> bool:
+        node = self.store.driver.node
+        member = node.configuration.member(self._config.node_id)
+        return member is not None and (member.detail == detail_of(self.own_address) or node.configuration_index == 0)
+
+    def _links_to_ask(self) -> list[PeerLink]:
+        try:
+            return [self.peers.to_controller(purpose="joining")]
+        except PeerUnavailable:
+            pass
+        known = {*self._others(), *self.addresses().values()} - {self.own_address}
+        client_id = client_id_of(self._config.node_id)
+        for address in known - self._strangers.keys():
+            self._strangers[address] = PeerLink(*address, client_id=client_id)
+        return [self._strangers[address] for address in sorted(known)]
+
+    async def _ask_to_join(self, link: PeerLink) -> bool:
+        own = self.own_address
+        request = JoinQuorumRequest(
+            node_id=self._config.node_id, cluster_id=self.store.image.cluster_id, host=own.host, port=own.port
+        )
+        try:
+            answer: JoinQuorumResponse = await link.send(
+                request, version=0, timeout=REQUEST_SECONDS_MAX, response=JoinQuorumResponse
+            )
+        except PeerUnavailable as error:
+            log.debug("joining: %s", error)
+            return False
+        if answer.error_code == ErrorCode.NOT_CONTROLLER and answer.leader_id >= 0 and link.name != "leader":
+            leader = PeerLink(
+                answer.leader_host, answer.leader_port, client_id=client_id_of(self._config.node_id), name="leader"
+            )
+            try:
+                return await self._ask_to_join(leader)
+            finally:
+                await leader.close()
+        if answer.error_code == ErrorCode.INCONSISTENT_CLUSTER_ID:
+            log.error("the quorum does not take this node: %s", answer.error_message)
+        return answer.error_code == ErrorCode.NONE
+
+    async def admit(self, node_id: int, *, host: str, port: int, cluster_id: str) -> None:
+        """On the leader: a node asks to follow the metadata, or says that it has moved."""
+        mine = self.store.image.cluster_id
+        if cluster_id and mine and cluster_id != mine:
+            raise Refused(ErrorCode.INCONSISTENT_CLUSTER_ID, f"This is cluster {mine}, not {cluster_id}.")
+        driver, detail = self.store.driver, detail_of(Address(host, port))
+        member = driver.node.configuration.member(node_id)
+        try:
+            if member is None:
+                await driver.add_learner(node_id, detail=detail)
+            elif member.detail != detail:
+                await driver.update_member(node_id, detail=detail)
+        except (RaftError, LeadershipLost) as error:
+            raise Refused(ErrorCode.REQUEST_TIMED_OUT, str(error)) from error
+
+    # -- votes -------------------------------------------------------------
+
+    async def add_voter(self, node_id: int, *, address: Address | None, seconds_max: float) -> None:
+        """On the leader: give a member a vote, as soon as it has caught up (KIP-853)."""
+        driver, deadline = self.store.driver, time.monotonic() + seconds_max
+        if node_id in driver.node.configuration.voters:
+            raise Refused(ErrorCode.DUPLICATE_VOTER, f"Node {node_id} is a voter already.")
+        while True:
+            try:
+                if driver.node.configuration.member(node_id) is None:
+                    if address is None:
+                        raise Refused(ErrorCode.INVALID_REQUEST, f"Nobody knows where node {node_id} listens.")
+                    await driver.add_learner(node_id, detail=detail_of(address))
+                await driver.add_voter(node_id)
+                return
+            except (ChangePending, NotCaughtUp) as error:
+                if time.monotonic() > deadline:
+                    raise Refused(ErrorCode.REQUEST_TIMED_OUT, str(error)) from error
+            except (RaftError, LeadershipLost) as error:
+                raise Refused(ErrorCode.NOT_CONTROLLER, str(error)) from error
+            await asyncio.sleep(RETRY_SECONDS)
+
+    async def forget(self, node_id: int) -> None:
+        """On the leader: a broker is gone for good. If it had a vote, taking that is another decision."""
+        if node_id in self.store.driver.node.configuration.learners:
+            try:
+                await self.store.driver.remove_member(node_id)
+            except (RaftError, LeadershipLost) as error:
+                log.warning("node %d stays in the quorum's configuration: %s", node_id, error)
+
+    async def remove_voter(self, node_id: int) -> None:
+        driver = self.store.driver
+        if node_id not in driver.node.configuration.voters:
+            raise Refused(ErrorCode.VOTER_NOT_FOUND, f"Node {node_id} is not a voter.")
+        member = driver.node.configuration.member(node_id)
+        try:
+            await driver.remove_member(node_id)
+            if node_id != self._config.node_id and node_id in self.store.image.brokers and member is not None:
+                await driver.add_learner(node_id, detail=member.detail)  # a broker follows the metadata, vote or not
+        except UnknownMember as error:
+            raise Refused(ErrorCode.INVALID_REQUEST, str(error)) from error
+        except ChangePending as error:
+            raise Refused(ErrorCode.REQUEST_TIMED_OUT, str(error)) from error
+        except LeadershipLost as error:
+            # A leader that removes itself leads no more when that is committed.
+            if node_id != self._config.node_id or node_id in driver.node.configuration.voters:
+                raise Refused(ErrorCode.NOT_CONTROLLER, str(error)) from error
+        except RaftError as error:
+            raise Refused(ErrorCode.NOT_CONTROLLER, str(error)) from error

@@ -1,0 +1,170 @@
+"""A node among others: the quorum, the controller, and this broker's membership, put together.
+
+A node without a controller listener needs nothing of this, and does not load it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from tidemark.broker.cluster.forwarding import Forwarding
+from tidemark.broker.cluster.membership import Membership
+from tidemark.broker.cluster.quorum_membership import Quorum
+from tidemark.broker.cluster.suspected_brokers import SuspectedBrokers
+from tidemark.broker.config import BrokerConfig
+from tidemark.broker.controller.controller import Controller
+from tidemark.broker.controller.probing import is_gone
+from tidemark.broker.core.api_table import SERVED_BY_CONTROLLER
+from tidemark.broker.core.errors import Refused
+from tidemark.broker.metadata.dynamic_config import DynamicConfig
+from tidemark.broker.metadata.producer_ids import reserve
+from tidemark.broker.metadata.records import Endpoint
+from tidemark.broker.peers import PeerUnavailable
+from tidemark.broker.server.dispatch import Dispatcher
+from tidemark.broker.server.server import Server
+from tidemark.protocol.errors import ErrorCode
+from tidemark.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
+from tidemark.raft import RaftError
+
+log = logging.getLogger(__name__)
+
+CLEAN_STOP: Final = "clean-stop"  # holds the broker epoch of a life that ended in good order
+HAND_OVER_SECONDS_MAX: Final = 1.0
+REQUEST_SECONDS_MAX: Final = 5.0
+RETRY_SECONDS: Final = 0.05
+
+
+class ClusterRuntime:
+    def __init__(
+        self,
+        config: BrokerConfig,
+        directory: Path,
+        *,
+        settings: DynamicConfig,
+        cluster_id: str,
+        new_cluster_id: Callable[[], str],
+        endpoints: Callable[[], Sequence[Endpoint]],
+        renew_lease: Callable[[float], None],
+        failed: Callable[[BaseException], None],
+    ) -> None:
+        self._config = config
+        self._clean_stop = directory / CLEAN_STOP
+        self.quorum = Quorum(config, directory, failed=failed)
+        self.store = self.quorum.store
+        self.peers = self.quorum.peers
+        self.controller = self.quorum.controller = Controller(
+            self.store,
+            settings,
+            listener=config.parsed_inter_broker_listener_name,
+            new_cluster_id=lambda: cluster_id or new_cluster_id(),
+        )
+        self.suspects = self.quorum.suspects = SuspectedBrokers(
+            listener=config.parsed_inter_broker_listener_name, image=lambda: self.store.image, is_gone=is_gone
+        )
+        self.store.watch(self.suspects.follow)
+        self.membership = Membership(
+            store=self.store,
+            peers=self.peers,
+            settings=settings,
+            endpoints=endpoints,
+            cluster_id=lambda: cluster_id,
+            renew_lease=renew_lease,
+            previous_epoch=self._take_clean_stop(),
+        )
+
+    def services(self, services: Mapping[str, Callable[[], Any]]) -> dict[str, Callable[[], Any]]:
+        """What handlers may name beside what there is on every node."""
+        added: dict[str, Callable[[], Any]] = {
+            "controller": lambda: self.controller,
+            "forwarding": lambda: self.forwarding,
+            "quorum": lambda: self.quorum,
+        }
+        together = {**services, **added}
+        self.forwarding = Forwarding(self.store, self.peers, together)
+        return together
+
+    # -- joining and leaving -----------------------------------------------
+
+    async def join(self, server: Server, services: Mapping[str, Callable[[], Any]]) -> None:
+        """Returns when this broker is registered, and has the metadata up to that moment."""
+        listener = self._config.parsed_controller_listener
+        assert listener is not None
+        dispatcher = Dispatcher(services, SERVED_BY_CONTROLLER)
+        await server.listen(listener, handle=dispatcher, lost=lambda connection: self.quorum.lost(connection.client_id))
+        await server.serve(listener.name)
+        await self.quorum.start()
+        await self.membership.register()
+
+    async def leave(self) -> None:
+        """Before anything is stopped: let others lead what this node leads."""
+        if self._config.controlled_shutdown_enable:
+            await self.membership.leave()
+        await self._hand_over()
+
+    async def _hand_over(self) -> None:
+        driver = self.store.driver
+        if not driver.node.is_leader:
+            return
+        others = [
+            each
+            for each in driver.node.replicas()
+            if each.member.is_voter and each.member.node_id != self._config.node_id
+        ]
+        if not others:
+            return
+        heir = max(others, key=lambda each: (each.match_index, each.heard_at)).member.node_id
+        changed = asyncio.Event()
+        self.store.watch_leader(changed.set)
+        with contextlib.suppress(TimeoutError, RaftError):
+            driver.transfer_leadership(heir)
+            async with asyncio.timeout(HAND_OVER_SECONDS_MAX):
+                await changed.wait()
+
+    async def close(self) -> None:
+        self.controller.close()
+        self.suspects.close()
+        await self.membership.close()
+        await self.quorum.close()
+
+    # -- an end in good order ----------------------------------------------
+
+    def note_clean_stop(self) -> None:
+        """Everything is on disk: the next life may say so, and keep its place among the eligible leaders."""
+        self._clean_stop.write_text(str(self.membership.broker_epoch))
+
+    def _take_clean_stop(self) -> int:
+        try:
+            text = self._clean_stop.read_text()
+            self._clean_stop.unlink()
+            return int(text)
+        except (OSError, ValueError):
+            return -1
+
+    # -- producer ids ------------------------------------------------------
+
+    async def allocate_producer_ids(self) -> int:
+        deadline = time.monotonic() + REQUEST_SECONDS_MAX
+        while True:
+            try:
+                if self.store.is_controller:
+                    return await reserve(self.store)
+                return await self._ask_for_producer_ids()
+            except (Refused, PeerUnavailable) as error:
+                if time.monotonic() > deadline:
+                    code = ErrorCode.COORDINATOR_NOT_AVAILABLE
+                    raise Refused(code, f"No controller gave producer ids: {error}") from error
+            await asyncio.sleep(RETRY_SECONDS)
+
+    async def _ask_for_producer_ids(self) -> int:
+        request = AllocateProducerIdsRequest(broker_id=self._config.node_id, broker_epoch=self.membership.broker_epoch)
+        link = self.peers.to_controller(purpose="forwarding")
+        answer: AllocateProducerIdsResponse = await link.send(request, version=0, timeout=REQUEST_SECONDS_MAX)
+        if answer.error_code != ErrorCode.NONE:
+            raise Refused(ErrorCode(answer.error_code), "The controller gave no producer ids.")
+        return answer.producer_id_start

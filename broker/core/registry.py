@@ -1,0 +1,109 @@
+"""Which handler answers which API. A handler registers itself when its module is loaded; `api_table` names the module.
+
+A handler is a function of the request, the call it came in, and the services it names as keyword arguments. It returns
+the response, a `Deferred` of it, or (declared `async`) a coroutine; a handler that must not answer returns `NO_ANSWER`.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from functools import partial
+from importlib import import_module
+from typing import Any, Final, NamedTuple, TypeVar
+
+from tidemark.broker.core.api_table import BETWEEN_NODES, SERVED
+from tidemark.protocol.schema import Span, api
+
+H = TypeVar("H", bound=Callable[..., Any])
+
+NO_ANSWER: Final = object()
+
+
+class Call:
+    """The circumstances of requests: one for each API and version that a connection uses."""
+
+    __slots__ = ("client_id", "connection", "memo", "version")
+
+    def __init__(self, connection: Any, version: int, client_id: str | None) -> None:
+        self.connection = connection
+        self.version = version
+        self.client_id = client_id
+        self.memo: Any = None  # what the API's quick way has learnt
+
+
+class Route(NamedTuple):
+    request: type[Any]
+    response: type[Any]
+    versions: Span  # what is really answered, which may be less than clients are told
+    handle: Callable[..., Any]
+    in_parts: bool  # the response holds file slices
+    on_controller: bool  # other nodes pass it on
+    quick: Callable[..., Any] | None
+
+    @property
+    def key(self) -> int:
+        return api(self.request).key
+
+    @property
+    def name(self) -> str:
+        return self.request.__name__.removesuffix("Request")
+
+
+_ALL: Final = {**SERVED, **BETWEEN_NODES}
+_routes: Final[dict[int, Route]] = {}
+
+
+def handles(
+    request: type[Any],
+    response: type[Any],
+    *,
+    in_parts: bool = False,
+    on_controller: bool = False,
+    quick: Callable[..., Any] | None = None,
+) -> Callable[[H], H]:
+    """Register the decorated function as the answer to every version of `request`.
+
+    `on_controller`: it changes the metadata. A node that is not the controller passes the request on to it.
+    `quick(frame, position, call, …services)` is asked before the request is decoded. It returns the answer's bytes
+    (with room for size and correlation id), or what a handler returns; or None, and then nothing has happened.
+    """
+
+    def register(handle: H) -> H:
+        key, versions = api(request).key, api(request).versions
+        route = Route(request, response, versions, handle, in_parts, on_controller, quick)
+        served = _ALL.get(key)
+        if key in _routes:
+            raise TypeError(f"API {key} has two handlers")
+        if served is None or served.name != route.name or handle.__module__ != _module_of(key):
+            raise TypeError(
+                f"{route.name} (API {key}, {handle.__module__}) is not what the table of APIs says: {served}"
+            )
+        if served.versions.last != versions.last or served.versions.first > versions.first:
+            raise TypeError(f"{route.name} is served in versions {versions}, but clients are told {served.versions}")
+        _routes[key] = route
+        return handle
+
+    return register
+
+
+def find_route(key: int) -> Route | None:
+    """The handler of an API, which is loaded if it is the first time; None if there is none."""
+    found = _routes.get(key)
+    if found is None and key in _ALL:
+        import_module(_module_of(key))
+        found = _routes[key]
+    return found
+
+
+def _module_of(key: int) -> str:
+    return f"tidemark.broker.handlers.{_ALL[key].module}"
+
+
+def bind(handle: Callable[..., Any], services: Mapping[str, Callable[[], Any]]) -> Callable[..., Any]:
+    """Give the handler the services it names."""
+    named = [p.name for p in inspect.signature(handle).parameters.values() if p.kind is p.KEYWORD_ONLY]
+    missing = [name for name in named if name not in services]
+    if missing:
+        raise TypeError(f"{handle.__module__}.{handle.__name__} asks for unknown services {missing}")
+    return partial(handle, **{name: services[name]() for name in named}) if named else handle

@@ -1,0 +1,96 @@
+"""Make a stopped node the only voter, when a majority of the voters is gone for good.
+
+`python -m tidemark.broker.recover_quorum`, which `tidemark recover-quorum` becomes.
+
+Topics, their ids and settings, and whatever else this node knows of the metadata stay.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+
+from tidemark.broker.config import BrokerConfig, ConfigError, load_config
+from tidemark.broker.metadata.image import Image
+from tidemark.broker.metadata.records import decode_records
+from tidemark.broker.node import METADATA_DIRECTORY
+from tidemark.raft import FileStorage, JournalCorrupt, Kind, RaftError, Survivor
+from tidemark.storage import StorageError, locked
+
+EXIT_FAILED = 1
+EXIT_USAGE = 2
+
+
+def main() -> int:
+    arguments = _parse_arguments()
+    try:
+        config = load_config(arguments.config, arguments.set)
+        with ExitStack() as held:
+            for path in config.log_dirs:
+                held.enter_context(locked(path))
+            return _recover(config, for_real=arguments.yes)
+    except ConfigError as error:
+        print(f"tidemark: {error}", file=sys.stderr)
+        return EXIT_USAGE
+    except (OSError, StorageError, JournalCorrupt, RaftError) as error:
+        print(f"tidemark: {error}", file=sys.stderr)
+        return EXIT_FAILED
+
+
+def _parse_arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="tidemark recover-quorum", description=__doc__)
+    parser.add_argument("--config", type=Path, help="the file that the node is started with")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="override one setting")
+    parser.add_argument("--yes", action="store_true", help="do it; without this it is only said what there is")
+    return parser.parse_args()
+
+
+def _recover(config: BrokerConfig, *, for_real: bool) -> int:
+    directory = Path(config.metadata_log_dir or config.log_dirs[0]) / METADATA_DIRECTORY
+    if not directory.is_dir():
+        print(f"tidemark: there is no metadata in {directory}", file=sys.stderr)
+        return EXIT_FAILED
+    storage = FileStorage(directory)
+    try:
+        survivor = Survivor(saved=storage.load())
+        _describe(survivor, config.node_id)
+        effects = survivor.alone(config.node_id)
+        if not for_real:
+            print("Nothing is changed. If this node knows most of all that are left, run it again with --yes.")
+            return 0
+        storage.save(effects)
+    finally:
+        storage.close()
+    print(f"Node {config.node_id} decides alone from its next start on.")
+    print("The voters that are lost must never be started again with what is on their disks.")
+    return 0
+
+
+def _describe(survivor: Survivor, node_id: int) -> None:
+    term, index = survivor.last
+    image = _image(survivor)
+    partitions = [each for topic in image.topics.values() for each in topic.partitions]
+    held = [each for each in partitions if node_id in each.replicas]
+    safe = [each for each in held if node_id in (*each.isr, *each.elr)]
+    print(f"node {node_id} of cluster {image.cluster_id}: metadata up to term {term}, index {index}")
+    print(f"voters: {', '.join(map(str, survivor.configuration.voters)) or 'none'}")
+    print(
+        f"{len(image.topics)} topic(s), {len(partitions)} partition(s); this node holds {len(held)},"
+        f" and {len(safe)} of them with everything that is committed"
+    )
+
+
+def _image(survivor: Survivor) -> Image:
+    image, saved = Image(), survivor.saved
+    if saved.snapshot is not None:
+        image = image.apply(decode_records(saved.snapshot.data))
+    for entry in saved.entries:
+        if entry.kind is Kind.DATA:
+            image = image.apply(decode_records(entry.payload))
+    return image
+
+
+if __name__ == "__main__":
+    sys.exit(main())

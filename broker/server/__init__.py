@@ -1,0 +1,1 @@
+"""Listeners and connections: from bytes to a handler and back, in order."""

@@ -1,0 +1,220 @@
+"""From a frame to its handler and back: header, decode, call, encode, answer in order.
+
+The first four bytes of a request are its API key and version; read as one number they find everything else in one
+look-up. What is behind that number (codecs, header form, the bound handler) is made on first use.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import struct
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from tidemark.broker.core.api_table import SERVED, Served
+from tidemark.broker.core.deferred import Deferred
+from tidemark.broker.core.errors import CloseConnection
+from tidemark.broker.core.registry import NO_ANSWER, Call, Route, bind, find_route
+from tidemark.broker.server.connection import Answer, Connection
+from tidemark.protocol.errors import ErrorCode
+from tidemark.protocol.schema import DecodeError, api, codec
+from tidemark.protocol.varint import skip_tags
+
+log = logging.getLogger(__name__)
+
+API_VERSIONS_KEY: Final = 18
+HEADER_BYTES_MIN: Final = 10  # API key, version, correlation id, length of the client id
+
+_head_at = struct.Struct(">ii").unpack_from  # API key and version as one number, correlation id
+_int16_at = struct.Struct(">h").unpack_from
+_put_head = struct.Struct(">ii").pack_into
+
+
+class _Bound:
+    """One version of one API, ready to serve."""
+
+    __slots__ = ("decode", "encode", "flexible", "handle", "head", "in_parts", "name", "quick", "response", "version")
+
+    def __init__(
+        self,
+        route: Route,
+        version: int,
+        handle: Callable[[Any, Call], Any],
+        quick: Callable[[bytearray, int, Call], Any] | None = None,
+    ) -> None:
+        answer = codec(route.response, version)
+        self.encode: Callable[[Any, bytearray], Any]
+        self.name = route.name
+        self.version = version
+        self.response = route.response
+        self.handle = handle
+        self.quick = quick
+        self.decode = codec(route.request, version).decode
+        self.encode = answer.encode_parts if route.in_parts else answer.encode
+        self.in_parts = route.in_parts
+        self.flexible = version in api(route.request).flexible
+        # KIP-511: the answer to ApiVersions keeps the old header, for clients that cannot know ours yet.
+        tagged = version in api(route.response).flexible and route.key != API_VERSIONS_KEY
+        self.head = bytes(9 if tagged else 8)
+
+
+class Dispatcher:
+    def __init__(self, services: Mapping[str, Callable[[], Any]], served: Mapping[int, Served] = SERVED) -> None:
+        self._services = services
+        self._served = served
+        self._bound: dict[int, _Bound] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def __call__(self, connection: Connection, frame: bytearray) -> None:
+        if len(frame) < HEADER_BYTES_MIN:
+            raise CloseConnection(f"a request of {len(frame)} bytes is too short for a header: {_hex(frame)}")
+        selector, correlation_id = _head_at(frame)
+        bound = self._bound.get(selector)
+        if bound is None:
+            bound = self._bind(selector, frame)
+        if not frame.startswith(connection.client_id_mark, 8):
+            _note_client_id(connection, frame)
+        position = 8 + len(connection.client_id_mark)
+        call = connection.calls.get(selector)
+        if call is None:
+            call = connection.calls[selector] = Call(connection, bound.version, connection.client_id)
+        try:
+            if bound.flexible:
+                if frame[position]:
+                    position = skip_tags(memoryview(frame), position)
+                else:
+                    position += 1
+            response = None if bound.quick is None else bound.quick(frame, position, call)
+            if type(response) is bytearray:
+                _put_head(response, 0, len(response) - 4, correlation_id)
+                connection.answer_whole(response)
+                return
+            if response is None:
+                # librdkafka 2.16 sends a few bytes too many in some requests, and Kafka does not mind.
+                request = bound.decode(memoryview(frame), position, True)
+        except (DecodeError, IndexError) as error:
+            raise CloseConnection(f"{bound.name} v{bound.version} cannot be decoded: {error}; {_hex(frame)}") from None
+        if response is None:
+            try:
+                response = bound.handle(request, call)
+            except CloseConnection:
+                raise
+            except Exception:
+                log.exception("%s v%d from %s failed", bound.name, bound.version, connection.peer)
+                response = _failure(bound)
+        if type(response) is bound.response:
+            if bound.in_parts:
+                connection.answer(_encode(bound, correlation_id, response))
+            else:
+                out = bytearray(bound.head)
+                bound.encode(response, out)
+                _put_head(out, 0, len(out) - 4, correlation_id)
+                connection.answer_whole(out)
+        elif response is NO_ANSWER:
+            connection.answer(None)
+        else:
+            self._answer_later(connection, bound, correlation_id, response)
+
+    def _bind(self, selector: int, frame: bytearray) -> _Bound:
+        key, version = selector >> 16, selector & 0xFFFF
+        route = find_route(key) if key in self._served else None
+        if route is None:
+            raise CloseConnection(f"API key {key} (version {version}) is not served here: {_hex(frame)}")
+        if version not in route.versions:
+            if key == API_VERSIONS_KEY:
+                return self._unknown_api_versions(route)
+            raise CloseConnection(f"{route.name} v{version} is not served, only {route.versions}")
+        quick = None if route.quick is None else bind(route.quick, self._services)
+        handle = bind(route.handle, self._services)
+        if route.on_controller and "forwarding" in self._services:
+            handle = self._services["forwarding"]().relay(route, version, handle)
+        bound = self._bound[selector] = _Bound(route, version, handle, quick)
+        return bound
+
+    def _unknown_api_versions(self, route: Route) -> _Bound:
+        # KIP-511: an unknown version of ApiVersions is answered in the oldest form, naming the versions we do know.
+        bound = _Bound(route, 0, lambda _request, _call: _api_versions_hint(route))
+        bound.decode = lambda _view, _position, _surplus: None
+        bound.flexible = False
+        return bound
+
+    def _answer_later(self, connection: Connection, bound: _Bound, correlation_id: int, response: Any) -> None:
+        later: Deferred[Answer] = Deferred()
+        connection.answer_later(later)
+        if isinstance(response, Deferred):
+            later.abandon = response.abandon
+            response.then(lambda value: later.resolve(_encode(bound, correlation_id, value)))
+            return
+        task = asyncio.ensure_future(self._finish(connection, bound, correlation_id, response, later))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _finish(
+        self, connection: Connection, bound: _Bound, correlation_id: int, response: Any, later: Deferred[Answer]
+    ) -> None:
+        try:
+            value = await response
+        except CloseConnection as error:
+            connection.fail(str(error))
+            return
+        except Exception:
+            log.exception("%s v%d from %s failed", bound.name, bound.version, connection.peer)
+            try:
+                value = _failure(bound)
+            except CloseConnection as error:
+                connection.fail(str(error))
+                return
+        later.resolve(_encode(bound, correlation_id, value))
+
+    async def finish_tasks(self) -> None:
+        """At shutdown: changes that were under way come to their end."""
+        while self._tasks:
+            await asyncio.wait(list(self._tasks))
+
+
+def _encode(bound: _Bound, correlation_id: int, response: Any) -> Answer:
+    if response is NO_ANSWER:
+        return None
+    out = bytearray(bound.head)
+    if not bound.in_parts:
+        bound.encode(response, out)
+        _put_head(out, 0, len(out) - 4, correlation_id)
+        return (out,)
+    parts: list[Any] = bound.encode(response, out)
+    _put_head(out, 0, sum(map(len, parts)) - 4, correlation_id)
+    return parts
+
+
+def _failure(bound: _Bound) -> Any:
+    """Our own fault, after it was logged: an error where the response has a place for one, or a hang-up."""
+    response = bound.response()
+    if not hasattr(response, "error_code"):
+        raise CloseConnection(f"{bound.name} v{bound.version} failed here; see the log")
+    response.error_code = ErrorCode.UNKNOWN_SERVER_ERROR
+    return response
+
+
+def _api_versions_hint(route: Route) -> Any:
+    from tidemark.protocol.messages.api_versions import ApiVersion
+
+    versions = SERVED[route.key].versions
+    hint = ApiVersion(api_key=route.key, min_version=versions.first, max_version=versions.last)
+    return route.response(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[hint])
+
+
+def _note_client_id(connection: Connection, frame: bytearray) -> None:
+    """A client repeats its id in every request: remember its bytes, so that they are only compared from now on."""
+    (length,) = _int16_at(frame, 8)
+    end = 10 + max(length, 0)
+    if end > len(frame):
+        raise CloseConnection(f"a client id of {length} bytes does not fit the request: {_hex(frame)}")
+    # As Kafka: any negative length is null, and an id need not be well-formed.
+    connection.client_id = None if length < 0 else frame[10:end].decode(errors="replace")
+    connection.client_id_mark = bytes(frame[8:end])
+    connection.calls.clear()
+
+
+def _hex(frame: bytearray) -> str:
+    start = bytes(frame[:24])
+    return f"it begins {start!r}"

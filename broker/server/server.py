@@ -1,0 +1,164 @@
+"""Listening sockets and the connections they accept: who may connect, who is idle, how it all ends."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import socket
+from collections import Counter
+from collections.abc import Callable
+from typing import Final
+
+from tidemark.broker.config import BrokerConfig, Listener
+from tidemark.broker.server.connection import Connection
+from tidemark.broker.server.request_memory import MemoryBudget
+from tidemark.protocol.frames import Scratch
+
+log = logging.getLogger(__name__)
+
+DRAIN_SECONDS_MAX: Final = 10.0  # what a client that does not read its answers can delay a shutdown
+IDLE_CHECKS: Final = 10  # per connections.max.idle.ms
+
+
+class Server:
+    def __init__(self, config: BrokerConfig, handle: Callable[[Connection, bytearray], None]) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.scratch = Scratch()
+        self.request_bytes_max = config.socket_request_max_bytes
+        limit = config.queued_max_request_bytes
+        self.memory = MemoryBudget(limit if limit > 0 else 1 << 62)
+        self.tick = 0  # advances IDLE_CHECKS times per idle period: cheaper to note than the time
+        self.endpoints: dict[str, tuple[str, int]] = {}
+        self._config = config
+        self._host_limits = config.parsed_max_connections_per_ip_overrides
+        self._handle = handle
+        self._servers: dict[str, asyncio.Server] = {}
+        self._lost: dict[str, Callable[[Connection], None]] = {}
+        self._connections: set[Connection] = set()
+        self._per_host: Counter[str] = Counter()
+        self._emptied: asyncio.Event | None = None
+        self._sweeping: asyncio.TimerHandle | None = None
+
+    async def listen(
+        self,
+        listener: Listener,
+        *,
+        handle: Callable[[Connection, bytearray], None] | None = None,
+        lost: Callable[[Connection], None] | None = None,
+    ) -> tuple[str, int]:
+        """Open one listener; returns the address it really has (its port may have been 0).
+
+        `handle`: if its requests are not for clients' handlers. `lost` is told of each connection that ends.
+        """
+        handle = handle or self._handle
+        if lost is not None:
+            self._lost[listener.name] = lost
+        sock = _bind(listener.host, listener.port, self._config)
+        server = await self.loop.create_server(
+            lambda: Connection(self, listener.name, handle),
+            sock=sock,
+            backlog=self._config.socket_listen_backlog_size,
+            start_serving=False,
+        )
+        self._servers[listener.name] = server
+        self.endpoints[listener.name] = address = (listener.host, sock.getsockname()[1])
+        return address
+
+    async def serve(self, listener: str | None = None) -> None:
+        """Accept connections: on one listener, or on all that do not yet."""
+        for name, server in self._servers.items():
+            if listener in (None, name):
+                await server.start_serving()
+        if self._sweeping is None:
+            self._schedule_sweep()
+
+    # -- connections ask these ---------------------------------------------
+
+    def admit(self, connection: Connection) -> str | None:
+        """Count a new connection, or say why it is refused."""
+        config = self._config
+        refusal = None
+        if len(self._connections) >= config.max_connections:
+            refusal = f"max.connections={config.max_connections} is reached"
+        elif self._per_host[connection.host] >= self._limit_of(connection.host):
+            refusal = f"max.connections.per.ip={self._limit_of(connection.host)} is reached"
+        self._connections.add(connection)
+        self._per_host[connection.host] += 1
+        return refusal
+
+    def _limit_of(self, host: str) -> int:
+        return self._host_limits.get(host, self._config.max_connections_per_ip)
+
+    def forget(self, connection: Connection) -> None:
+        self._connections.discard(connection)
+        self._per_host[connection.host] -= 1
+        if not self._per_host[connection.host]:
+            del self._per_host[connection.host]
+        if connection.listener in self._lost:
+            self._lost[connection.listener](connection)
+        if self._emptied is not None and not self._connections:
+            self._emptied.set()
+
+    @property
+    def connection_count(self) -> int:
+        return len(self._connections)
+
+    def _schedule_sweep(self) -> None:
+        if self._config.connections_max_idle_ms > 0:
+            period = self._config.connections_max_idle_ms / 1000 / IDLE_CHECKS
+            self._sweeping = self.loop.call_later(period, self._sweep)
+
+    def _sweep(self) -> None:
+        self.tick += 1
+        for connection in list(self._connections):
+            if connection.active_tick + IDLE_CHECKS < self.tick and not connection.is_waiting_for_us:
+                connection.expire()
+        self._schedule_sweep()
+
+    # -- the end -----------------------------------------------------------
+
+    def stop_accepting(self, *, but: str | None = None) -> None:
+        """No new connection, no new request, except on the listener `but`; what was accepted goes on."""
+        if self._sweeping is not None:
+            self._sweeping.cancel()
+        for name, server in self._servers.items():
+            if name != but:
+                server.close()
+        for connection in list(self._connections):
+            if connection.listener != but:
+                connection.stop_taking()
+
+    async def close(self) -> None:
+        """Let the answers out, then hang up on everyone."""
+        for server in self._servers.values():
+            server.close()
+        for connection in list(self._connections):
+            connection.close_when_quiet()
+        self._emptied = asyncio.Event()
+        if self._connections:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(DRAIN_SECONDS_MAX):
+                    await self._emptied.wait()
+        for connection in list(self._connections):
+            connection.transport.abort()
+
+
+def _bind(host: str, port: int, config: BrokerConfig) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        # Accepted sockets inherit it. Without it an answer waits 40 ms for the acknowledgement of the one before.
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        # Before listen, so that accepted sockets inherit it; -1 leaves it to the system, which tunes itself.
+        if config.socket_receive_buffer_bytes > 0:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, config.socket_receive_buffer_bytes)
+        if config.socket_send_buffer_bytes > 0:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, config.socket_send_buffer_bytes)
+        sock.bind((host, port))
+        sock.setblocking(False)
+    except OSError as error:
+        sock.close()
+        raise OSError(error.errno, f"cannot listen on {host}:{port}: {error.strerror}") from error
+    return sock

@@ -1,0 +1,288 @@
+"""Three nodes in one event loop, over real sockets: a quorum, a controller, and brokers that pass requests on to it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tidemark.broker.config import load_config
+from tidemark.broker.node import Node
+from tidemark.protocol.errors import ErrorCode
+from tidemark.protocol.messages import add_raft_voter as add
+from tidemark.protocol.messages import remove_raft_voter as remove
+from tidemark.protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from tidemark.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from tidemark.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from tidemark.protocol.messages.describe_quorum import (
+    DescribeQuorumRequest,
+    DescribeQuorumResponse,
+    PartitionData,
+    TopicData,
+)
+from tidemark.protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
+from tidemark.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from tidemark.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from tidemark.protocol.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
+
+SECONDS_MAX = 20
+
+
+def free_ports(count: int) -> list[int]:
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    try:
+        return [each.getsockname()[1] for each in sockets]
+    finally:
+        for each in sockets:
+            each.close()
+
+
+class Nodes:
+    def __init__(self, path: Path, *, voters: int, extra: int = 0) -> None:
+        self.path = path
+        self.ids = list(range(1, voters + extra + 1))
+        ports = free_ports(2 * len(self.ids))
+        self.ports = dict(zip(self.ids, ports, strict=False))
+        self.own_ports = dict(zip(self.ids, ports[len(self.ids) :], strict=True))
+        self.voters = self.ids[:voters]
+        self.running: dict[int, Node] = {}
+
+    async def start(self, *ids: int, **settings: Any) -> None:
+        await asyncio.gather(*(self._start(node_id, settings) for node_id in ids or self.voters))
+
+    async def _start(self, node_id: int, settings: dict[str, Any]) -> None:
+        config = load_config(
+            None,
+            {
+                "node.id": node_id,
+                "listeners": f"PLAINTEXT://127.0.0.1:{self.ports[node_id]},CONTROLLER://127.0.0.1:{self.own_ports[node_id]}",
+                "controller.listener.names": "CONTROLLER",
+                "controller.quorum.voters": ",".join(
+                    f"{each}@127.0.0.1:{self.own_ports[each]}" for each in self.voters
+                ),
+                "log.dirs": self.path / str(node_id),
+                "offsets.topic.num.partitions": 2,
+                "broker.heartbeat.interval.ms": 100,
+                **{name.replace("_", "."): value for name, value in settings.items()},
+            },
+        )
+        node = self.running[node_id] = Node(config)
+        await asyncio.wait_for(node.start(), SECONDS_MAX)
+
+    async def stop(self, node_id: int) -> None:
+        await asyncio.wait_for(self.running.pop(node_id).stop(), SECONDS_MAX)
+
+    def image(self, node_id: int) -> Any:
+        return self.running[node_id]._store.image
+
+    @property
+    def controller(self) -> int:
+        return next(node_id for node_id, node in self.running.items() if node._store.is_controller)
+
+    @property
+    def another(self) -> int:
+        """A node that is not the controller."""
+        return next(node_id for node_id in self.running if node_id != self.controller)
+
+    async def until(self, condition: Callable[[], object]) -> None:
+        async with asyncio.timeout(SECONDS_MAX):
+            while True:
+                with contextlib.suppress(StopIteration):
+                    if condition():
+                        return
+                await asyncio.sleep(0.01)
+
+
+@pytest.fixture
+async def nodes(tmp_path: Path) -> AsyncIterator[Nodes]:
+    nodes = Nodes(tmp_path, voters=3, extra=1)
+    try:
+        yield nodes
+    finally:
+        await asyncio.gather(*(nodes.stop(node_id) for node_id in list(nodes.running)))
+
+
+@pytest.fixture
+async def ask(nodes: Nodes, connect: Any) -> Callable[..., Any]:
+    async def ask(node_id: int, request: Any, response: type[Any], version: int) -> Any:
+        client = await connect(nodes.running[node_id])
+        return await client.call(request, response, version)
+
+    return ask
+
+
+def topic(name: str, *, partitions: int = 3, factor: int = 3) -> CreateTopicsRequest:
+    wish = CreatableTopic(name=name, num_partitions=partitions, replication_factor=factor)
+    return CreateTopicsRequest(topics=[wish], timeout_ms=10_000)
+
+
+async def test_a_topic_is_created_over_any_node_and_seen_where_it_was_created(nodes: Nodes, ask: Any) -> None:
+    await nodes.start()
+    for node_id in nodes.voters:
+        answer = await ask(node_id, topic(f"t{node_id}"), CreateTopicsResponse, 7)
+        assert [each.error_code for each in answer.topics] == [ErrorCode.NONE]
+        wanted = MetadataRequest(topics=[MetadataRequestTopic(name=f"t{node_id}")])
+        seen: MetadataResponse = await ask(node_id, wanted, MetadataResponse, 12)
+        assert len(seen.brokers) == 3
+        assert sorted(each.leader_id for each in seen.topics[0].partitions) == [1, 2, 3]
+        assert all(sorted(each.isr_nodes) == [1, 2, 3] for each in seen.topics[0].partitions)
+
+
+async def test_all_nodes_have_one_cluster_id(nodes: Nodes) -> None:
+    await nodes.start()
+    ids = {
+        (nodes.path / str(node_id) / "meta.properties").read_text().split("cluster.id=")[1][:22]
+        for node_id in (1, 2, 3)
+    }
+    assert ids == {nodes.image(1).cluster_id}
+
+
+async def test_a_node_of_another_cluster_is_refused(nodes: Nodes, tmp_path: Path) -> None:
+    await nodes.start(1, 2)
+    with pytest.raises(RuntimeError, match="INCONSISTENT_CLUSTER_ID"):
+        await nodes.start(3, cluster_id="another")
+    await nodes.stop(3)
+
+
+async def test_leaders_move_before_a_node_stops_and_return_when_it_is_preferred(nodes: Nodes, ask: Any) -> None:
+    await nodes.start()
+    await ask(1, topic("t"), CreateTopicsResponse, 7)
+    gone = nodes.another
+    await nodes.stop(gone)
+    image = nodes.image(nodes.controller)
+    assert all(each.leader not in (gone, -1) and gone not in each.isr for each in image.topics["t"].partitions)
+    await nodes.start(gone)
+    await nodes.until(lambda: all(len(each.isr) == 3 for each in nodes.image(gone).topics["t"].partitions))
+    request = ElectLeadersRequest(topic_partitions=None)
+    answer: ElectLeadersResponse = await ask(nodes.another, request, ElectLeadersResponse, 2)
+    assert len(answer.replica_election_results[0].partition_result) == 1
+    await nodes.until(lambda: {each.leader for each in nodes.image(gone).topics["t"].partitions} == {1, 2, 3})
+
+
+async def test_the_controller_hands_over_when_it_stops(nodes: Nodes, ask: Any) -> None:
+    await nodes.start()
+    first = nodes.controller
+    await nodes.stop(first)
+    await nodes.until(lambda: nodes.controller != first)
+    answer = await ask(nodes.another, topic("t", factor=2), CreateTopicsResponse, 7)
+    assert answer.topics[0].error_code == ErrorCode.NONE
+    assert first not in {
+        node for each in nodes.image(nodes.controller).topics["t"].partitions for node in each.replicas
+    }
+
+
+async def test_the_whole_cluster_restarts_with_what_it_knew(nodes: Nodes, ask: Any) -> None:
+    await nodes.start()
+    await ask(2, topic("t"), CreateTopicsResponse, 7)
+    await asyncio.gather(*(nodes.stop(node_id) for node_id in (1, 2, 3)))
+    await nodes.start()
+    await nodes.until(
+        lambda: all(each.leader >= 0 and len(each.isr) == 3 for each in nodes.image(1).topics["t"].partitions)
+    )
+
+
+async def test_producer_ids_of_different_brokers_never_meet(nodes: Nodes, ask: Any) -> None:
+    await nodes.start()
+    given = []
+    for node_id in (1, 2, 3, 1):
+        answer = await ask(node_id, InitProducerIdRequest(transactional_id=None), InitProducerIdResponse, 5)
+        assert answer.error_code == ErrorCode.NONE
+        given.append(answer.producer_id)
+    assert len(set(given)) == 4
+
+
+async def test_the_quorum_describes_itself_over_any_node(nodes: Nodes, ask: Any) -> None:
+    await nodes.start()
+    wanted = [TopicData(topic_name="__cluster_metadata", partitions=[PartitionData()])]
+    for node_id in (1, 2, 3):
+        answer: DescribeQuorumResponse = await ask(
+            node_id, DescribeQuorumRequest(topics=wanted), DescribeQuorumResponse, 2
+        )
+        (partition,) = answer.topics[0].partitions
+        assert partition.leader_id == nodes.controller
+        assert [each.replica_id for each in partition.current_voters] == [1, 2, 3]
+        assert [each.node_id for each in answer.nodes] == [1, 2, 3]
+        assert partition.high_watermark > 3
+
+
+async def test_a_node_joins_without_a_vote_gets_one_and_loses_it(nodes: Nodes, ask: Any) -> None:
+    await nodes.start()
+    await nodes.start(4)
+    driver = nodes.running[nodes.controller]._store.driver
+    assert driver.node.configuration.learners == (4,)
+    assert nodes.image(1).brokers[4].is_active
+    answer = await ask(4, add.AddRaftVoterRequest(voter_id=4, timeout_ms=10_000), add.AddRaftVoterResponse, 1)
+    assert answer.error_code == ErrorCode.NONE, answer
+    assert driver.node.configuration.voters == (1, 2, 3, 4)
+    again = await ask(2, add.AddRaftVoterRequest(voter_id=4, timeout_ms=10_000), add.AddRaftVoterResponse, 1)
+    assert again.error_code == ErrorCode.DUPLICATE_VOTER
+    answer = await ask(1, remove.RemoveRaftVoterRequest(voter_id=4), remove.RemoveRaftVoterResponse, 0)
+    assert answer.error_code == ErrorCode.NONE, answer
+    assert driver.node.configuration.voters == (1, 2, 3)
+    assert driver.node.configuration.learners == (4,)
+    answer = await ask(4, topic("t"), CreateTopicsResponse, 7)  # without a vote it still knows what is going on
+    assert answer.topics[0].error_code == ErrorCode.NONE
+    assert "t" in nodes.image(4).topics
+
+
+async def test_a_controller_that_loses_its_vote_hands_over_and_stays_a_broker(nodes: Nodes, ask: Any) -> None:
+    await nodes.start()
+    first = nodes.controller
+    answer = await ask(first, remove.RemoveRaftVoterRequest(voter_id=first), remove.RemoveRaftVoterResponse, 0)
+    assert answer.error_code == ErrorCode.NONE, answer
+    await nodes.until(lambda: nodes.controller != first)
+    driver = nodes.running[nodes.controller]._store.driver
+    await nodes.until(lambda: driver.node.configuration.learners == (first,))
+    answer = await ask(first, topic("t"), CreateTopicsResponse, 7)
+    assert answer.topics[0].error_code == ErrorCode.NONE
+    assert "t" in nodes.image(first).topics
+
+
+async def test_partitions_are_reassigned_to_a_new_broker_and_the_old_one_goes(nodes: Nodes, ask: Any) -> None:
+    await nodes.start()
+    await nodes.start(4)
+    await ask(1, topic("t", partitions=1, factor=2), CreateTopicsResponse, 7)
+    before = nodes.image(1).topics["t"].partitions[0].replicas
+    target = [4, next(each for each in (1, 2, 3) if each not in before)]
+    request = AlterPartitionReassignmentsRequest(
+        topics=[ReassignableTopic(name="t", partitions=[ReassignablePartition(partition_index=0, replicas=target)])]
+    )
+    answer = await ask(2, request, AlterPartitionReassignmentsResponse, 1)
+    assert answer.responses[0].partitions[0].error_code == ErrorCode.NONE
+    await nodes.until(lambda: nodes.image(1).topics["t"].partitions[0].replicas == tuple(target))
+    partition = nodes.image(1).topics["t"].partitions[0]
+    assert partition.leader in target
+    assert sorted(partition.isr) == sorted(target)
+    assert partition.adding == partition.removing == ()
+
+
+async def test_a_broker_that_is_unregistered_is_forgotten_and_comes_back_by_registering(nodes: Nodes, ask: Any) -> None:
+    await nodes.start()
+    gone = nodes.another
+    await nodes.stop(gone)
+    answer = await ask(nodes.another, UnregisterBrokerRequest(broker_id=gone), UnregisterBrokerResponse, 0)
+    assert answer.error_code == ErrorCode.NONE
+    assert gone not in nodes.image(nodes.controller).brokers
+    again = await ask(nodes.another, UnregisterBrokerRequest(broker_id=gone), UnregisterBrokerResponse, 0)
+    assert again.error_code == ErrorCode.BROKER_ID_NOT_REGISTERED
+    await nodes.start(gone)
+    assert nodes.image(gone).brokers[gone].is_active
+
+
+async def test_what_nodes_say_among_themselves_is_not_for_clients(nodes: Nodes, ask: Any) -> None:
+    await nodes.start()
+    answer: ApiVersionsResponse = await ask(1, ApiVersionsRequest(), ApiVersionsResponse, 2)
+    keys = {each.api_key for each in answer.api_keys}
+    assert {55, 64, 80} <= keys
+    assert not keys & {56, 62, 63, 67}
+    assert max(keys) < 32_000
