@@ -24,7 +24,7 @@ LIFE = textwrap.dedent(
 
     directory, *hidden = sys.argv[1:]
     for name in hidden:
-        module, _, _name = name.partition(".")
+        module, _, attribute = name.partition(".")
         if module == "platform":
             sys.platform = attribute
         else:
