@@ -134,7 +134,6 @@ def test_the_soft_limit_of_open_files_is_raised_to_the_hard_one() -> None:
     code = textwrap.dedent(
         """
         import resource
-import select
         from tidemark import portable
         _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (100, hard))
