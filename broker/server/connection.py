@@ -38,8 +38,8 @@ class Connection(asyncio.BufferedProtocol):
         self.listener = listener
         self.peer = "?"
         self.client_id: str | None = None
-        self.client_id_mark = b"?"  # the dispatcher's memo of how this client id looks in a request
-        self.calls: dict[int, Call] = {}  # likewise, of the calls it has made
+        self.client_id_field = b"?"  # how this client id looks in a request, with its length: for the dispatcher
+        self.calls: dict[int, Call] = {}  # by API key and version, likewise for the dispatcher
         self.client_software = ""
         self.active_tick = server.tick
         self._handle = handle
