@@ -74,7 +74,10 @@ class Node:
         opened.push_async_callback(self._cluster.close)
         opened.push_async_callback(self._close_replicas)
         opened.push_async_callback(self._replicas.stop_replication)
-        self._creation = TopicCreation(self._store, self.settings, forwarding=self._cluster.forwarding)
+        opening = self._replicas.open_gradually()
+        self._creation = TopicCreation(
+            self._store, self.settings, opened=opening.finished, forwarding=self._cluster.forwarding
+        )
         self._coordinators = Coordinators(
             node_id=config.node_id, settings=self.settings, replicas=self._replicas, creation=self._creation
         )
@@ -88,7 +91,8 @@ class Node:
         self.address = next(iter(self._server.endpoints.values()))
         await self._cluster.join(self._server, services)
         identity.confirm(self._store.image.cluster_id)
-        await self._open_replicas()
+        self._follow_metadata()
+        await opening.finished()
         self._cluster.start_replication()
         opened.callback(self._replicas.end_waits)
         opened.callback(self._coordinators.close)
@@ -175,16 +179,14 @@ class Node:
         port = listener.port or self._server.endpoints[listener.name][1]
         return Endpoint(name=listener.name, host=listener.host, port=port, security_protocol=listener.security_protocol)
 
-    async def _open_replicas(self) -> None:
-        """Returns when every log that the metadata gives to this node is open, or offline with its reason logged."""
-        opening = self._replicas.open_gradually()
+    def _follow_metadata(self) -> None:
+        """From here on settings, replicas and coordinators are as the metadata says."""
         self.settings.watch(self._replicas.reconfigure_all)
         self.settings.watch(self._coordinators.reconfigure)
         empty = Image()
         for follow in (self.settings.follow, self._replicas.follow, self._coordinators.follow):
             self._store.watch(follow)
             follow(empty, self._store.image)
-        await opening.finished()
 
     # -- stopping ----------------------------------------------------------
 

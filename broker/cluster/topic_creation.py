@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import os
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Final
 
 from tidemark.broker.core.errors import Refused
 from tidemark.broker.metadata.dynamic_config import DynamicConfig
@@ -18,11 +21,23 @@ if TYPE_CHECKING:
     from tidemark.broker.cluster.forwarding import Forwarding
 
 
+OPENED_SECONDS_MAX: Final = 5.0  # how long an answer waits for the logs of a new topic to be open on this node
+
+
 class TopicCreation:
-    def __init__(self, store: MetadataStore, settings: DynamicConfig, *, forwarding: Forwarding | None = None) -> None:
-        """`forwarding`: to the controller, where that may be another node."""
+    def __init__(
+        self,
+        store: MetadataStore,
+        settings: DynamicConfig,
+        *,
+        opened: Callable[[], Awaitable[None]],
+        forwarding: Forwarding | None = None,
+    ) -> None:
+        """`opened` returns when all logs that this node is to have are open. `forwarding`: to the controller, where
+        that may be another node."""
         self._store = store
         self._settings = settings
+        self._opened = opened
         self._forwarding = forwarding
 
     async def create_automatically(self, name: str) -> None:
@@ -30,10 +45,11 @@ class TopicCreation:
         try:
             if self._forwarding is not None and not self._store.is_controller:
                 await self._ask_controller(self._forwarding, self._new_topic(self._store.image, name))
-                return
-            await self._store.change(
-                lambda image: create_topic(image, self._new_topic(image, name), self._settings.current)
-            )
+            else:
+                await self._store.change(
+                    lambda image: create_topic(image, self._new_topic(image, name), self._settings.current)
+                )
+            await self._wait_until_opened()
         except Refused as refusal:
             if refusal.code != ErrorCode.TOPIC_ALREADY_EXISTS:
                 raise
@@ -77,7 +93,14 @@ class TopicCreation:
             return records
 
         image = await self._store.change(decide)
+        await self._wait_until_opened()
         return refused, image
+
+    async def _wait_until_opened(self) -> None:
+        """A client that was told of a new topic can use it at once, at least over this node."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(OPENED_SECONDS_MAX):
+                await self._opened()
 
     def check(self, topics: list[NewTopic]) -> tuple[dict[str, Refused], Image]:
         """As `create`, but nothing is created: the image is what would be."""
