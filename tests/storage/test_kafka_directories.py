@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import time
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
+from harness.ports import free_port
 
 from tidemark.protocol.records import iter_records
 from tidemark.storage import LogConfig, LogDirectory
@@ -22,12 +22,6 @@ CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
 SEGMENT_BYTES = 1 << 20  # the smallest that Kafka takes
 HALF = 3000  # records per topic before the kill, and as many after
 CONFIG = LogConfig(segment_bytes=SEGMENT_BYTES)
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 class KafkaProcess:
