@@ -18,7 +18,7 @@ from tidemark.pipeline.generators.made import Made
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from conftest import Trial
+    from tests.pipeline.conftest import Trial
 
 Committed = Callable[[str], list[Made]]
 

@@ -77,7 +77,7 @@ def test_response_headers_are_kios(flexible: bool, kio_class: type) -> None:
     out = begin_response(1234, flexible=flexible)
     out += b"body"
     finish_frame(out, more=100)
-    header, size = entity_reader(kio_class)(bytes(out), 4)
+    header, size = entity_reader(kio_class)(bytes(out), 4)  # type: ignore[var-annotated]
     assert header.correlation_id == 1234
     assert out[4 + size :] == b"body"
     assert int.from_bytes(out[:4], "big") == len(out) - 4 + 100

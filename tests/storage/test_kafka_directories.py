@@ -9,6 +9,7 @@ import subprocess
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -194,7 +195,7 @@ def test_kafka_goes_on_with_a_directory_that_we_wrote_to(written, make_batch, ap
     shutil.copytree(kafka.data, tmp_path / "before")
     directory = LogDirectory.open(str(kafka.data))
     assert directory.open_all(lambda topic, partition: CONFIG) == {}
-    ours = {}
+    ours: dict[Any, Any] = {}
     for topic in written.values:
         log = directory.logs[topic, 0]
         for number in range(60):
@@ -221,6 +222,6 @@ def consume(bootstrap: str, topic: str, *, count: int) -> list[bytes]:
     while len(values) < count and time.monotonic() < deadline:
         for message in consumer.consume(1000, timeout=1):
             assert message.error() is None, message.error()
-            values.append(message.value())
+            values.append(message.value())  # type: ignore[arg-type]
     consumer.close()
     return values

@@ -213,7 +213,7 @@ class Coordinator:
     def send_orders(self) -> None:
         orders, self.shard.to_send = self.shard.to_send, []
         if orders:
-            self.when_committed(lambda: [self.send(order, each) for order in orders for each in parts(order)])
+            self.when_committed(lambda: [self.send(order, each) for order in orders for each in parts(order)])  # type: ignore[arg-type, func-returns-value]
 
     def send(self, order: Order, each: TopicPartition | None) -> None:
         if each is None:
@@ -506,14 +506,14 @@ def write(
     for record in range(world.random.randint(0, 4)):
         partition = world.random.randrange(PARTITIONS)
         if version == CLASSIC and partition not in added:
-            if not (yield from retried(lambda p=partition: world.add(transactional_id, producer, p, version))):
+            if not (yield from retried(lambda p=partition: world.add(transactional_id, producer, p, version))):  # type: ignore[misc]
                 return False
             added.add(partition)
         sequence = sequences.get(partition, 0)
         value = (story.number, record)
         if not (
             yield from retried(
-                lambda p=partition, s=sequence, v=value: world.produce(transactional_id, producer, p, s, v, version)
+                lambda p=partition, s=sequence, v=value: world.produce(transactional_id, producer, p, s, v, version)  # type: ignore[misc]
             )
         ):
             return False
