@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidemark.protocol.schema import blob, int16, int32, int64, message, string
+from tidemark.protocol.schema import blob, int16, int32, int64, message, string, uuid
 
 
 @message(key=32000, versions="0", flexible="0+")
@@ -11,6 +11,10 @@ class RaftMessageRequest:
 
     sender: int = int32()
     data: bytes = blob()
+    # Tags, so that a Tidemark from before them reads the message, too. What is not known is empty or zero.
+    cluster_id: str = string(tag=0)
+    sender_directory_id: bytes = uuid(tag=1)
+    receiver_directory_id: bytes = uuid(tag=2)  # as the sender's configuration has it
 
 
 @message(key=32000, versions="0", flexible="0+")
@@ -43,6 +47,7 @@ class JoinQuorumRequest:
     cluster_id: str = string()
     host: str = string()  # of its controller listener
     port: int = int32()
+    directory_id: bytes = uuid(tag=0)  # of its metadata log
 
 
 @message(key=32002, versions="0", flexible="0+")
