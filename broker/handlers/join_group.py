@@ -6,7 +6,7 @@ from typing import Any
 
 from tidemark.broker.core.registry import Call, handles
 from tidemark.broker.groups.classic.join import refusal
-from tidemark.broker.groups.group import Caller
+from tidemark.broker.groups.group import caller_of
 from tidemark.broker.groups.hosted import HostedGroups
 from tidemark.broker.groups.service import Groups
 from tidemark.protocol.errors import ErrorCode
@@ -26,8 +26,3 @@ def join_group(request: JoinGroupRequest, call: Call, *, groups: Groups) -> Any:
     if not isinstance(hosted, HostedGroups):
         return refusal(hosted, caller, member_id=request.member_id)
     return hosted.finish(hosted.shard.join(request, caller, groups.now_ms()))
-
-
-def caller_of(call: Call) -> Caller:
-    """Hosts are written as Kafka, and Java, write them."""
-    return Caller(call.client_id or "", f"/{call.connection.host}", call.version)

@@ -6,9 +6,9 @@ from typing import Any, Final
 
 from tidemark.broker.core.deferred import Deferred
 from tidemark.broker.core.registry import Call, handles
+from tidemark.broker.groups.group import caller_of
 from tidemark.broker.groups.hosted import HostedGroups
 from tidemark.broker.groups.service import Groups
-from tidemark.broker.handlers.join_group import caller_of
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
 

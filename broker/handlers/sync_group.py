@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from tidemark.broker.core.registry import Call, handles
+from tidemark.broker.groups.group import caller_of
 from tidemark.broker.groups.hosted import HostedGroups
 from tidemark.broker.groups.service import Groups
-from tidemark.broker.handlers.join_group import caller_of
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 

@@ -13,7 +13,7 @@ import struct
 from collections.abc import Callable
 from typing import Any, Final
 
-from tidemark.protocol.apis import APIS
+from tidemark.protocol.apis import response_of
 from tidemark.protocol.frames import Framer, FrameTooLarge, Scratch
 from tidemark.protocol.schema import DecodeError, api, codec
 from tidemark.protocol.varint import skip_tags
@@ -74,7 +74,7 @@ class PeerLink:
         answer = await self.send_raw(
             described.key, version, body, flexible=version in described.flexible, timeout=timeout
         )
-        return self.decoded(answer, response or APIS[described.key].response, version=version)
+        return self.decoded(answer, response or response_of(type(request)), version=version)
 
     def begin(self, request: Any, *, version: int) -> asyncio.Future[memoryview] | None:
         """As `send`, for who asks all the time: no task, no time-out, and the answer is for `decoded`. None while there
