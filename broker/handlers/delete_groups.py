@@ -12,21 +12,21 @@ from typing import Any
 
 from tidemark.broker.core.deferred import Deferred
 from tidemark.broker.core.registry import Call, handles
-from tidemark.broker.groups.hosted import HostedGroups
-from tidemark.broker.groups.service import Groups
+from tidemark.broker.groups.coordinator import GroupCoordinator
+from tidemark.broker.groups.group_shard_host import GroupShardHost
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 
 
 @handles(DeleteGroupsRequest, DeleteGroupsResponse)
-def delete_groups(request: DeleteGroupsRequest, _call: Call, *, groups: Groups) -> Any:
+def delete_groups(request: DeleteGroupsRequest, _call: Call, *, groups: GroupCoordinator) -> Any:
     response = DeleteGroupsResponse()
     waiting = _Waiting(response)
     for group_id in dict.fromkeys(request.groups_names):
         result = DeletableGroupResult(group_id=group_id)
         response.results.append(result)
         hosted = groups.find(group_id) if group_id else ErrorCode.INVALID_GROUP_ID
-        if isinstance(hosted, HostedGroups):
+        if isinstance(hosted, GroupShardHost):
             waiting.take(result, hosted.finish(hosted.shard.delete_group(group_id)))
         else:
             result.error_code = hosted

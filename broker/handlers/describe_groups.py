@@ -17,8 +17,8 @@ from typing import Final
 from tidemark.broker.core.acl_operations import GROUP_OPERATIONS
 from tidemark.broker.core.registry import Call, handles
 from tidemark.broker.groups.classic.group import ClassicGroup
-from tidemark.broker.groups.hosted import HostedGroups
-from tidemark.broker.groups.service import Groups
+from tidemark.broker.groups.coordinator import GroupCoordinator
+from tidemark.broker.groups.group_shard_host import GroupShardHost
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.messages.describe_groups import (
     DescribedGroup,
@@ -32,7 +32,7 @@ DEAD: Final = "Dead"
 
 
 @handles(DescribeGroupsRequest, DescribeGroupsResponse)
-def describe_groups(request: DescribeGroupsRequest, call: Call, *, groups: Groups) -> DescribeGroupsResponse:
+def describe_groups(request: DescribeGroupsRequest, call: Call, *, groups: GroupCoordinator) -> DescribeGroupsResponse:
     described = [_describe(group_id, call.version, groups) for group_id in request.groups]
     if request.include_authorized_operations:
         for group in described:
@@ -41,9 +41,9 @@ def describe_groups(request: DescribeGroupsRequest, call: Call, *, groups: Group
     return DescribeGroupsResponse(groups=described)
 
 
-def _describe(group_id: str, version: int, groups: Groups) -> DescribedGroup:
+def _describe(group_id: str, version: int, groups: GroupCoordinator) -> DescribedGroup:
     hosted = groups.find(group_id) if group_id else ErrorCode.INVALID_GROUP_ID
-    if not isinstance(hosted, HostedGroups):
+    if not isinstance(hosted, GroupShardHost):
         return DescribedGroup(group_id=group_id, error_code=hosted)
     group = hosted.shard.groups.get(group_id)
     if not isinstance(group, ClassicGroup):

@@ -11,13 +11,13 @@ v5: filter by type, and the type in the answer (KIP-848)
 from __future__ import annotations
 
 from tidemark.broker.core.registry import Call, handles
-from tidemark.broker.groups.service import Groups
+from tidemark.broker.groups.coordinator import GroupCoordinator
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
 
 @handles(ListGroupsRequest, ListGroupsResponse)
-def list_groups(request: ListGroupsRequest, _call: Call, *, groups: Groups) -> ListGroupsResponse:
+def list_groups(request: ListGroupsRequest, _call: Call, *, groups: GroupCoordinator) -> ListGroupsResponse:
     states = {state.lower() for state in request.states_filter}
     kinds = {kind.lower() for kind in request.types_filter}
     response = ListGroupsResponse()

@@ -12,7 +12,7 @@ from __future__ import annotations
 from tidemark.broker.core.errors import Refused
 from tidemark.broker.core.registry import Call, handles
 from tidemark.broker.groups.consumer.regex import compiled
-from tidemark.broker.transactions.service import Transactions
+from tidemark.broker.transactions.coordinator import TransactionCoordinator
 from tidemark.broker.transactions.transaction import STATE_NAMES, Transaction
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
@@ -21,7 +21,7 @@ from tidemark.protocol.messages.list_transactions import TransactionState as Lis
 
 @handles(ListTransactionsRequest, ListTransactionsResponse)
 def list_transactions(
-    request: ListTransactionsRequest, _call: Call, *, transactions: Transactions
+    request: ListTransactionsRequest, _call: Call, *, transactions: TransactionCoordinator
 ) -> ListTransactionsResponse:
     states = {STATE_NAMES[name] for name in request.state_filters if name in STATE_NAMES}
     response = ListTransactionsResponse(

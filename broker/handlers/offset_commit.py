@@ -16,18 +16,18 @@ from __future__ import annotations
 from typing import Any
 
 from tidemark.broker.core.registry import Call, handles
-from tidemark.broker.groups.commit import commit, refuse_all
-from tidemark.broker.groups.hosted import HostedGroups
-from tidemark.broker.groups.service import Groups
+from tidemark.broker.groups.coordinator import GroupCoordinator
+from tidemark.broker.groups.group_shard_host import GroupShardHost
+from tidemark.broker.groups.offset_commit import commit, refuse_all
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 
 
 @handles(OffsetCommitRequest, OffsetCommitResponse)
-def offset_commit(request: OffsetCommitRequest, call: Call, *, groups: Groups) -> Any:
+def offset_commit(request: OffsetCommitRequest, call: Call, *, groups: GroupCoordinator) -> Any:
     if not request.group_id:
         return refuse_all(request, ErrorCode.INVALID_GROUP_ID)
     hosted = groups.find(request.group_id)
-    if not isinstance(hosted, HostedGroups):
+    if not isinstance(hosted, GroupShardHost):
         return refuse_all(request, hosted)
     return hosted.finish(commit(hosted.shard, request, version=call.version, now_ms=groups.now_ms()))

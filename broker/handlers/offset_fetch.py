@@ -18,9 +18,9 @@ from typing import Any, Final
 
 from tidemark.broker.core.deferred import Deferred
 from tidemark.broker.core.registry import Call, handles
-from tidemark.broker.groups.fetch import Position, Positions, fetch
-from tidemark.broker.groups.hosted import HostedGroups
-from tidemark.broker.groups.service import Groups
+from tidemark.broker.groups.coordinator import GroupCoordinator
+from tidemark.broker.groups.group_shard_host import GroupShardHost
+from tidemark.broker.groups.offset_fetch import Position, Positions, fetch
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
@@ -39,12 +39,12 @@ GROUP_ERROR_FROM: Final = 2  # before, an error could only be told of each parti
 
 
 @handles(OffsetFetchRequest, OffsetFetchResponse)
-def offset_fetch(request: OffsetFetchRequest, call: Call, *, groups: Groups) -> Any:
+def offset_fetch(request: OffsetFetchRequest, call: Call, *, groups: GroupCoordinator) -> Any:
     """Nobody is told of a commit that a failure could still undo: a group would go back behind where it has begun."""
     answer = _offset_fetch(request, call, groups)
     asked = [each.group_id for each in request.groups] if call.version >= MANY_FROM else [request.group_id]
-    found = {hosted for each in asked if isinstance(hosted := groups.find(each), HostedGroups)}
-    unsettled = {hosted for hosted in found if not hosted.is_settled}
+    found = {hosted for each in asked if isinstance(hosted := groups.find(each), GroupShardHost)}
+    unsettled = {hosted for hosted in found if not hosted.is_committed}
     if not unsettled or call.version < GROUP_ERROR_FROM:
         return answer
     return _WhenSettled(answer, unsettled).later
@@ -53,12 +53,12 @@ def offset_fetch(request: OffsetFetchRequest, call: Call, *, groups: Groups) -> 
 class _WhenSettled:
     """An answer that rests on what is written, but not committed yet."""
 
-    def __init__(self, answer: OffsetFetchResponse, unsettled: set[HostedGroups]) -> None:
+    def __init__(self, answer: OffsetFetchResponse, unsettled: set[GroupShardHost]) -> None:
         self.later: Deferred[OffsetFetchResponse] = Deferred()
         self._answer = answer
         self._left = len(unsettled)
         for hosted in unsettled:
-            hosted.when_settled(self._settled)
+            hosted.when_committed(self._settled)
 
     def _settled(self, error: Exception | None) -> None:
         self._left -= 1
@@ -70,7 +70,7 @@ class _WhenSettled:
             self.later.resolve(self._answer)
 
 
-def _offset_fetch(request: OffsetFetchRequest, call: Call, groups: Groups) -> OffsetFetchResponse:
+def _offset_fetch(request: OffsetFetchRequest, call: Call, groups: GroupCoordinator) -> OffsetFetchResponse:
     if call.version >= MANY_FROM:
         return OffsetFetchResponse(
             groups=[_group(asked, call, groups, stable=request.require_stable) for asked in request.groups]
@@ -101,14 +101,16 @@ def _offset_fetch(request: OffsetFetchRequest, call: Call, groups: Groups) -> Of
     )
 
 
-def _positions(groups: Groups, group_id: str, wanted: Any, **member: Any) -> Positions:
+def _positions(groups: GroupCoordinator, group_id: str, wanted: Any, **member: Any) -> Positions:
     hosted = groups.find(group_id)
-    if not isinstance(hosted, HostedGroups):
+    if not isinstance(hosted, GroupShardHost):
         return Positions(hosted, {})
     return fetch(hosted.shard, group_id, wanted, **member)
 
 
-def _group(asked: OffsetFetchRequestGroup, call: Call, groups: Groups, *, stable: bool) -> OffsetFetchResponseGroup:
+def _group(
+    asked: OffsetFetchRequestGroup, call: Call, groups: GroupCoordinator, *, stable: bool
+) -> OffsetFetchResponseGroup:
     image = groups.image
     by_id = call.version >= TOPIC_IDS_FROM
     answer = OffsetFetchResponseGroup(group_id=asked.group_id)

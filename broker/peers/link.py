@@ -9,14 +9,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import struct
 from collections.abc import Callable
 from typing import Any, Final
 
 from tidemark.protocol.apis import response_of
 from tidemark.protocol.frames import Framer, FrameTooLarge, Scratch
-from tidemark.protocol.schema import DecodeError, api, codec
-from tidemark.protocol.varint import skip_tags
+from tidemark.protocol.headers import RequestHeader, read_correlation_id, request_frame, response_body_at
+from tidemark.protocol.schema import Bytes, DecodeError, api, codec
 
 log = logging.getLogger(__name__)
 
@@ -27,10 +26,6 @@ BACKOFF_SECONDS_MIN: Final = 0.02
 BACKOFF_SECONDS_MAX: Final = 0.5
 CONNECT_SECONDS_MAX: Final = 5.0
 
-_REQUEST = struct.Struct(">ihhih")  # size, API key, version, correlation id, length of the client id
-_correlation_at = struct.Struct(">i").unpack_from
-_scratch: list[Scratch] = []  # of this process's loop, made on first use
-
 
 class PeerUnavailable(Exception):
     """The other node cannot be reached, does not answer, or is not known. Whether it got the request is unknown."""
@@ -38,12 +33,21 @@ class PeerUnavailable(Exception):
 
 class PeerLink:
     def __init__(
-        self, host: str, port: int, *, client_id: str, lost: Callable[[], None] | None = None, name: str = ""
+        self,
+        host: str,
+        port: int,
+        *,
+        client_id: str,
+        lost: Callable[[], None] | None = None,
+        name: str = "",
+        scratch: Scratch | None = None,
     ) -> None:
+        """`scratch`: the receive buffer that the links of one node share."""
         self.host = host
         self.port = port
         self.name = name or f"{host}:{port}"
-        self._client_id = client_id.encode()
+        self.scratch = scratch or Scratch()
+        self._client_id = client_id
         self._lost = lost  # told when a connection that was open is not any more
         self._channel: _Channel | None = None
         self._connecting: asyncio.Task[_Channel] | None = None
@@ -87,12 +91,9 @@ class PeerLink:
         return self._channel.begin(*self._frame(described.key, version, body, flexible=version in described.flexible))
 
     def decoded(self, answer: memoryview, response: type[Any], *, version: int) -> Any:
-        position = 4
         try:
-            if version in api(response).flexible:
-                position = position + 1 if not answer[position] else skip_tags(answer, position)
-            return codec(response, version).decode(answer, position)
-        except (DecodeError, IndexError) as error:
+            return codec(response, version).decode(answer, response_body_at(answer, response, version))
+        except DecodeError as error:
             self.hang_up()
             raise PeerUnavailable(f"{self.name} answered with what cannot be read: {error}") from error
 
@@ -100,7 +101,7 @@ class PeerLink:
         self,
         key: int,
         version: int,
-        body: bytes | bytearray | memoryview,
+        body: Bytes,
         *,
         flexible: bool,
         timeout: float,  # noqa: ASYNC109 -- a time-out here also closes the connection
@@ -116,7 +117,7 @@ class PeerLink:
                 self.hang_up()
             raise PeerUnavailable(f"{self.name} did not answer within {timeout:g} s") from None
 
-    def post(self, key: int, version: int, body: bytes | bytearray | memoryview, *, flexible: bool) -> bool:
+    def post(self, key: int, version: int, body: Bytes, *, flexible: bool) -> bool:
         """Send what has no answer, if that is possible right now; otherwise it is lost, and a connection is sought."""
         if self._channel is None:
             if not self._closed and self._connecting is None:
@@ -140,14 +141,10 @@ class PeerLink:
             with contextlib.suppress(asyncio.CancelledError, PeerUnavailable):
                 await self._connecting
 
-    def _frame(
-        self, key: int, version: int, body: bytes | bytearray | memoryview, *, flexible: bool
-    ) -> tuple[int, bytes]:
+    def _frame(self, key: int, version: int, body: Bytes, *, flexible: bool) -> tuple[int, bytes]:
         self._correlation_id = correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
-        tags = b"\0" if flexible else b""
-        size = _REQUEST.size - 4 + len(self._client_id) + len(tags) + len(body)
-        head = _REQUEST.pack(size, key, version, correlation_id, len(self._client_id))
-        return correlation_id, b"".join((head, self._client_id, tags, body))
+        header = RequestHeader(key, version, correlation_id, self._client_id)
+        return correlation_id, request_frame(header, body, flexible=flexible)
 
     # -- connecting --------------------------------------------------------
 
@@ -199,10 +196,8 @@ class _Channel(asyncio.BufferedProtocol):
     """One open connection."""
 
     def __init__(self, link: PeerLink) -> None:
-        if not _scratch:
-            _scratch.append(Scratch())
         self._link = link
-        self._framer = Framer(_scratch[0], limit_bytes=FRAME_BYTES_MAX)
+        self._framer = Framer(link.scratch, limit_bytes=FRAME_BYTES_MAX)
         self._waiting: dict[int, asyncio.Future[memoryview]] = {}
         self._reason = "it was closed by the other side"
 
@@ -248,13 +243,12 @@ class _Channel(asyncio.BufferedProtocol):
         try:
             while (frame := self._framer.next_frame()) is not None:
                 self._answered(frame)
-        except (FrameTooLarge, struct.error) as error:
+        except (FrameTooLarge, DecodeError) as error:
             log.warning("closing the connection to %s: %s", self._link.name, error)
             self.abort(str(error))
 
     def _answered(self, frame: bytearray) -> None:
-        (correlation_id,) = _correlation_at(frame)
-        future = self._waiting.pop(correlation_id, None)
+        future = self._waiting.pop(read_correlation_id(frame), None)
         if future is not None and not future.done():
             future.set_result(memoryview(frame))
 

@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 
 from tidemark.broker.metadata.image import Image
 from tidemark.broker.peers.link import PeerLink, PeerUnavailable
+from tidemark.protocol.frames import Scratch
 
 # What is sent to the members of the quorum as such goes on whoever leads.
 _ASKING_THE_CONTROLLER: Final = frozenset(("controller", "controller heartbeat", "controller forwarding"))
@@ -38,6 +39,7 @@ class Peers:
         self.lost: Callable[[int], None] | None = None  # told when a connection to a node has ended
         self._links: dict[tuple[str, int], PeerLink] = {}
         self._closing: list[PeerLink] = []
+        self._scratch = Scratch()
 
     def to_broker(self, node_id: int, *, purpose: str = "") -> PeerLink:
         """The link to a registered broker, at the address it registered last. Each purpose has a connection of its own:
@@ -89,6 +91,7 @@ class Peers:
             address.port,
             client_id=client_id_of(self.node_id),
             name=name,
+            scratch=self._scratch,
             lost=lambda: None if self.lost is None else self.lost(node_id),
         )
         self._links[kind, node_id] = link

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from tidemark.broker.groups.commit import commit as commit_offsets
 from tidemark.broker.groups.consumer.member import MemberState
+from tidemark.broker.groups.offset_commit import commit as commit_offsets
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.messages.offset_commit import (
     OffsetCommitRequest,

@@ -28,7 +28,7 @@ class Recorder:
 
     peer = "a test"
     client_id: str | None = None
-    client_id_mark = b"?"
+    client_id_field = b"?"
 
     def __init__(self) -> None:
         self.calls: dict[int, Any] = {}
