@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib import import_module
@@ -72,12 +71,6 @@ def _entry(module: str) -> ApiEntry:
 def api_module(name: str) -> str:
     """The name of an API's files: `describe_configs` for DescribeConfigs."""
     return re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()
-
-
-def response_of(request: type[Any]) -> type[Any]:
-    """The class of the answers to a request: it stands in the same file."""
-    found: type[Any] = getattr(sys.modules[request.__module__], request.__name__.removesuffix("Request") + "Response")
-    return found
 
 
 def first_flexible(keys: Iterable[int] | None = None) -> dict[int, int]:

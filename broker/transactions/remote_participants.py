@@ -14,6 +14,7 @@ from tidemark.broker.transactions.transitions import Producer
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
     AddPartitionsToTxnTopic,
     AddPartitionsToTxnTransaction,
 )
@@ -21,6 +22,7 @@ from tidemark.protocol.messages.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
 )
 from tidemark.protocol.records import EndTransaction
 
@@ -75,7 +77,9 @@ class ClusterMarkerWriter:
             ]
         )
         link = self._replicas.peers.to_broker(broker, purpose="transactions")
-        response = await link.send(request, version=MARKERS_VERSION, timeout=ANSWER_SECONDS_MAX)
+        response = await link.send(
+            request, version=MARKERS_VERSION, timeout=ANSWER_SECONDS_MAX, response=WriteTxnMarkersResponse
+        )
         codes = [
             ErrorCode(partition.error_code)
             for result in response.markers
@@ -113,7 +117,9 @@ class RemoteCoordinators:
         assert self._replicas.peers is not None
         request = AddPartitionsToTxnRequest(transactions=[_transaction(each) for each in asked])
         link = self._replicas.peers.to_broker(broker, purpose="transactions")
-        response = await link.send(request, version=ADD_VERSION, timeout=ANSWER_SECONDS_MAX)
+        response = await link.send(
+            request, version=ADD_VERSION, timeout=ANSWER_SECONDS_MAX, response=AddPartitionsToTxnResponse
+        )
         # One transactional id may be asked about twice: the answers come in any order, but each names its partitions.
         told: dict[tuple[str, TopicPartition], ErrorCode] = {
             (result.transactional_id, (topic.name, partition.partition_index)): ErrorCode(
