@@ -9,12 +9,14 @@ from tidemark.broker.metadata.store import MetadataStore
 from tidemark.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from tidemark.broker.cluster.quorum_membership import Quorum
+    from tidemark.broker.cluster.quorum_membership import QuorumMembership
 
 ALONE: Final = "This node has no controller listener: it is a cluster of its own."
 
 
-def quorum_to_change(store: MetadataStore, quorum: Quorum | None, *, cluster_id: str | None) -> Quorum:
+def quorum_to_change(
+    store: MetadataStore, quorum: QuorumMembership | None, *, cluster_id: str | None
+) -> QuorumMembership:
     if not store.is_controller:
         raise Refused(ErrorCode.NOT_CONTROLLER, "This node does not lead the quorum.")
     if cluster_id and cluster_id != store.image.cluster_id:

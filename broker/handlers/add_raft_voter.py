@@ -18,7 +18,7 @@ from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
 
 if TYPE_CHECKING:
-    from tidemark.broker.cluster.quorum_membership import Quorum
+    from tidemark.broker.cluster.quorum_membership import QuorumMembership
 
 
 VOTER_SECONDS_DEFAULT: Final = 30.0
@@ -26,7 +26,7 @@ VOTER_SECONDS_DEFAULT: Final = 30.0
 
 @handles(AddRaftVoterRequest, AddRaftVoterResponse, on_controller=True)
 async def add_raft_voter(
-    request: AddRaftVoterRequest, _call: Call, *, store: MetadataStore, quorum: Quorum | None
+    request: AddRaftVoterRequest, _call: Call, *, store: MetadataStore, quorum: QuorumMembership | None
 ) -> AddRaftVoterResponse:
     try:
         changed = quorum_to_change(store, quorum, cluster_id=request.cluster_id)

@@ -18,7 +18,7 @@ from tidemark.broker.core.registry import Call, handles
 from tidemark.broker.core.repeats import repeated
 from tidemark.broker.metadata.dynamic_config import DynamicConfig
 from tidemark.broker.metadata.image import TOPIC_RESOURCE, Image
-from tidemark.broker.metadata.topics import TopicWish
+from tidemark.broker.metadata.topics import NewTopic
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.messages.create_topics import (
     CreatableTopic,
@@ -56,13 +56,13 @@ async def create_topics(
     )
 
 
-def _wish(topic: CreatableTopic) -> TopicWish:
+def _wish(topic: CreatableTopic) -> NewTopic:
     configs = {}
     for config in topic.configs:
         if config.value is None:
             raise Refused(ErrorCode.INVALID_CONFIG, f"The setting {config.name} has no value.")
         configs[config.name] = config.value
-    return TopicWish(
+    return NewTopic(
         name=topic.name,
         topic_id=new_topic_id(),
         partitions=topic.num_partitions,

@@ -26,7 +26,7 @@ from tidemark.protocol.messages.describe_quorum import (
 )
 
 if TYPE_CHECKING:
-    from tidemark.broker.cluster.quorum_membership import Quorum
+    from tidemark.broker.cluster.quorum_membership import QuorumMembership
 
 
 METADATA_TOPIC: Final = "__cluster_metadata"
@@ -34,7 +34,7 @@ METADATA_TOPIC: Final = "__cluster_metadata"
 
 @handles(DescribeQuorumRequest, DescribeQuorumResponse, on_controller=True)
 def describe_quorum(
-    request: DescribeQuorumRequest, _call: Call, *, store: MetadataStore, quorum: Quorum | None
+    request: DescribeQuorumRequest, _call: Call, *, store: MetadataStore, quorum: QuorumMembership | None
 ) -> DescribeQuorumResponse:
     if not store.driver.node.is_leader:
         raise Refused(ErrorCode.NOT_CONTROLLER, "This node does not lead the quorum.")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from tidemark.broker.cluster.quorum_membership import Quorum
+from tidemark.broker.cluster.quorum_membership import QuorumMembership
 from tidemark.broker.core.registry import NO_ANSWER, Call, handles
 from tidemark.protocol.messages.raft_message import RaftMessageRequest, RaftMessageResponse
 
 
 @handles(RaftMessageRequest, RaftMessageResponse)
-def raft_message(request: RaftMessageRequest, _call: Call, *, quorum: Quorum) -> object:
+def raft_message(request: RaftMessageRequest, _call: Call, *, quorum: QuorumMembership) -> object:
     quorum.receive(request.sender, bytes(request.data))
     return NO_ANSWER

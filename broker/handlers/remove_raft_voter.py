@@ -12,12 +12,12 @@ from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
 
 if TYPE_CHECKING:
-    from tidemark.broker.cluster.quorum_membership import Quorum
+    from tidemark.broker.cluster.quorum_membership import QuorumMembership
 
 
 @handles(RemoveRaftVoterRequest, RemoveRaftVoterResponse, on_controller=True)
 async def remove_raft_voter(
-    request: RemoveRaftVoterRequest, _call: Call, *, store: MetadataStore, quorum: Quorum | None
+    request: RemoveRaftVoterRequest, _call: Call, *, store: MetadataStore, quorum: QuorumMembership | None
 ) -> RemoveRaftVoterResponse:
     try:
         changed = quorum_to_change(store, quorum, cluster_id=request.cluster_id)
