@@ -21,7 +21,6 @@ from tidemark.broker.cluster.suspected_brokers import SuspectedBrokers
 from tidemark.broker.cluster.view import ClusterView
 from tidemark.broker.config import BrokerConfig
 from tidemark.broker.controller.controller import Controller
-from tidemark.broker.core.api_table import SERVED_BY_CONTROLLER
 from tidemark.broker.core.errors import Refused
 from tidemark.broker.metadata.dynamic_config import DynamicConfig
 from tidemark.broker.metadata.producer_ids import reserve
@@ -61,7 +60,13 @@ class ClusterRuntime:
         self._config = config
         self._clean_stop = directory / CLEAN_STOP
         self._replicas = replicas
-        self.quorum = QuorumMembership(config, directory, broker_lost=self._broker_lost, failed=failed)
+        self.quorum = QuorumMembership(
+            config,
+            directory,
+            cluster_id=lambda: identity.cluster_id,
+            broker_lost=self._broker_lost,
+            failed=failed,
+        )
         self.store = self.quorum.store
         self.peers = self.quorum.peers
         self.controller = Controller(
@@ -114,7 +119,7 @@ class ClusterRuntime:
         """Returns when this broker is registered, and has the metadata up to that moment."""
         listener = self._config.parsed_controller_listener
         assert listener is not None
-        dispatcher = Dispatcher(services, SERVED_BY_CONTROLLER)
+        dispatcher = Dispatcher(services, "controller")
         await server.listen(
             listener, handle=dispatcher, lost=lambda connection: self.quorum.connection_closed(connection.client_id)
         )

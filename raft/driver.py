@@ -209,7 +209,7 @@ class Driver:
                 await self._run_blocking(self._storage.save, effects)
                 return
             except OSError as error:
-                if error.errno not in DISK_FULL or effects.snapshot is not None or self._is_stopping:
+                if error.errno not in DISK_FULL or self._is_stopping:
                     raise
                 log.error("the disk is full, and the quorum's log waits for room: %s", error)
                 await asyncio.sleep(DISK_FULL_PAUSE)

@@ -1,9 +1,9 @@
 """Whether a message of a quorum is meant for this node and comes from a member: what is not ours is dropped.
 
 Each message names the cluster, the directory that its sender's log is on, and the directory that the receiver's log is
-on as far as the sender knows (KIP-853). So a node of another cluster with a wrong address, a voter that came back with an
-empty disk, and a program that only knows the protocol are told from members. This is no security: a program that has read
-the ids can repeat them.
+on as far as the sender knows (KIP-853). So a node of another cluster with a wrong address, a voter that came back with
+an empty disk, and a program that only knows the protocol are told from members. This is no security: a program that has
+read the ids can repeat them.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tidemark.broker.peers.messages import RaftMessageRequest
+from tidemark.protocol.messages.raft_message import RaftMessageRequest
 from tidemark.raft import NO_DIRECTORY, Node
 
 

@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from tidemark.broker.peers.link import PeerUnavailable
-from tidemark.broker.peers.messages import RaftMessageRequest
 from tidemark.broker.peers.peers import Address, Peers
 from tidemark.broker.peers.raft_identity import QuorumIdentity
+from tidemark.protocol.messages.raft_message import RaftMessageRequest
 from tidemark.protocol.schema import api, codec
 from tidemark.raft import NO_DIRECTORY, Configuration, DroppedMessages, Member, Node
 
@@ -60,9 +60,7 @@ class QuorumTransport:
         return reason is None
 
 
-def member_of(
-    node_id: int, address: Address, *, is_voter: bool = True, directory_id: bytes = NO_DIRECTORY
-) -> Member:
+def member_of(node_id: int, address: Address, *, is_voter: bool = True, directory_id: bytes = NO_DIRECTORY) -> Member:
     return Member(node_id=node_id, is_voter=is_voter, detail=detail_of(address), directory_id=directory_id)
 
 
