@@ -433,6 +433,15 @@ class BrokerConfig:
     """What the user set (file and overrides), by Kafka name, as written."""
     warnings: tuple[str, ...] = ()
     """What the user should know about the configuration, one sentence each."""
+    _topic_defaults: TopicConfig | None = field(default=None, init=False)
+
+    @property
+    def topic_defaults(self) -> TopicConfig:
+        """The settings of topics that override nothing. Asked for thousands of times in a row, so it is kept."""
+        if self._topic_defaults is None:
+            object.__setattr__(self, "_topic_defaults", TopicConfig.inherit(self))
+        assert self._topic_defaults is not None
+        return self._topic_defaults
 
     @property
     def parsed_listeners(self) -> tuple[Listener, ...]:

@@ -274,11 +274,12 @@ class TopicConfig:
     @classmethod
     def resolve(cls, broker: BrokerConfig, overrides: Mapping[str, str]) -> TopicConfig:
         """The settings of a topic with these overrides on a broker with these (current) settings."""
-        if not overrides:  # most topics, thousands in a row: the last answer is kept
-            if not _last_inherited or _last_inherited[0][0] is not broker:
-                _last_inherited[:] = [(broker, cls._resolve(broker, overrides))]
-            return _last_inherited[0][1]
-        return cls._resolve(broker, overrides)
+        return cls._resolve(broker, overrides) if overrides else broker.topic_defaults
+
+    @classmethod
+    def inherit(cls, broker: BrokerConfig) -> TopicConfig:
+        """The settings of a topic that overrides nothing. `BrokerConfig.topic_defaults` keeps them."""
+        return cls._resolve(broker, {})
 
     @classmethod
     def _resolve(cls, broker: BrokerConfig, overrides: Mapping[str, str]) -> TopicConfig:
@@ -293,7 +294,6 @@ class TopicConfig:
 
 
 TOPIC_KEYS: Mapping[str, Key] = keys_of(TopicConfig)
-_last_inherited: list[tuple[BrokerConfig, TopicConfig]] = []
 
 
 def inherited(key: Key, broker: BrokerConfig) -> Value:
