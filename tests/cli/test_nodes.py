@@ -12,8 +12,8 @@ from random import Random
 import pytest
 
 from tidemark.broker.config import load_config
-from tidemark.cli.failure import CommandFailed
 from tidemark.cli.nodes import READY, plan
+from tidemark.failure import CommandFailed
 
 
 def six_free_ports() -> int:
