@@ -6,7 +6,7 @@ is the type that the key carries. Other kinds of groups declare theirs beside th
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from tidemark.broker.coordination.record import CoordinatorRecord, decode_record, key_prefix, value_prefix
 from tidemark.protocol.schema import Bytes, api, array, blob, codec, int32, int64, message, string, uuid
@@ -66,7 +66,8 @@ def register(key: type[Any], value: type[Any]) -> None:
 
 register(OffsetCommitKey, OffsetCommitValue)
 register(GroupMetadataKey, GroupMetadataValue)
-_TYPES[0] = _TYPES[1]  # Kafka before 0.9 used this type for offset keys
+_OFFSET_KEY_PREFIX: Final = key_prefix(OffsetCommitKey)
+_OLD_OFFSET_KEY_PREFIX: Final = bytes(2)  # Kafka before 0.9 used type 0 for offset keys
 
 
 def encode_key(key: Any) -> bytes:
@@ -84,4 +85,6 @@ def encode_value(value: Any | None, version: int) -> bytes | None:
 
 
 def decode(key: bytes, value: bytes | None) -> CoordinatorRecord:
+    if key[:2] == _OLD_OFFSET_KEY_PREFIX:
+        key = _OFFSET_KEY_PREFIX + key[2:]
     return decode_record(_TYPES, key, value)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tidemark.broker.cluster.forwarding import Forwarding
-from tidemark.broker.cluster.quorum_membership import Quorum
+from tidemark.broker.cluster.quorum_membership import QuorumMembership
 from tidemark.broker.core.errors import Refused
 from tidemark.broker.core.registry import NO_ANSWER, Call, handles
 from tidemark.broker.peers.messages import (
@@ -18,7 +18,7 @@ from tidemark.protocol.errors import ErrorCode
 
 
 @handles(RaftMessageRequest, RaftMessageResponse)
-def raft_message(request: RaftMessageRequest, _call: Call, *, quorum: Quorum) -> object:
+def raft_message(request: RaftMessageRequest, _call: Call, *, quorum: QuorumMembership) -> object:
     quorum.receive(request.sender, bytes(request.data))
     return NO_ANSWER
 
@@ -29,17 +29,17 @@ async def forwarded(request: ForwardedRequest, call: Call, *, forwarding: Forwar
 
 
 @handles(JoinQuorumRequest, JoinQuorumResponse)
-async def join_quorum(request: JoinQuorumRequest, _call: Call, *, quorum: Quorum) -> JoinQuorumResponse:
+async def join_quorum(request: JoinQuorumRequest, _call: Call, *, quorum: QuorumMembership) -> JoinQuorumResponse:
     if not quorum.store.is_controller:
         return _ask_the_leader(quorum)
     try:
-        await quorum.admit(request.node_id, host=request.host, port=request.port, cluster_id=request.cluster_id)
+        await quorum.add_observer(request.node_id, host=request.host, port=request.port, cluster_id=request.cluster_id)
     except Refused as refusal:
         return JoinQuorumResponse(error_code=refusal.code, error_message=refusal.message)
     return JoinQuorumResponse()
 
 
-def _ask_the_leader(quorum: Quorum) -> JoinQuorumResponse:
+def _ask_the_leader(quorum: QuorumMembership) -> JoinQuorumResponse:
     leader_id = quorum.store.leader_id
     address = None if leader_id is None else quorum.addresses().get(leader_id)
     if leader_id is None or address is None:

@@ -23,7 +23,7 @@ from tidemark.protocol.messages.describe_quorum import (
 )
 
 if TYPE_CHECKING:
-    from tidemark.broker.cluster.quorum_membership import Quorum
+    from tidemark.broker.cluster.quorum_membership import QuorumMembership
 
 METADATA_TOPIC: Final = "__cluster_metadata"
 ALONE: Final = "This node has no controller listener: it is a cluster of its own."
@@ -32,7 +32,7 @@ VOTER_SECONDS_DEFAULT: Final = 30.0
 
 @handles(DescribeQuorumRequest, DescribeQuorumResponse, on_controller=True)
 def describe_quorum(
-    request: DescribeQuorumRequest, _call: Call, *, store: MetadataStore, quorum: Quorum | None
+    request: DescribeQuorumRequest, _call: Call, *, store: MetadataStore, quorum: QuorumMembership | None
 ) -> DescribeQuorumResponse:
     if not store.driver.node.is_leader:
         raise Refused(ErrorCode.NOT_CONTROLLER, "This node does not lead the quorum.")
@@ -85,7 +85,7 @@ def _wall_clock_ms(store: MetadataStore, at: float) -> int:
 
 @handles(add.AddRaftVoterRequest, add.AddRaftVoterResponse, on_controller=True)
 async def add_raft_voter(
-    request: add.AddRaftVoterRequest, _call: Call, *, store: MetadataStore, quorum: Quorum | None
+    request: add.AddRaftVoterRequest, _call: Call, *, store: MetadataStore, quorum: QuorumMembership | None
 ) -> add.AddRaftVoterResponse:
     try:
         _check(store, request.cluster_id)
@@ -101,7 +101,7 @@ async def add_raft_voter(
 
 @handles(remove.RemoveRaftVoterRequest, remove.RemoveRaftVoterResponse, on_controller=True)
 async def remove_raft_voter(
-    request: remove.RemoveRaftVoterRequest, _call: Call, *, store: MetadataStore, quorum: Quorum | None
+    request: remove.RemoveRaftVoterRequest, _call: Call, *, store: MetadataStore, quorum: QuorumMembership | None
 ) -> remove.RemoveRaftVoterResponse:
     try:
         _check(store, request.cluster_id)
@@ -113,7 +113,7 @@ async def remove_raft_voter(
     return remove.RemoveRaftVoterResponse()
 
 
-def _needed(quorum: Quorum | None) -> Quorum:
+def _needed(quorum: QuorumMembership | None) -> QuorumMembership:
     if quorum is None:
         raise Refused(ErrorCode.INVALID_REQUEST, ALONE)
     return quorum

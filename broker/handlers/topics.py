@@ -14,7 +14,7 @@ from tidemark.broker.metadata.dynamic_config import DynamicConfig
 from tidemark.broker.metadata.image import TOPIC_RESOURCE, Image, TopicImage
 from tidemark.broker.metadata.records import Record
 from tidemark.broker.metadata.store import MetadataStore
-from tidemark.broker.metadata.topics import TopicWish, add_partitions, delete_topic
+from tidemark.broker.metadata.topics import NewTopic, add_partitions, delete_topic
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.messages.create_partitions import (
     CreatePartitionsRequest,
@@ -70,13 +70,13 @@ def _repeated(names: Sequence[T]) -> set[T]:
     return {name for name, count in Counter(names).items() if count > 1}
 
 
-def _wish(topic: CreatableTopic) -> TopicWish:
+def _wish(topic: CreatableTopic) -> NewTopic:
     configs = {}
     for config in topic.configs:
         if config.value is None:
             raise Refused(ErrorCode.INVALID_CONFIG, f"The setting {config.name} has no value.")
         configs[config.name] = config.value
-    return TopicWish(
+    return NewTopic(
         name=topic.name,
         topic_id=new_topic_id(),
         partitions=topic.num_partitions,

@@ -14,6 +14,7 @@ from tidemark.broker.transactions.transitions import Producer
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
     AddPartitionsToTxnTopic,
     AddPartitionsToTxnTransaction,
 )
@@ -21,6 +22,7 @@ from tidemark.protocol.messages.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
 )
 from tidemark.protocol.records import EndTransaction
 
@@ -75,7 +77,9 @@ class ClusterMarkerWriter:
             ]
         )
         link = self._replicas.peers.to_broker(broker, purpose="transactions")
-        response = await link.send(request, version=MARKERS_VERSION, timeout=ANSWER_SECONDS_MAX)
+        response = await link.send(
+            request, version=MARKERS_VERSION, timeout=ANSWER_SECONDS_MAX, response=WriteTxnMarkersResponse
+        )
         codes = [
             ErrorCode(partition.error_code)
             for result in response.markers
@@ -113,9 +117,11 @@ class RemoteCoordinators:
         assert self._replicas.peers is not None
         request = AddPartitionsToTxnRequest(transactions=[_transaction(each) for each in asked])
         link = self._replicas.peers.to_broker(broker, purpose="transactions")
-        response = await link.send(request, version=ADD_VERSION, timeout=ANSWER_SECONDS_MAX)
+        response = await link.send(
+            request, version=ADD_VERSION, timeout=ANSWER_SECONDS_MAX, response=AddPartitionsToTxnResponse
+        )
         # A transactional id may occur twice, and answers come in any order; so they are matched by partition.
-        told: dict[tuple[str, TopicPartition], ErrorCode] = {
+        codes: dict[tuple[str, TopicPartition], ErrorCode] = {
             (result.transactional_id, (topic.name, partition.partition_index)): ErrorCode(
                 partition.partition_error_code
             )
@@ -124,7 +130,7 @@ class RemoteCoordinators:
             for partition in topic.results_by_partition
         }
         unknown = ErrorCode(response.error_code) or ErrorCode.COORDINATOR_NOT_AVAILABLE
-        return [{each: told.get((one.transactional_id, each), unknown) for each in one.partitions} for one in asked]
+        return [{each: codes.get((one.transactional_id, each), unknown) for each in one.partitions} for one in asked]
 
 
 def _unavailable(addition: AddPartitions) -> Codes:
