@@ -14,7 +14,7 @@ from itertools import count
 from typing import Final, TypeVar
 
 from tidemark.protocol.errors import ErrorCode
-from tidemark.protocol.headers import RequestHeader, write_request_header
+from tidemark.protocol.headers import RequestHeader, read_correlation_id, request_frame, response_body_at
 from tidemark.protocol.schema import api, codec
 
 RESPONSE_BYTES_MAX: Final = 512 << 20
@@ -81,20 +81,18 @@ class Connection:
     def send(self, request: object, version: int) -> None:
         declared = api(type(request))
         header = RequestHeader(declared.key, version, next(self._sent_ids), self._client_id)
-        frame = bytearray(4)
-        write_request_header(frame, header, flexible=version in declared.flexible)
-        codec(type(request), version).encode(request, frame)
-        struct.pack_into(">i", frame, 0, len(frame) - 4)
-        self._socket.sendall(frame)
+        body = bytearray()
+        codec(type(request), version).encode(request, body)
+        self._socket.sendall(request_frame(header, body, flexible=version in declared.flexible))
 
     def receive(self, response: type[T], version: int) -> T:
         (size,) = struct.unpack(">i", self._receive_exactly(4))
         if not 4 <= size <= RESPONSE_BYTES_MAX:
             raise OSError(f"an answer of {size} bytes")
         frame = self._receive_exactly(size)
-        if struct.unpack_from(">i", frame) != (next(self._expected_ids),):
+        if read_correlation_id(frame) != next(self._expected_ids):
             raise OSError("an answer to another request")
-        decoded: T = codec(response, version).decode(frame, 5 if version in api(response).flexible else 4)
+        decoded: T = codec(response, version).decode(frame, response_body_at(frame, response, version))
         return decoded
 
     def _receive_exactly(self, size: int) -> memoryview:
