@@ -21,7 +21,6 @@ from tidemark.broker.cluster.suspected_brokers import SuspectedBrokers
 from tidemark.broker.cluster.view import ClusterView
 from tidemark.broker.config import BrokerConfig
 from tidemark.broker.controller.controller import Controller
-from tidemark.broker.core.api_table import SERVED_BY_CONTROLLER
 from tidemark.broker.core.errors import Refused
 from tidemark.broker.metadata.dynamic_config import DynamicConfig
 from tidemark.broker.metadata.producer_ids import reserve
@@ -114,7 +113,7 @@ class ClusterRuntime:
         """Returns when this broker is registered, and has the metadata up to that moment."""
         listener = self._config.parsed_controller_listener
         assert listener is not None
-        dispatcher = Dispatcher(services, SERVED_BY_CONTROLLER)
+        dispatcher = Dispatcher(services, "controller")
         await server.listen(
             listener, handle=dispatcher, lost=lambda connection: self.quorum.connection_closed(connection.client_id)
         )

@@ -19,7 +19,7 @@ from tidemark.broker.cluster.identity import NodeIdentity
 from tidemark.broker.cluster.topic_creation import TopicCreation
 from tidemark.broker.config import BrokerConfig, Listener
 from tidemark.broker.coordinators import Coordinators
-from tidemark.broker.core.api_table import SERVED
+from tidemark.broker.core.api_table import served_on
 from tidemark.broker.core.periodic import PeriodicJobs
 from tidemark.broker.core.registry import find_route
 from tidemark.broker.handlers.fetch.sessions import FetchSessions
@@ -107,7 +107,7 @@ class Node:
     async def warm_up(self) -> None:
         """Load, a little at a time, what the start left to the first request that needs it."""
         await asyncio.sleep(WARM_UP_DELAY_SECONDS)
-        for key in SERVED:
+        for key in served_on("broker"):
             find_route(key)
             await asyncio.sleep(WARM_UP_PAUSE_SECONDS)
         _ = self._coordinators.groups

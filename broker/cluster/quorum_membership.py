@@ -14,10 +14,10 @@ from tidemark.broker.config import BrokerConfig
 from tidemark.broker.core.errors import Refused
 from tidemark.broker.metadata.store import MetadataStore
 from tidemark.broker.peers import Address, PeerLink, Peers, PeerUnavailable, node_id_of
-from tidemark.broker.peers.messages import JoinQuorumRequest, JoinQuorumResponse
 from tidemark.broker.peers.peers import client_id_of
 from tidemark.broker.peers.raft_transport import QuorumTransport, addresses_of, detail_of, member_of
 from tidemark.protocol.errors import ErrorCode
+from tidemark.protocol.messages.join_quorum import JoinQuorumRequest, JoinQuorumResponse
 from tidemark.raft import (
     ChangePending,
     Configuration,

@@ -132,6 +132,13 @@ def _fresh(image: Image, replicas: Sequence[int]) -> PartitionImage:
     return fresh(replicas, is_active=image.is_active)
 
 
+def existing_topic(image: Image, name: str) -> TopicImage:
+    topic = image.topics.get(name)
+    if topic is None:
+        raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic '{name}'.")
+    return topic
+
+
 def delete_topic(topic: TopicImage) -> list[Record]:
     return [RemoveTopicRecord(topic_id=topic.topic_id)]
 

@@ -1,31 +1,12 @@
-"""What nodes of one cluster say to each other beside Kafka's own messages: see broker/peers/messages.py."""
+"""JoinQuorum (our own): a node asks to follow the metadata. A node that does not lead names the one that does."""
 
 from __future__ import annotations
 
-from tidemark.broker.cluster.forwarding import Forwarding
 from tidemark.broker.cluster.quorum_membership import QuorumMembership
 from tidemark.broker.core.errors import Refused
-from tidemark.broker.core.registry import NO_ANSWER, Call, handles
-from tidemark.broker.peers.messages import (
-    ForwardedRequest,
-    ForwardedResponse,
-    JoinQuorumRequest,
-    JoinQuorumResponse,
-    RaftMessageRequest,
-    RaftMessageResponse,
-)
+from tidemark.broker.core.registry import Call, handles
 from tidemark.protocol.errors import ErrorCode
-
-
-@handles(RaftMessageRequest, RaftMessageResponse)
-def raft_message(request: RaftMessageRequest, _call: Call, *, quorum: QuorumMembership) -> object:
-    quorum.receive(request.sender, bytes(request.data))
-    return NO_ANSWER
-
-
-@handles(ForwardedRequest, ForwardedResponse)
-async def forwarded(request: ForwardedRequest, call: Call, *, forwarding: Forwarding) -> ForwardedResponse:
-    return await forwarding.answer(request, call)
+from tidemark.protocol.messages.join_quorum import JoinQuorumRequest, JoinQuorumResponse
 
 
 @handles(JoinQuorumRequest, JoinQuorumResponse)
