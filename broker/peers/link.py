@@ -1,7 +1,7 @@
 """A connection to another node, in Kafka's framing: requests are pipelined, answers found by their correlation id.
 
 The connection is opened when it is first needed, and again after it was lost, with a growing pause between attempts. A
-request that is not answered in time takes the connection with it: whoever is so late will not be on time for the next.
+request that is not answered in time closes the connection: whoever is so late is late for the next one, too.
 """
 
 from __future__ import annotations
@@ -10,9 +10,8 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final, TypeVar
 
-from tidemark.protocol.apis import APIS
 from tidemark.protocol.frames import Framer, FrameTooLarge, Scratch
 from tidemark.protocol.headers import RequestHeader, read_correlation_id, request_frame, response_body_at
 from tidemark.protocol.schema import Bytes, DecodeError, api, codec
@@ -25,6 +24,8 @@ IN_FLIGHT_MAX: Final = 1000
 BACKOFF_SECONDS_MIN: Final = 0.02
 BACKOFF_SECONDS_MAX: Final = 0.5
 CONNECT_SECONDS_MAX: Final = 5.0
+
+Response = TypeVar("Response")
 
 
 class PeerUnavailable(Exception):
@@ -42,13 +43,14 @@ class PeerLink:
         name: str = "",
         scratch: Scratch | None = None,
     ) -> None:
-        """`scratch`: the receive buffer that the links of one node share."""
+        """`lost` is called when an open connection has ended; `scratch`: the receive buffer that the links of one node
+        share."""
         self.host = host
         self.port = port
         self.name = name or f"{host}:{port}"
         self.scratch = scratch or Scratch()
         self._client_id = client_id
-        self._lost = lost  # told when a connection that was open is not any more
+        self._lost = lost
         self._channel: _Channel | None = None
         self._connecting: asyncio.Task[_Channel] | None = None
         self._backoff = 0.0
@@ -62,27 +64,26 @@ class PeerLink:
 
     async def send(
         self,
-        request: Any,
+        request: object,
         *,
         version: int,
         timeout: float,  # noqa: ASYNC109 -- a time-out here also closes the connection
-        response: type[Any] | None = None,
-    ) -> Any:
-        """The answer, as a message. Its byte fields are views of the one buffer that it arrived in.
-
-        `response` is its type, for a request that is not one of Kafka's.
-        """
+        response: type[Response],
+    ) -> Response:
+        """The answer, as a message of the type `response`. Its byte fields are views of the buffer it arrived in."""
         described = api(type(request))
         body = bytearray()
         codec(type(request), version).encode(request, body)
         answer = await self.send_raw(
             described.key, version, body, flexible=version in described.flexible, timeout=timeout
         )
-        return self.decoded(answer, response or APIS[described.key].response, version=version)
+        return self.decoded(answer, response, version=version)
 
-    def begin(self, request: Any, *, version: int) -> asyncio.Future[memoryview] | None:
-        """As `send`, for who asks all the time: no task, no time-out, and the answer is for `decoded`. None while there
-        is no connection."""
+    def begin(self, request: object, *, version: int) -> asyncio.Future[memoryview] | None:
+        """As `send` without a task and a time-out, for a caller that sends many: it passes the answer to `decoded`.
+
+        None while there is no connection.
+        """
         if self._channel is None:
             return None
         described = api(type(request))
@@ -90,7 +91,7 @@ class PeerLink:
         codec(type(request), version).encode(request, body)
         return self._channel.begin(*self._frame(described.key, version, body, flexible=version in described.flexible))
 
-    def decoded(self, answer: memoryview, response: type[Any], *, version: int) -> Any:
+    def decoded(self, answer: memoryview, response: type[Response], *, version: int) -> Response:
         try:
             return codec(response, version).decode(answer, response_body_at(answer, response, version))
         except DecodeError as error:
@@ -187,7 +188,7 @@ class PeerLink:
 
 
 def _seen(task: asyncio.Task[_Channel]) -> None:
-    """Nobody may have waited for this attempt: its failure is no news."""
+    """Nobody may wait for this attempt: asyncio must not complain that its error was never read."""
     if not task.cancelled():
         task.exception()
 
@@ -261,5 +262,5 @@ class _Channel(asyncio.BufferedProtocol):
         for future in self._waiting.values():
             if not future.done():
                 future.set_exception(PeerUnavailable(f"the connection to {self._link.name} is gone: {self._reason}"))
-                future.exception()  # who has lost interest in the answer need not hear of it
+                future.exception()  # the caller may have stopped waiting: asyncio then must not complain
         self._link.lost_channel(self)

@@ -57,8 +57,8 @@ class Replication:
     def _silence_seconds_max(self) -> float:
         """As long as the controller waits for one that stands still: who cannot be reached by its leader alone, but is
         alive to the controller, would otherwise hold up everything for `replica.lag.time.max.ms`."""
-        patience = LeaseTimings(session=self._replicas.config.broker_session_timeout_ms / 1000)
-        return min(max(patience.silence, SILENCE_SECONDS_MIN), self._lag_seconds_max)
+        timings = LeaseTimings(session=self._replicas.config.broker_session_timeout_ms / 1000)
+        return min(max(timings.silence, SILENCE_SECONDS_MIN), self._lag_seconds_max)
 
     # -- following ---------------------------------------------------------
 

@@ -11,11 +11,11 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tidemark.broker.core.api_table import SERVED, Served
+from tidemark.broker.core.api_table import ListenerKind, served_on
 from tidemark.broker.core.deferred import Deferred
 from tidemark.broker.core.errors import CloseConnection
 from tidemark.broker.core.registry import NO_ANSWER, Call, Route, bind, find_route
-from tidemark.broker.server.connection import Answer, Connection
+from tidemark.broker.server.connection import Connection, Encoded
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.headers import (
     API_VERSIONS_KEY,
@@ -60,9 +60,9 @@ class _Bound:
 
 
 class Dispatcher:
-    def __init__(self, services: Mapping[str, Callable[[], Any]], served: Mapping[int, Served] = SERVED) -> None:
+    def __init__(self, services: Mapping[str, Callable[[], Any]], kind: ListenerKind = "broker") -> None:
         self._services = services
-        self._served = served
+        self._kind = kind
         self._bound: dict[int, _Bound] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -111,11 +111,11 @@ class Dispatcher:
         elif response is NO_ANSWER:
             connection.answer(None)
         else:
-            self._answer_later(connection, bound, correlation_id, response)
+            self._answer_deferred(connection, bound, correlation_id, response)
 
     def _bind(self, selector: int, frame: bytearray) -> _Bound:
         key, version = split_selector(selector)
-        route = find_route(key) if key in self._served else None
+        route = find_route(key) if key in served_on(self._kind) else None
         if route is None:
             raise CloseConnection(f"API key {key} (version {version}) is not served here: {_hex(frame)}")
         if version not in route.versions:
@@ -136,19 +136,19 @@ class Dispatcher:
         bound.flexible = False
         return bound
 
-    def _answer_later(self, connection: Connection, bound: _Bound, correlation_id: int, response: Any) -> None:
-        later: Deferred[Answer] = Deferred()
-        connection.answer_later(later)
+    def _answer_deferred(self, connection: Connection, bound: _Bound, correlation_id: int, response: Any) -> None:
+        deferred: Deferred[Encoded] = Deferred()
+        connection.answer_deferred(deferred)
         if isinstance(response, Deferred):
-            later.abandon = response.abandon
-            response.then(lambda value: later.resolve(_encode(bound, correlation_id, value)))
+            deferred.abandon = response.abandon
+            response.then(lambda value: deferred.resolve(_encode(bound, correlation_id, value)))
             return
-        task = asyncio.ensure_future(self._finish(connection, bound, correlation_id, response, later))
+        task = asyncio.ensure_future(self._finish(connection, bound, correlation_id, response, deferred))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     async def _finish(
-        self, connection: Connection, bound: _Bound, correlation_id: int, response: Any, later: Deferred[Answer]
+        self, connection: Connection, bound: _Bound, correlation_id: int, response: Any, deferred: Deferred[Encoded]
     ) -> None:
         try:
             value = await response
@@ -162,7 +162,7 @@ class Dispatcher:
             except CloseConnection as error:
                 connection.fail(str(error))
                 return
-        later.resolve(_encode(bound, correlation_id, value))
+        deferred.resolve(_encode(bound, correlation_id, value))
 
     async def finish_tasks(self) -> None:
         """At shutdown: changes that were under way come to their end."""
@@ -170,7 +170,7 @@ class Dispatcher:
             await asyncio.wait(list(self._tasks))
 
 
-def _encode(bound: _Bound, correlation_id: int, response: Any) -> Answer:
+def _encode(bound: _Bound, correlation_id: int, response: Any) -> Encoded:
     if response is NO_ANSWER:
         return None
     out = bytearray(bound.head)
@@ -195,8 +195,7 @@ def _failure(bound: _Bound) -> Any:
 def _api_versions_hint(route: Route) -> Any:
     from tidemark.protocol.messages.api_versions import ApiVersion
 
-    versions = SERVED[route.key].versions
-    hint = ApiVersion(api_key=route.key, min_version=versions.first, max_version=versions.last)
+    hint = ApiVersion(api_key=route.key, min_version=route.versions.first, max_version=route.versions.last)
     return route.response(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[hint])
 
 

@@ -86,7 +86,7 @@ def test_response_headers_are_kios(version: int, kio_class: type) -> None:
     out = bytearray(response_room(MetadataResponse, version))
     put_response_start(out, 0, 100, 1234)
     out += b"body"
-    header, size = entity_reader(kio_class)(bytes(out), 4)
+    header, size = entity_reader(kio_class)(bytes(out), 4)  # type: ignore[var-annotated]
     assert header.correlation_id == read_correlation_id(out[4:]) == 1234
     assert out[4 + size :] == b"body"
     assert response_body_at(out[4:], MetadataResponse, version) == size

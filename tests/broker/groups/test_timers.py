@@ -31,7 +31,7 @@ def test_alarms_go_off_in_their_order_whatever_was_cancelled_between() -> None:
     times = [at_ms * 7919 % 1000 for at_ms in range(1000)]
     kept = []
     for at_ms in times:
-        timer = timers.set(at_ms, lambda _now, at_ms=at_ms: heard.append(at_ms))
+        timer = timers.set(at_ms, lambda _now, at_ms=at_ms: heard.append(at_ms))  # type: ignore[misc]
         if at_ms % 3:
             timer.cancel()
         else:

@@ -214,7 +214,7 @@ class Coordinator:
         all_pending, self.shard.markers_to_send = self.shard.markers_to_send, []
         if all_pending:
             self.when_committed(
-                lambda: [self.send(pending, each) for pending in all_pending for each in parts(pending)]
+                lambda: [self.send(pending, each) for pending in all_pending for each in parts(pending)]  # type: ignore[arg-type, func-returns-value]
             )
 
     def send(self, pending: PendingMarkers, each: TopicPartition | None) -> None:
@@ -508,14 +508,14 @@ def write(
     for record in range(world.random.randint(0, 4)):
         partition = world.random.randrange(PARTITIONS)
         if version == CLASSIC and partition not in added:
-            if not (yield from retried(lambda p=partition: world.add(transactional_id, producer, p, version))):
+            if not (yield from retried(lambda p=partition: world.add(transactional_id, producer, p, version))):  # type: ignore[misc]
                 return False
             added.add(partition)
         sequence = sequences.get(partition, 0)
         value = (story.number, record)
         if not (
             yield from retried(
-                lambda p=partition, s=sequence, v=value: world.produce(transactional_id, producer, p, s, v, version)
+                lambda p=partition, s=sequence, v=value: world.produce(transactional_id, producer, p, s, v, version)  # type: ignore[misc]
             )
         ):
             return False

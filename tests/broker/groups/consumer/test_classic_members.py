@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from typing import Any
 
 import pytest
 
@@ -77,7 +78,7 @@ class ClassicMember:
         for deferred, response in replies:
             deferred.resolve(response)
         if isinstance(answer, Deferred):
-            heard = []
+            heard: list[Any] = []
             answer.then(heard.append)
             return heard[0] if heard else answer
         return answer

@@ -141,7 +141,7 @@ def test_commits_are_taken_in_the_members_own_epoch_only(coordinator):
     coordinator.join("a")
 
     def check(member_id: str, epoch: int, version: int = 9) -> ErrorCode:
-        return coordinator.group.check_commit(
+        return coordinator.group.check_commit(  # type: ignore[no-any-return]
             member_id=member_id, instance_id=None, generation=epoch, version=version, now_ms=coordinator.now_ms
         )
 

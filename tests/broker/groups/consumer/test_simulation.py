@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import re
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -171,7 +172,7 @@ class World:
 
 def durable(shard: GroupShard):
     """What must survive: everything that records can say."""
-    found = {}
+    found: dict[str, Any] = {}
     for group_id, group in shard.groups.items():
         if isinstance(group, ConsumerGroup):
             names = [name for name in group.state.__slots__ if name != "group_id"]
@@ -340,7 +341,7 @@ class ClassicClient:
         self.member_id = ""
         self.generation = -1
         self.owned: set[tuple[bytes, int]] = set()
-        self.waiting: Deferred | None = None
+        self.waiting: Deferred[Any] | None = None
         self.assigned_from: dict[str, tuple[bytes, int]] | None = None
         self.phase = "join"
 

@@ -14,7 +14,7 @@ import pytest
 from tidemark.broker.core import registry
 from tidemark.broker.core.errors import CloseConnection
 from tidemark.broker.handlers.produce.fast_path import recognise
-from tidemark.broker.metadata.topics import TopicWish
+from tidemark.broker.metadata.topics import NewTopic
 from tidemark.broker.node import Node
 from tidemark.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from tidemark.protocol.records import Record, build_batch
@@ -41,15 +41,15 @@ class Recorder:
     def answer_whole(self, answer: bytearray) -> None:
         self.answers.append(bytes(answer))
 
-    def answer_later(self, later: Any) -> None:
+    def answer_deferred(self, deferred: Any) -> None:
         self.waiting = asyncio.get_running_loop().create_future()
-        later.then(lambda parts: self.waiting.set_result(parts))
+        deferred.then(lambda parts: self.waiting.set_result(parts))
 
 
 async def open_topics(node: Node) -> None:
     configs = {"synced": {"flush.messages": "1"}, "stamped": {"message.timestamp.type": "LogAppendTime"}}
     wishes = [
-        TopicWish(name=name, topic_id=topic_id, partitions=3, replication_factor=1, configs=configs.get(name, {}))
+        NewTopic(name=name, topic_id=topic_id, partitions=3, replication_factor=1, configs=configs.get(name, {}))
         for name, topic_id in IDS.items()
     ]
     refused, _ = await node._creation.create(wishes)
@@ -134,7 +134,7 @@ async def test_it_answers_as_the_general_way_does(
         for node, connection, quick in zip(nodes, connections, (counted, None), strict=True):
             monkeypatch.setitem(registry._routes, 0, general._replace(quick=quick))
             try:
-                node._server._handle(connection, bytearray(data))  # type: ignore[arg-type]
+                node._server._handle(connection, bytearray(data))
             except CloseConnection as error:
                 connection.answers.append(str(error))
             if connection.waiting is not None:
@@ -160,7 +160,7 @@ def test_only_the_most_common_form_is_recognised() -> None:
 
     def recognised(version: int, **changes: Any) -> bool:
         out = bytearray()
-        codec(ProduceRequest, version).encode(ProduceRequest(**(plain | changes)), out)
+        codec(ProduceRequest, version).encode(ProduceRequest(**(plain | changes)), out)  # type: ignore[arg-type]
         return recognise(out, 0, version) is not None
 
     assert all(recognised(version) for version in range(9, 14))

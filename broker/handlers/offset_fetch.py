@@ -1,0 +1,151 @@
+"""OffsetFetch: what groups have committed: for the partitions named, or for all that there are.
+
+An answer that rests on a commit which is written but not yet committed waits for it: otherwise a failover could take
+back what a group was told. RequireStable asks for UNSTABLE_OFFSET_COMMIT where a transaction has offsets pending.
+
+v2: a null list of topics means all; an error of the whole group (KIP-88)
+v5: leader epochs (KIP-320)
+v6: flexible (KIP-482)
+v7: RequireStable (KIP-447)
+v8: many groups in one request (KIP-709)
+v9: member id and epoch of a consumer group (KIP-848)
+v10: topics by id (KIP-848)
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from tidemark.broker.core.deferred import Deferred
+from tidemark.broker.core.registry import Call, handles
+from tidemark.broker.groups.coordinator import GroupCoordinator
+from tidemark.broker.groups.group_shard_host import GroupShardHost
+from tidemark.broker.groups.offset_fetch import Position, Positions, fetch
+from tidemark.protocol.errors import ErrorCode
+from tidemark.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
+)
+
+MANY_FROM: Final = 8
+TOPIC_IDS_FROM: Final = 10
+GROUP_ERROR_FROM: Final = 2  # before, an error could only be told of each partition
+
+
+@handles(OffsetFetchRequest, OffsetFetchResponse)
+def offset_fetch(request: OffsetFetchRequest, call: Call, *, groups: GroupCoordinator) -> Any:
+    """Nobody is told of a commit that a failure could still undo: a group would go back behind where it has begun."""
+    answer = _offset_fetch(request, call, groups)
+    asked = [each.group_id for each in request.groups] if call.version >= MANY_FROM else [request.group_id]
+    found = {hosted for each in asked if isinstance(hosted := groups.find(each), GroupShardHost)}
+    unsettled = {hosted for hosted in found if not hosted.is_committed}
+    if not unsettled or call.version < GROUP_ERROR_FROM:
+        return answer
+    return _WhenSettled(answer, unsettled).later
+
+
+class _WhenSettled:
+    """An answer that rests on what is written, but not committed yet."""
+
+    def __init__(self, answer: OffsetFetchResponse, unsettled: set[GroupShardHost]) -> None:
+        self.later: Deferred[OffsetFetchResponse] = Deferred()
+        self._answer = answer
+        self._left = len(unsettled)
+        for hosted in unsettled:
+            hosted.when_committed(self._settled)
+
+    def _settled(self, error: Exception | None) -> None:
+        self._left -= 1
+        if error is not None:
+            code = ErrorCode.NOT_COORDINATOR
+            groups = [OffsetFetchResponseGroup(group_id=each.group_id, error_code=code) for each in self._answer.groups]
+            self._answer = OffsetFetchResponse(error_code=code, groups=groups)
+        if not self._left:
+            self.later.resolve(self._answer)
+
+
+def _offset_fetch(request: OffsetFetchRequest, call: Call, groups: GroupCoordinator) -> OffsetFetchResponse:
+    if call.version >= MANY_FROM:
+        return OffsetFetchResponse(
+            groups=[_group(asked, call, groups, stable=request.require_stable) for asked in request.groups]
+        )
+    wanted = None if request.topics is None else {each.name: each.partition_indexes for each in request.topics}
+    found = _positions(groups, request.group_id, wanted, stable=request.require_stable)
+    if found.error_code and call.version < GROUP_ERROR_FROM:
+        everything = {name: [Position(index, -1, -1, "") for index in each] for name, each in (wanted or {}).items()}
+        found = found._replace(topics=everything)
+    return OffsetFetchResponse(
+        error_code=found.error_code,
+        topics=[
+            OffsetFetchResponseTopic(
+                name=topic,
+                partitions=[
+                    OffsetFetchResponsePartition(
+                        partition_index=each.partition,
+                        committed_offset=each.offset,
+                        committed_leader_epoch=each.leader_epoch,
+                        metadata=each.metadata,
+                        error_code=found.error_code or each.error_code,
+                    )
+                    for each in partitions
+                ],
+            )
+            for topic, partitions in found.topics.items()
+        ],
+    )
+
+
+def _positions(groups: GroupCoordinator, group_id: str, wanted: Any, **member: Any) -> Positions:
+    hosted = groups.find(group_id)
+    if not isinstance(hosted, GroupShardHost):
+        return Positions(hosted, {})
+    return fetch(hosted.shard, group_id, wanted, **member)
+
+
+def _group(
+    asked: OffsetFetchRequestGroup, call: Call, groups: GroupCoordinator, *, stable: bool
+) -> OffsetFetchResponseGroup:
+    image = groups.image
+    by_id = call.version >= TOPIC_IDS_FROM
+    answer = OffsetFetchResponseGroup(group_id=asked.group_id)
+    wanted = None
+    if asked.topics is not None:
+        wanted = {}
+        for topic in asked.topics:
+            name = image.topic_names.get(topic.topic_id) if by_id else topic.name
+            if name is None:
+                unknown = ErrorCode.UNKNOWN_TOPIC_ID
+                partitions = [_told(Position(index, -1, -1, ""), unknown) for index in topic.partition_indexes]
+                answer.topics.append(OffsetFetchResponseTopics(topic_id=topic.topic_id, partitions=partitions))
+            else:
+                wanted[name] = topic.partition_indexes
+    found = _positions(
+        groups, asked.group_id, wanted, member_id=asked.member_id, epoch=asked.member_epoch, stable=stable
+    )
+    answer.error_code = found.error_code
+    if found.error_code:
+        answer.topics = []
+    for name, positions in found.topics.items():
+        known = image.topics.get(name)
+        if by_id and known is None:
+            continue  # deleted a moment ago: it has no id to name it by
+        partitions = [_told(each, each.error_code) for each in positions]
+        topic_id = bytes(16) if known is None else known.topic_id
+        answer.topics.append(OffsetFetchResponseTopics(name=name, topic_id=topic_id, partitions=partitions))
+    return answer
+
+
+def _told(position: Position, code: ErrorCode) -> OffsetFetchResponsePartitions:
+    return OffsetFetchResponsePartitions(
+        partition_index=position.partition,
+        committed_offset=position.offset,
+        committed_leader_epoch=position.leader_epoch,
+        metadata=position.metadata,
+        error_code=code,
+    )
