@@ -125,7 +125,7 @@ class ClusterRuntime:
         )
         await server.serve(listener.name)
         await self.quorum.start()
-        await self.membership.register()
+        await self.quorum.unless_refused(self.membership.register())
 
     def start_replication(self) -> None:
         """Follow others, and be followed. From here on nothing is served without a lease."""

@@ -59,11 +59,14 @@ class QuorumMembership:
         self._voters = {each.node_id: Address(each.host, each.port) for each in config.parsed_controller_voters}
         self._links_by_address: dict[Address, PeerLink] = {}  # to nodes whose ids are not known yet
         self._addresses: tuple[Configuration, Mapping[int, Address]] = (Configuration(), {})
+        self._written_cluster_id = cluster_id
+        self._refused = asyncio.Event()
+        self._refusal = ""
         self._transport = QuorumTransport(
             QuorumIdentity(
                 node_id=config.node_id,
                 directory_id=directory_id,
-                cluster_id=lambda: self.store.image.cluster_id or cluster_id(),
+                cluster_id=self._cluster_id,
             )
         )
         election_timeout = config.controller_quorum_election_timeout_ms / 1000
@@ -129,6 +132,21 @@ class QuorumMembership:
         await self.store.start()
         if self.store.driver.node.configuration.voters != (self._config.node_id,):
             self._spawn(self._stay_joined())
+
+    def _cluster_id(self) -> str:
+        return self.store.image.cluster_id or self._written_cluster_id()
+
+    async def unless_refused(self, work: Coroutine[Any, Any, None]) -> None:
+        """Await what needs the quorum, but not for ever: raises when it says that this node is of another cluster."""
+        working, refused = asyncio.create_task(work), asyncio.create_task(self._refused.wait())
+        try:
+            await asyncio.wait((working, refused), return_when=asyncio.FIRST_COMPLETED)
+            if not working.done():
+                raise RuntimeError(self._refusal)
+            await working
+        finally:
+            working.cancel()
+            refused.cancel()
 
     async def close(self) -> None:
         for task in self._tasks:
@@ -213,7 +231,7 @@ class QuorumMembership:
     async def _ask_to_join(self, link: PeerLink) -> bool:
         own = self.own_address
         request = JoinQuorumRequest(
-            node_id=self._config.node_id, cluster_id=self.store.image.cluster_id, host=own.host, port=own.port
+            node_id=self._config.node_id, cluster_id=self._cluster_id(), host=own.host, port=own.port
         )
         try:
             answer = await link.send(request, version=0, timeout=REQUEST_SECONDS_MAX, response=JoinQuorumResponse)
@@ -229,7 +247,9 @@ class QuorumMembership:
             finally:
                 await leader.close()
         if answer.error_code == ErrorCode.INCONSISTENT_CLUSTER_ID:
-            log.error("the quorum does not take this node: %s", answer.error_message)
+            self._refusal = f"the quorum refuses this node: INCONSISTENT_CLUSTER_ID: {answer.error_message}"
+            log.error(self._refusal)
+            self._refused.set()
         return answer.error_code == ErrorCode.NONE
 
     async def add_observer(self, node_id: int, *, host: str, port: int, cluster_id: str) -> None:
