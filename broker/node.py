@@ -88,8 +88,9 @@ class Node:
         opened.push_async_callback(self._replicas.stop_replication)
         self._creation = TopicCreation(self._store, self.settings)
         self._coordinators = Coordinators(
-            node_id=config.node_id, settings=self.settings, replicas=self._replicas, creation=self._creation
+            node_id=config.node_id, settings=self.settings, replicas=self._replicas.table, creation=self._creation
         )
+        self._replicas.roles.opening.opened_later = self._coordinators.opened
         services = self._services()
         dispatcher = Dispatcher(services)
         self._server = Server(config, dispatcher)
@@ -105,7 +106,7 @@ class Node:
         else:
             await self._clustered.join(self._server, services)
             self._identify_all(self._store.image.cluster_id)
-            opening = self._replicas.open_gradually()
+            opening = self._replicas.roles.opening.begin_loading_in_background()
             await self._load_state()
             await opening.finished()
             self._replicas.start_replication(self._clustered.peers)
@@ -145,7 +146,7 @@ class Node:
             cluster_id=self._known_cluster_id(),
             new_cluster_id=_random_id,
             endpoints=self._endpoints,
-            renew_lease=lambda until: setattr(self._replicas, "lease_until", until),
+            renew_lease=lambda until: setattr(self._replicas.table, "lease_until", until),
             failed=self._failed,
         )
 
@@ -157,9 +158,11 @@ class Node:
             "cluster": ClusterView(self._store, node_id=config.node_id),
             "creation": self._creation,
             "fetch_sessions": FetchSessions(slots_max=slots_max, time=time.monotonic),
+            "follower_sessions": self._replicas.follower_sessions,
+            "housekeeping": self._replicas.housekeeping,
             "producer_ids": ProducerIds(self._allocate_producer_ids()),
             "quorum": None,
-            "replicas": self._replicas,
+            "replicas": self._replicas.table,
             "settings": self.settings,
             "store": self._store,
         }
@@ -172,7 +175,7 @@ class Node:
         if clustered is None:
             return services
         made["cluster"].suspects = clustered.suspects
-        made["cluster"].is_leased = lambda: self._replicas.is_leased
+        made["cluster"].is_leased = lambda: self._replicas.table.is_leased
         made["cluster"].is_isolated = lambda: clustered.quorum.is_isolated
         services = clustered.services(services)
         self._creation.forwarding = clustered.forwarding
@@ -222,14 +225,14 @@ class Node:
             directory.write_meta_properties(wanted)
 
     async def _load_state(self) -> None:
-        self.settings.watch(self._replicas.reconfigure_all)
+        self.settings.watch(self._replicas.roles.reconfigure_all)
         self._store.watch(self.settings.follow)
-        self._store.watch(self._replicas.follow)
+        self._store.watch(self._replicas.roles.follow)
         self._store.watch(self._coordinators.follow)
         self.settings.watch(self._coordinators.reconfigure)
         empty = Image()
         self.settings.follow(empty, self._store.image)
-        self._replicas.follow(empty, self._store.image)
+        self._replicas.roles.follow(empty, self._store.image)
         self._coordinators.follow(empty, self._store.image)
 
     async def _register(self) -> None:
@@ -284,14 +287,14 @@ class Node:
         yield self._forget_interval_ms, self._coordinators.forget_expired
 
     async def _tick(self) -> None:
-        self._replicas.flush_due()
-        self._replicas.remove_deleted()
+        self._replicas.housekeeping.flush_due()
+        self._replicas.housekeeping.remove_deleted()
 
     async def _retain(self) -> None:
-        await self._in_chunks(self._replicas.apply_retention)
+        await self._in_chunks(self._replicas.housekeeping.apply_retention)
 
     async def _expire(self) -> None:
-        await self._in_chunks(self._replicas.expire_producers)
+        await self._in_chunks(self._replicas.housekeeping.expire_producers)
 
     def _checkpoint_interval_ms(self) -> int:
         config = self.settings.current
@@ -304,10 +307,10 @@ class Node:
         return self.settings.current.transaction_remove_expired_transaction_cleanup_interval_ms
 
     async def _checkpoint(self) -> None:
-        self._replicas.checkpoint()
+        self._replicas.housekeeping.checkpoint()
 
     async def _in_chunks(self, work: Callable[[Iterable[Replica]], None]) -> None:
-        partitions = iter(self._replicas)
+        partitions = iter(self._replicas.table)
         while chunk := list(islice(partitions, HOUSEKEEPING_CHUNK)):
             work(chunk)
             await asyncio.sleep(0)

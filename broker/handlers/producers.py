@@ -8,7 +8,7 @@ from tidemark.broker.core.deferred import awaited
 from tidemark.broker.core.errors import EXPECTED, Refused, fault_of
 from tidemark.broker.core.registry import Call, handles
 from tidemark.broker.metadata.producer_ids import ProducerIds
-from tidemark.broker.replication.replicas import Replicas
+from tidemark.broker.replication.replica_table import ReplicaTable
 from tidemark.broker.transactions.hosted import HostedTransactions
 from tidemark.broker.transactions.service import Transactions
 from tidemark.broker.transactions.transitions import NeedsProducerId, Producer
@@ -70,7 +70,7 @@ def _refused(code: ErrorCode) -> InitProducerIdResponse:
 
 @handles(DescribeProducersRequest, DescribeProducersResponse)
 def describe_producers(
-    request: DescribeProducersRequest, _call: Call, *, replicas: Replicas
+    request: DescribeProducersRequest, _call: Call, *, replicas: ReplicaTable
 ) -> DescribeProducersResponse:
     return DescribeProducersResponse(
         topics=[
@@ -82,7 +82,7 @@ def describe_producers(
     )
 
 
-def _one(replicas: Replicas, topic: str, index: int) -> PartitionResponse:
+def _one(replicas: ReplicaTable, topic: str, index: int) -> PartitionResponse:
     answer = PartitionResponse(partition_index=index)
     try:
         partition = replicas.leader_of(topic, index)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from tidemark.broker.core.deferred import Deferred
-from tidemark.broker.replication.replicas import Replicas
+from tidemark.broker.replication.replica_table import ReplicaTable
 from tidemark.broker.transactions.gathering import Gathering
 from tidemark.broker.transactions.markers import LocalMarkers
 from tidemark.broker.transactions.transaction import TopicPartition
@@ -39,7 +39,7 @@ class _Marker(NamedTuple):
 class ClusterMarkers:
     """Markers go to whoever leads the partition, here or elsewhere."""
 
-    def __init__(self, local: LocalMarkers, replicas: Replicas) -> None:
+    def __init__(self, local: LocalMarkers, replicas: ReplicaTable) -> None:
         self.local = local
         self._replicas = replicas
         self._gathering: Gathering[_Marker, ErrorCode] = Gathering(
@@ -102,7 +102,7 @@ Codes = Mapping[TopicPartition, ErrorCode]
 class OtherCoordinators:
     """The coordinators of transactional ids that are not ours (KIP-890)."""
 
-    def __init__(self, replicas: Replicas) -> None:
+    def __init__(self, replicas: ReplicaTable) -> None:
         self._replicas = replicas
         self._gathering: Gathering[Addition, Codes] = Gathering(send=self._send, failed=_nobody)
 

@@ -53,7 +53,7 @@ class HostedTransactions(HostedShard):
         if not must_wait:
             self._loop.call_soon(self._write_all, orders, None)
         else:
-            self.partition.await_mark(self._written, partial(self._write_all, orders))
+            self.partition.await_high_watermark(self._written, partial(self._write_all, orders))
 
     def _write_all(self, orders: list[Order], error: Exception | None) -> None:
         if error is not None or self._closed:

@@ -10,7 +10,7 @@ from tidemark.broker.core.deferred import Deferred
 from tidemark.broker.core.errors import EXPECTED, Refused, fault_of
 from tidemark.broker.groups.service import Groups
 from tidemark.broker.metadata.internal import OFFSETS_TOPIC
-from tidemark.broker.replication.replicas import Replicas
+from tidemark.broker.replication.replica_table import ReplicaTable
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.records import EndTransaction
 
@@ -34,7 +34,7 @@ class Markers(Protocol):
 
 
 class LocalMarkers:
-    def __init__(self, *, replicas: Replicas, groups: Groups) -> None:
+    def __init__(self, *, replicas: ReplicaTable, groups: Groups) -> None:
         self._replicas = replicas
         self._groups = groups
 
@@ -52,7 +52,7 @@ class LocalMarkers:
         if not partition.must_wait(appended.last_offset):
             return ErrorCode.NONE
         later: Deferred[ErrorCode] = Deferred()
-        partition.await_mark(appended.last_offset, _resolver(later, f"{topic}-{index}"))
+        partition.await_high_watermark(appended.last_offset, _resolver(later, f"{topic}-{index}"))
         return later
 
     def _check_loaded(self, index: int) -> None:

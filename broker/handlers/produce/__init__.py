@@ -17,7 +17,7 @@ from tidemark.broker.handlers.produce.fast_path import produce_one
 from tidemark.broker.replication import hints
 from tidemark.broker.replication.hosted_topic import HostedTopic
 from tidemark.broker.replication.partition import Partition
-from tidemark.broker.replication.replicas import Replicas
+from tidemark.broker.replication.replica_table import ReplicaTable
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.messages.produce import (
     LeaderIdAndEpoch,
@@ -45,7 +45,7 @@ def produce(
     call: Call,
     transactional: TransactionalAppends | None = None,
     *,
-    replicas: Replicas,
+    replicas: ReplicaTable,
     transactions: Transactions,
 ) -> Any:
     if request.transactional_id is not None and transactional is None:
@@ -105,7 +105,9 @@ def produce(
     return Acknowledging(response, due, acks=acks, timeout_ms=request.timeout_ms).later if due else response
 
 
-def _produce_transactional(request: ProduceRequest, call: Call, replicas: Replicas, transactions: Transactions) -> Any:
+def _produce_transactional(
+    request: ProduceRequest, call: Call, replicas: ReplicaTable, transactions: Transactions
+) -> Any:
     """First the coordinator must know, for good, of every partition that the transaction is going to touch."""
     from tidemark.broker.transactions.appends import TransactionalAppends
 
@@ -157,7 +159,7 @@ def _guard(
     return ErrorCode.NONE
 
 
-def _hint(result: PartitionProduceResponse, hosted: HostedTopic | None, replicas: Replicas, call: Call) -> bool:
+def _hint(result: PartitionProduceResponse, hosted: HostedTopic | None, replicas: ReplicaTable, call: Call) -> bool:
     """KIP-951: who leads it, if that is known and another."""
     leader, epoch = hints.leader_of(hosted, result.index)
     known = hints.endpoint_of(replicas.image, leader, call.connection.listener) is not None
@@ -167,7 +169,7 @@ def _hint(result: PartitionProduceResponse, hosted: HostedTopic | None, replicas
     return True
 
 
-def _endpoints(response: ProduceResponse, replicas: Replicas, call: Call) -> list[NodeEndpoint]:
+def _endpoints(response: ProduceResponse, replicas: ReplicaTable, call: Call) -> list[NodeEndpoint]:
     leaders = {each.current_leader.leader_id for topic in response.responses for each in topic.partition_responses}
     endpoints = []
     for leader in sorted(leaders - {-1}):

@@ -15,7 +15,7 @@ from tidemark.broker.core.lease import lease_clock
 from tidemark.broker.core.registry import NO_ANSWER, Call
 from tidemark.broker.handlers.produce.acks import Acknowledging, no_answer, refuse
 from tidemark.broker.replication.partition import Partition
-from tidemark.broker.replication.replicas import Replicas
+from tidemark.broker.replication.replica_table import ReplicaTable
 from tidemark.protocol.messages.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
 from tidemark.protocol.schema import DecodeError
 from tidemark.protocol.varint import read_uvarint
@@ -42,7 +42,7 @@ class Form(NamedTuple):
     head: bytes  # of the answer
 
 
-def produce_one(frame: bytearray, position: int, call: Call, *, replicas: Replicas) -> Any:
+def produce_one(frame: bytearray, position: int, call: Call, *, replicas: ReplicaTable) -> Any:
     """The answer's bytes, but for its size and correlation id; or the answer as the general handler would give it; or
     None: nothing was done, and it is that handler's turn."""
     form: Form | None = call.memo
