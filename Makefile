@@ -1,5 +1,6 @@
 # make run      start a broker on 127.0.0.1:9092 with its data in ./data        (ARGS="--set num.partitions=3")
-# make test     everything in tests/ and compat-tests/                          (ARGS="-k produce -x")
+# make test     everything in tests/ and compat-tests/                          (ARGS="-k produce -x", WORKERS=0 for one process)
+# make check    what to run all the time: style, types, layers, unit tests
 # make help     the rest
 
 VENV := .venv
@@ -13,13 +14,14 @@ JARS := .cache/jars/.gathered
 SPARK_JARS := .cache/spark-jars/.gathered
 ARGS ?=
 
-.PHONY: help install run test chaos lint types layers jars spark spark-jars system bench docs clean
+.PHONY: help install run test check chaos lint types layers jars spark spark-jars system bench docs clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make install  make the environment in $(VENV), with what development needs"
 	@echo "make run      start a broker on 127.0.0.1:9092 with its data in ./data"
 	@echo "make test     run everything in tests/ and compat-tests/, after installing what they need"
+	@echo "make check    style, types, layers and the unit tests: the inner loop"
 	@echo "make chaos    break a cluster on purpose, for MINUTES=10, and check that nothing acknowledged is lost"
 	@echo "make lint     check style            make types   check types         make layers  check who imports whom"
 	@echo "make bench    measure beside Apache Kafka"
@@ -58,10 +60,16 @@ install: $(DEV)
 run: $(RUN)
 	@exec $(VENV)/bin/tidemark start $(ARGS)
 
+# Most tests wait more than they compute, so there are more workers than cores. conftest.py says which run together.
+WORKERS ?= 4
 test: $(DEV) system
 	@$(MAKE) --no-print-directory jars || echo "Going on without Apache Kafka's jars: the Java cases will fail." >&2
 	@$(MAKE) --no-print-directory spark-jars || echo "Going on without Spark's jars: the Spark cases will fail." >&2
-	@$(PY) -m pytest tests compat-tests $(ARGS)
+	@$(PY) -m pytest -n $(WORKERS) tests compat-tests $(ARGS)
+
+# Without Java, Spark, Docker and clusters of processes.
+check: lint types layers
+	@$(PY) -m pytest -n 2 tests --ignore=tests/pipeline --ignore=tests/test_docker.py $(ARGS)
 
 # A cluster under load while its nodes are killed, stopped, cut off and restarted, for as long as you like.
 MINUTES ?= 10

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from tidemark import portable
 from tidemark.broker.config import BrokerConfig, ConfigError, load_config
 from tidemark.broker.node import Node
 from tidemark.storage import StorageError
@@ -32,6 +33,9 @@ def main() -> int:
     except (ConfigError, OSError) as error:
         print(f"tidemark: {error}", file=sys.stderr)
         return EXIT_USAGE
+    before, open_files_max = portable.raise_descriptor_limit()
+    if open_files_max != before:
+        log.info("the limit of open files was %d and is %d now", before, open_files_max)
     for warning in config.warnings:
         log.warning("%s", warning)
     try:

@@ -164,7 +164,7 @@ class ClusterRuntime:
     async def _ask_for_producer_ids(self) -> int:
         request = AllocateProducerIdsRequest(broker_id=self._config.node_id, broker_epoch=self.membership.broker_epoch)
         link = self.peers.to_controller(purpose="forwarding")
-        answer: AllocateProducerIdsResponse = await link.send(request, version=0, timeout=REQUEST_SECONDS_MAX)
+        answer = await link.send(request, version=0, timeout=REQUEST_SECONDS_MAX, response=AllocateProducerIdsResponse)
         if answer.error_code != ErrorCode.NONE:
             raise Refused(ErrorCode(answer.error_code), "The controller gave no producer ids.")
         return answer.producer_id_start

@@ -15,8 +15,8 @@ from tidemark.broker.metadata.internal import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from tidemark.broker.replication.replica_table import ReplicaTable
 
 if TYPE_CHECKING:
-    from tidemark.broker.groups.service import Groups
-    from tidemark.broker.transactions.service import Transactions
+    from tidemark.broker.groups.coordinator import GroupCoordinator
+    from tidemark.broker.transactions.coordinator import TransactionCoordinator
 
 
 class Coordinators:
@@ -28,16 +28,16 @@ class Coordinators:
         self._replicas = replicas
         self._creation = creation
         self._image = Image()
-        self._groups: Groups | None = None
-        self._transactions: Transactions | None = None
+        self._groups: GroupCoordinator | None = None
+        self._transactions: TransactionCoordinator | None = None
         self._closed = False
 
     @property
-    def groups(self) -> Groups:
+    def groups(self) -> GroupCoordinator:
         if self._groups is None:
-            from tidemark.broker.groups.service import Groups
+            from tidemark.broker.groups.coordinator import GroupCoordinator
 
-            self._groups = Groups(
+            self._groups = GroupCoordinator(
                 node_id=self._node_id,
                 settings=self._settings,
                 replicas=self._replicas,
@@ -49,17 +49,17 @@ class Coordinators:
         return self._groups
 
     @property
-    def transactions(self) -> Transactions:
+    def transactions(self) -> TransactionCoordinator:
         if self._transactions is None:
-            from tidemark.broker.transactions.markers import LocalMarkers
-            from tidemark.broker.transactions.service import Transactions
+            from tidemark.broker.transactions.coordinator import TransactionCoordinator
+            from tidemark.broker.transactions.markers import LocalMarkerWriter
 
-            self._transactions = Transactions(
+            self._transactions = TransactionCoordinator(
                 node_id=self._node_id,
                 settings=self._settings,
                 replicas=self._replicas,
                 create_topic=self._creation.create_automatically,
-                markers=LocalMarkers(replicas=self._replicas, groups=self.groups),
+                markers=LocalMarkerWriter(replicas=self._replicas, groups=self.groups),
             )
             if self._closed:
                 self._transactions.close()

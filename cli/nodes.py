@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from tidemark import portable
 from tidemark.broker.config import BrokerConfig, ConfigError, Listener, load_config
 from tidemark.cli.failure import CommandFailed, ExitCode
 
@@ -137,7 +138,7 @@ class Nodes:
             text=True,
             errors="replace",
             start_new_session=True,  # Ctrl-C reaches only the parent, which tells them all
-            preexec_fn=_end_with_parent if sys.platform == "linux" else None,
+            preexec_fn=portable.end_with_parent if portable.IS_LINUX else None,
         )
         self._processes[node.node_id] = process
         for stream, take in ((process.stdout, self._take_output), (process.stderr, self._take_log)):
@@ -170,14 +171,6 @@ class Nodes:
         for process in self._processes.values():
             with contextlib.suppress(ProcessLookupError):
                 process.send_signal(signal_number)
-
-
-def _end_with_parent() -> None:
-    """In the child: when the parent dies, however it does, this process is told to stop."""
-    import ctypes
-
-    pr_set_pdeathsig = 1
-    ctypes.CDLL(None, use_errno=True).prctl(pr_set_pdeathsig, signal.SIGTERM)
 
 
 def start_nodes(count: int, *, config: Path | None, settings: list[str], command: list[str]) -> int:

@@ -10,17 +10,12 @@ import importlib
 import itertools
 import os
 import re
-import sys
 import uuid
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
-
-# At the end of the path, so that no folder here can shadow a client library.
-sys.path.append(str(Path(__file__).parent))
-
 from harness.broker_process import KINDS, ApacheKafka, BrokerProcess
 
 # kafka-python reads its schemas through a deprecated call while it is imported. Warnings are errors here, so it is

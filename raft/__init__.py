@@ -1,9 +1,33 @@
-"""Consensus for the cluster's metadata. Imports nothing of ours."""
+"""Raft consensus for the cluster's metadata. Imports nothing of ours.
+
+A `Node` is one member of the quorum as a value. It has no clock, no socket and no file: it is given messages and the
+time, and hands out `Effects`, which its owner must carry out in this order:
+
+1. save `hard_state`, `snapshot` and `entries`, and sync them; then call `node.saved(effects)`;
+2. send `messages`: each of them may speak of what was just saved, so none may leave earlier;
+3. give `restore` and `committed` to the state machine, and answer `reads` once it has applied their index.
+
+`node.take_urgent()` returns messages that depend on nothing unsaved; they may leave at any time. `Driver` is the owner
+in production (asyncio, files, sockets), and tests/raft/raft_simulation is another (one seed, simulated disks, network
+and clocks).
+
+A node is in one of four states. `Node.become_*` are the only ways from one to another, and assert what they assume:
+
+    follower       -> pre-candidate   no leader was heard from for an election time-out
+    pre-candidate  -> candidate       a majority would vote for this node: it starts a new term and votes for itself
+    candidate      -> leader          a majority voted for it in this term, itself included
+    any            -> follower        a newer term was seen, a leader of this term was heard from, or a leader lost
+                                      contact with its majority
+
+What never happens, in any history: a term goes back; a node votes for two candidates in one term; the commit index goes
+back or beyond the log; a committed entry is replaced. These are asserted where the state changes, so that a mistake
+stops one node instead of misleading the others.
+"""
 
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from tidemark.raft.configuration import Configuration, Member
@@ -26,7 +50,7 @@ if TYPE_CHECKING:
     from tidemark.raft.node import Leadership, Node
     from tidemark.raft.progress import Replica
     from tidemark.raft.recovery import Survivor
-    from tidemark.raft.settings import Settings
+    from tidemark.raft.settings import RaftSettings
     from tidemark.raft.storage import FileStorage
 
 # Loaded when asked for: a node that needs only the journal starts without the rest.
@@ -53,7 +77,7 @@ _HOME = {
     "ReadReady": "tidemark.raft.effects",
     "Replica": "tidemark.raft.progress",
     "Saved": "tidemark.raft.entry",
-    "Settings": "tidemark.raft.settings",
+    "RaftSettings": "tidemark.raft.settings",
     "Snapshot": "tidemark.raft.entry",
     "StaleEpoch": "tidemark.raft.errors",
     "StateMachine": "tidemark.raft.driver",
@@ -84,10 +108,10 @@ __all__ = [
     "NotLeader",
     "Overloaded",
     "RaftError",
+    "RaftSettings",
     "ReadReady",
     "Replica",
     "Saved",
-    "Settings",
     "Snapshot",
     "StaleEpoch",
     "StateMachine",
@@ -99,7 +123,7 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(_HOME[name]), name)

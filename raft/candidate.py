@@ -37,12 +37,12 @@ class Candidate:
             if voter == node.id:
                 continue
             if self.is_pre_vote:
-                node.send_later(
+                node.send_after_save(
                     voter,
                     RequestPreVote(sender=node.id, term=node.term, last_index=last_index, last_term=last_term),
                 )
             else:
-                node.send_later(
+                node.send_after_save(
                     voter,
                     RequestVote(
                         sender=node.id, term=node.term, last_index=last_index, last_term=last_term, forced=forced

@@ -19,7 +19,7 @@ from tidemark.raft.effects import Addressed, Effects
 from tidemark.raft.entry import Entry, Kind, Saved, Snapshot
 from tidemark.raft.errors import LeadershipLost, MessageCorrupt
 from tidemark.raft.node import DEFAULTS, Leadership, Node
-from tidemark.raft.settings import Settings
+from tidemark.raft.settings import RaftSettings
 
 log = logging.getLogger(__name__)
 
@@ -67,7 +67,7 @@ class Driver:
         transport: Transport,
         machine: StateMachine,
         random: Random,
-        settings: Settings = DEFAULTS,
+        settings: RaftSettings = DEFAULTS,
         snapshot_after_bytes: int = SNAPSHOT_AFTER_BYTES,
         run_blocking: RunBlocking = run_in_thread,
     ) -> None:

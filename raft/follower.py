@@ -78,7 +78,7 @@ class Follower:
     def _accept(self, message: AppendEntries, *, match_index: int) -> None:
         node = self._node
         response = AppendAccepted(sender=node.id, term=node.term, match_index=match_index, round=message.round)
-        node.send_later(message.sender, response)
+        node.send_after_save(message.sender, response)
 
     def _reject(self, message: AppendEntries) -> None:
         node = self._node
@@ -91,7 +91,7 @@ class Follower:
             conflict_term=conflict_term,
             round=message.round,
         )
-        node.send_later(message.sender, response)
+        node.send_after_save(message.sender, response)
 
     # Snapshots
 
@@ -111,7 +111,7 @@ class Follower:
             installed=message.index <= node.commit_index,
             round=message.round,
         )
-        node.send_later(message.sender, response)
+        node.send_after_save(message.sender, response)
 
     def _receive(self, message: InstallSnapshot) -> int:
         """Keep the chunk if it is the next one; returns the offset wanted after it."""

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
+from tidemark import portable
 from tidemark.raft.entry import Entry, Kind
 
 ENTRY_BYTES_MAX: Final = 64 << 20
@@ -86,7 +87,7 @@ class Journal:
             written = os.write(self._fd, data)
             if written != len(data):
                 raise OSError(f"wrote {written} of {len(data)} bytes to {self._path}")
-            os.fdatasync(self._fd)
+            portable.sync_data(self._fd)
         except OSError:
             os.ftruncate(self._fd, self._size)  # nothing of a failed append may be replayed later
             raise
@@ -189,7 +190,7 @@ class Journal:
 
     def _cut(self, size: int) -> None:
         os.ftruncate(self._fd, size)
-        os.fdatasync(self._fd)
+        portable.sync_data(self._fd)
 
     def _cut_torn_tail(self, data: bytes, position: int) -> None:
         if position == len(data):
@@ -223,10 +224,10 @@ def write_atomically(path: Path, data: bytes) -> None:
     with open(temporary, "wb") as file:
         file.write(data)
         file.flush()
-        os.fsync(file.fileno())
+        portable.sync_all(file.fileno())
     os.replace(temporary, path)
-    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    directory = os.open(path.parent, os.O_RDONLY | portable.O_DIRECTORY)
     try:
-        os.fsync(directory)
+        portable.sync_all(directory)
     finally:
         os.close(directory)

@@ -36,9 +36,9 @@ from tidemark.raft.messages import (
     VoteResponse,
 )
 from tidemark.raft.progress import Replica
-from tidemark.raft.settings import Settings
+from tidemark.raft.settings import RaftSettings
 
-DEFAULTS = Settings()
+DEFAULTS = RaftSettings()
 NOTHING = Saved()
 NO_EFFECTS = Effects()
 
@@ -61,7 +61,7 @@ class Node:
         *,
         random: Random,
         now: float = 0.0,
-        settings: Settings = DEFAULTS,
+        settings: RaftSettings = DEFAULTS,
         saved: Saved = NOTHING,
     ) -> None:
         self.id = node_id
@@ -80,12 +80,13 @@ class Node:
                 first = saved.snapshot.configuration
         self._configurations = ConfigurationHistory(first, index=base_index)
         self.log = Log(saved.entries, base_index=base_index, base_term=base_term)
+        assert self.log.last_term <= self.term, "a term is saved before the entries of it"
         self._note_configurations(saved.entries)
         self.commit_index = self.applied_index = base_index
         self._restore = saved.snapshot
         self._unsaved_snapshot: Snapshot | None = None
         self._hard_state = saved.hard_state  # as last handed out to be saved
-        self._later: list[Addressed] = []
+        self._after_save: list[Addressed] = []
         self._urgent: list[Addressed] = []
         self._last_token = 0
         # Under leases a restarted node must keep the promise it may have made just before: not to vote so soon.
@@ -255,7 +256,7 @@ class Node:
         hard_state = None
         if self._hard_state_changed():
             hard_state = self._hard_state = HardState(term=self.term, vote=self.vote)
-        messages, self._later = tuple(self._later), []
+        messages, self._after_save = tuple(self._after_save), []
         snapshot, self._unsaved_snapshot = self._unsaved_snapshot, None
         restore, self._restore = self._restore, None
         return Effects(
@@ -270,7 +271,7 @@ class Node:
 
     def _has_effects(self) -> bool:
         return (
-            bool(self._later)
+            bool(self._after_save)
             or self.applied_index < self.commit_index
             or self.log.has_unsaved
             or self._hard_state_changed()
@@ -306,15 +307,14 @@ class Node:
     def send_now(self, to: int, message: Message) -> None:
         self._urgent.append((to, message))
 
-    def send_later(self, to: int, message: Message) -> None:
+    def send_after_save(self, to: int, message: Message) -> None:
         """Once everything that this message may speak of is saved."""
-        self._later.append((to, message))
+        self._after_save.append((to, message))
 
     # Roles
 
     def become_follower(self, term: int, *, leader_id: int | None) -> None:
-        if term > self.term:
-            self.term, self.vote = term, None
+        self._advance_term(term)
         self.leader_id = leader_id
         self.role = Follower(self)
 
@@ -322,19 +322,37 @@ class Node:
         if not self.may_campaign:
             self.become_follower(self.term, leader_id=None)
             return
+        assert not self.is_leader, "invalid transition: leader -> pre-candidate"
         self.leader_id = None
         self.role = candidate = Candidate(self, is_pre_vote=True)
         candidate.ask()
         candidate.count(self.id, granted=True)
 
     def become_candidate(self, *, forced: bool = False) -> None:
-        self.term, self.vote, self.leader_id = self.term + 1, self.id, None
+        assert not self.is_leader, "invalid transition: leader -> candidate"
+        assert self.may_campaign, "only a voter stands for election"
+        self._advance_term(self.term + 1)
+        self._cast_vote(self.id)
+        self.leader_id = None
         self.role = candidate = Candidate(self, is_pre_vote=False)
         candidate.ask(forced=forced)  # its own vote counts once it is saved
 
     def become_leader(self) -> None:
+        role = self.role
+        assert isinstance(role, Candidate), f"invalid transition: {type(role).__name__} -> leader"
+        assert not role.is_pre_vote, "invalid transition: pre-candidate -> leader"
+        assert self.vote == self.id, "a leader has voted for itself"
         self.leader_id = self.id
         self.role = Leader(self)
+
+    def _advance_term(self, term: int) -> None:
+        assert term >= self.term, f"terms never go back: {self.term} -> {term}"
+        if term > self.term:
+            self.term, self.vote = term, None
+
+    def _cast_vote(self, candidate: int) -> None:
+        assert self.vote in (None, candidate), f"node {self.id} has voted for {self.vote} in term {self.term}"
+        self.vote = candidate
 
     # Votes
 
@@ -353,7 +371,7 @@ class Node:
             and self.log.is_up_to_date(last_index=message.last_index, last_term=message.last_term)
         )
         response = PreVoteResponse(sender=self.id, term=self.term, granted=granted, asked_term=message.term)
-        self.send_later(message.sender, response)
+        self.send_after_save(message.sender, response)
 
     def request_vote(self, message: RequestVote) -> None:
         if self._hears_a_leader() and not message.forced:
@@ -366,10 +384,10 @@ class Node:
             and self.log.is_up_to_date(last_index=message.last_index, last_term=message.last_term)
         )
         if granted:
-            self.vote = message.sender
+            self._cast_vote(message.sender)
             if isinstance(self.role, Follower):
                 self.role.wait_anew()
-        self.send_later(message.sender, VoteResponse(sender=self.id, term=self.term, granted=granted))
+        self.send_after_save(message.sender, VoteResponse(sender=self.id, term=self.term, granted=granted))
 
     def _timeout_now(self, message: TimeoutNow) -> None:
         if self.may_campaign and not self.is_leader and self.leader_id in (None, message.sender):
@@ -401,7 +419,7 @@ class Node:
         response = AppendRejected(
             sender=self.id, term=self.term, prev_index=0, conflict_index=0, conflict_term=0, round=message.round
         )
-        self.send_later(message.sender, response)
+        self.send_after_save(message.sender, response)
 
     def append(self, entries: Sequence[Entry]) -> None:
         self.log.append(entries)
@@ -418,7 +436,7 @@ class Node:
                 self._configurations.add(Configuration.decode(entry.payload), index=entry.index)
 
     def commit_to(self, index: int) -> None:
-        assert index <= self.log.last_index, "only what is in the log can be committed"
+        assert index <= self.log.last_index, "the commit index is never beyond the log"
         self.commit_index = max(self.commit_index, index)
 
     def compact(self, *, index: int, data: bytes) -> None:
@@ -433,6 +451,7 @@ class Node:
 
     def restore(self, snapshot: Snapshot) -> None:
         """A snapshot from the leader takes the place of the log."""
+        assert snapshot.index > self.commit_index, "what is committed is never taken back"
         self.log.restart_after(index=snapshot.index, term=snapshot.term)
         self._configurations = ConfigurationHistory(snapshot.configuration, index=snapshot.index)
         self.commit_index = self.applied_index = snapshot.index

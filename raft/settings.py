@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class RaftSettings:
     heartbeat_interval: float = 0.2
     election_timeout: float = 1.0  # a follower waits between this and twice this; nobody votes a living leader out
 

@@ -12,6 +12,8 @@ import os
 from collections.abc import Callable, Iterator
 from typing import Protocol, TypeAlias
 
+from tidemark import portable
+
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
 
@@ -39,7 +41,7 @@ class Files:
 
     write: Callable[[int, Buffer], int] = staticmethod(os.write)
     pread: Callable[[int, int, int], bytes] = staticmethod(os.pread)
-    fdatasync: Callable[[int], None] = staticmethod(os.fdatasync)
+    fdatasync: Callable[[int], None] = staticmethod(portable.sync_data)
     truncate: Callable[[int, int], None] = staticmethod(os.ftruncate)
 
     def open_data(self, path: str, *, create: bool = False) -> OpenFile:
@@ -125,9 +127,9 @@ class Files:
             os.close(fd)
 
     def sync_directory(self, path: str) -> None:
-        fd = self.open_descriptor(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        fd = self.open_descriptor(path, os.O_RDONLY | portable.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            os.fsync(fd)
+            portable.sync_all(fd)
         finally:
             os.close(fd)
 

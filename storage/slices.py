@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tidemark import portable
 from tidemark.storage.files import OpenFile
 from tidemark.storage.segment import Segment
 
@@ -18,6 +19,11 @@ class FileSlice:
 
     def __len__(self) -> int:
         return self.length
+
+    def is_cached(self) -> bool:
+        """Whether sending it will not wait for the disk. About a microsecond per 64 KiB; for a reader that wants to
+        move cold reads off the event loop. True where the system cannot say."""
+        return portable.is_cached(self.file.fileno(), position=self.position, length=self.length)
 
 
 def slice_segment(segment: Segment, *, start: int, end: int, limit_bytes: int, at_least_one: bool) -> list[FileSlice]:

@@ -14,11 +14,15 @@ LINES_MAX = 600
 # For each package, the modules of ours that it may name. A package stands for all that is in it.
 MAY_IMPORT: dict[str, set[str]] = {
     "protocol": set(),
-    "raft": set(),
-    "storage": {"protocol.records", "protocol.compression"},
-    "broker": {"protocol", "storage", "raft"},
-    "cli": {"broker.config", "protocol"},  # of protocol, what librdkafka has no call for
-    "pipeline": {"storage", "protocol"},  # no client library hands out what a fetch brings whole, as Arrow needs it
+    "raft": {"portable"},
+    "storage": {"protocol.records", "protocol.compression", "portable"},
+    "broker": {"protocol", "storage", "raft", "portable"},
+    "cli": {"broker.config", "protocol", "portable"},  # of protocol, what librdkafka has no call for
+    "pipeline": {
+        "storage",
+        "protocol",
+        "portable",
+    },  # no client library hands out what a fetch brings whole, as Arrow needs it
     "tidemark": {"broker"},
 }
 
@@ -39,7 +43,7 @@ def imported_modules(tree: ast.Module) -> Iterator[tuple[int, str]]:
 def of_ours(tree: ast.Module) -> Iterator[tuple[int, str]]:
     """What is named of our packages, without the name that all of them share."""
     for line, module in imported_modules(tree):
-        if module.startswith("tidemark.") and module.split(".")[1] in MAY_IMPORT:
+        if module.startswith("tidemark.") and module.split(".")[1] in {*MAY_IMPORT, "portable"}:
             yield line, module.removeprefix("tidemark.")
 
 

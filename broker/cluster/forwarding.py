@@ -69,7 +69,7 @@ class Forwarding:
         envelope = ForwardedRequest(api_key=route.key, api_version=version, client_id=client_id, body=bytes(body))
         left = max(deadline - time.monotonic(), RETRY_SECONDS)
         link = self._peers.to_controller(purpose="forwarding")
-        answer: ForwardedResponse = await link.send(envelope, version=0, timeout=left, response=ForwardedResponse)
+        answer = await link.send(envelope, version=0, timeout=left, response=ForwardedResponse)
         if answer.error_code != ErrorCode.NONE:
             raise Refused(ErrorCode(answer.error_code), "The controller did not take it.")
         await self._seen(answer.index)

@@ -105,7 +105,9 @@ class Membership:
         )
         try:
             link = self._peers.to_controller(purpose="heartbeat")
-            response: BrokerRegistrationResponse = await link.send(request, version=4, timeout=REQUEST_SECONDS_MAX)
+            response = await link.send(
+                request, version=4, timeout=REQUEST_SECONDS_MAX, response=BrokerRegistrationResponse
+            )
         except PeerUnavailable as error:
             log.debug("registering: %s", error)
             return False
@@ -150,7 +152,7 @@ class Membership:
             link = self._peers.to_controller(purpose="heartbeat")
             # An answer that is lost must leave time for another try before the lease is over.
             seconds_max = min(REQUEST_SECONDS_MAX, self._patience.held / 2)
-            response: BrokerHeartbeatResponse = await link.send(request, version=1, timeout=seconds_max)
+            response = await link.send(request, version=1, timeout=seconds_max, response=BrokerHeartbeatResponse)
         except PeerUnavailable as error:
             log.debug("heartbeat: %s", error)
             return RETRY_SECONDS

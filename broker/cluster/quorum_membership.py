@@ -18,8 +18,15 @@ from tidemark.broker.peers.messages import JoinQuorumRequest, JoinQuorumResponse
 from tidemark.broker.peers.peers import client_id_of
 from tidemark.broker.peers.raft_transport import QuorumTransport, addresses_of, detail_of, member_of
 from tidemark.protocol.errors import ErrorCode
-from tidemark.raft import ChangePending, Configuration, LeadershipLost, NotCaughtUp, RaftError, UnknownMember
-from tidemark.raft import Settings as RaftSettings
+from tidemark.raft import (
+    ChangePending,
+    Configuration,
+    LeadershipLost,
+    NotCaughtUp,
+    RaftError,
+    RaftSettings,
+    UnknownMember,
+)
 
 if TYPE_CHECKING:
     from tidemark.broker.cluster.suspected_brokers import SuspectedBrokers
@@ -196,9 +203,7 @@ class Quorum:
             node_id=self._config.node_id, cluster_id=self.store.image.cluster_id, host=own.host, port=own.port
         )
         try:
-            answer: JoinQuorumResponse = await link.send(
-                request, version=0, timeout=REQUEST_SECONDS_MAX, response=JoinQuorumResponse
-            )
+            answer = await link.send(request, version=0, timeout=REQUEST_SECONDS_MAX, response=JoinQuorumResponse)
         except PeerUnavailable as error:
             log.debug("joining: %s", error)
             return False

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tidemark.broker.coordination.facts import Fact, key_prefix, value_prefix
+from tidemark.broker.coordination.record import CoordinatorRecord, key_prefix, value_prefix
 from tidemark.protocol.batch import HEADER, HEADER_SIZE, MAGIC, BatchHeader
 from tidemark.protocol.checksum import crc32c
 from tidemark.protocol.record import put_varint
@@ -22,13 +22,13 @@ _value_writers: dict[tuple[type[Any], int], tuple[bytes, Callable[[Any, bytearra
 
 
 def build(
-    facts: Sequence[Fact], *, now_ms: int, producer: tuple[int, int] | None = None
+    records: Sequence[CoordinatorRecord], *, now_ms: int, producer: tuple[int, int] | None = None
 ) -> tuple[bytearray, BatchHeader]:
     """One uncompressed batch, ready to be appended; with a producer's id and epoch, part of its transaction."""
     batch = bytearray(HEADER_SIZE)
-    for delta, fact in enumerate(facts):
-        _put(batch, delta, fact)
-    count, length = len(facts), len(batch) - 12
+    for delta, record in enumerate(records):
+        _put(batch, delta, record)
+    count, length = len(records), len(batch) - 12
     attributes, (producer_id, epoch) = (0, NOBODY) if producer is None else (TRANSACTIONAL, producer)
     _pack_into(batch, 0, 0, length, -1, MAGIC, 0, attributes, count - 1, now_ms, now_ms, producer_id, epoch, -1, count)
     crc = crc32c(memoryview(batch)[21:])
@@ -37,8 +37,8 @@ def build(
     return batch, _new(BatchHeader, fields)
 
 
-def _put(out: bytearray, delta: int, fact: Fact) -> None:
-    key, value, version = fact
+def _put(out: bytearray, delta: int, record: CoordinatorRecord) -> None:
+    key, value, version = record
     prefix, write = _key_writers.get(type(key)) or _key_writer(type(key))
     raw_key = bytearray(prefix)
     write(key, raw_key)

@@ -7,26 +7,26 @@ import os
 from collections.abc import Callable, Iterator
 from typing import Final, Protocol
 
-from tidemark.broker.coordination.facts import Fact, UnknownRecord
+from tidemark.broker.coordination.record import CoordinatorRecord, UnknownRecord
 from tidemark.protocol.records import InvalidBatch, Record, iter_batches, iter_records, read_end_transaction
 from tidemark.protocol.schema import DecodeError
 from tidemark.storage import Log
 
 log = logging.getLogger(__name__)
 
-TURN: Final = 1_000  # records, some ten milliseconds, before others get their turn
+RECORDS_PER_TURN: Final = 1_000  # records, some ten milliseconds, before others get their turn
 
-Decode = Callable[[bytes, bytes | None], Fact]
+Decode = Callable[[bytes, bytes | None], CoordinatorRecord]
 
 
 class Replays(Protocol):
-    def replay(self, fact: Fact) -> None: ...
+    def replay(self, record: CoordinatorRecord) -> None: ...
 
 
 class ReplaysTransactions(Protocol):
     """Whose records may be part of somebody's transaction."""
 
-    def replay_pending(self, producer_id: int, fact: Fact) -> None: ...
+    def replay_pending(self, producer_id: int, record: CoordinatorRecord) -> None: ...
 
     def end_transaction(self, producer_id: int, *, commit: bool) -> None: ...
 
@@ -55,19 +55,19 @@ def replay_log(
                 producer_id = header.producer_id if header.is_transactional else None
                 for record in iter_records(batch):
                     count += 1
-                    if (fact := _read(decode, record)) is None:
+                    if (decoded := _read(decode, record)) is None:
                         continue
                     if producer_id is None or transactions is None:
-                        core.replay(fact)
+                        core.replay(decoded)
                     else:
-                        transactions.replay_pending(producer_id, fact)
-                if count >= TURN:
+                        transactions.replay_pending(producer_id, decoded)
+                if count >= RECORDS_PER_TURN:
                     yield count
                     count = 0
     yield count
 
 
-def _read(decode: Decode, record: Record) -> Fact | None:
+def _read(decode: Decode, record: Record) -> CoordinatorRecord | None:
     try:
         return decode(record.key or b"", record.value)
     except UnknownRecord as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-from tidemark.broker.coordination.facts import Fact
+from tidemark.broker.coordination.record import CoordinatorRecord
 from tidemark.broker.groups.records import OffsetCommitValue
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.messages.heartbeat import HeartbeatRequest
@@ -14,7 +14,7 @@ from tidemark.protocol.messages.leave_group import LeaveGroupRequest
 from tidemark.protocol.messages.sync_group import SyncGroupRequest
 
 if TYPE_CHECKING:
-    from tidemark.broker.groups.shard import Shard
+    from tidemark.broker.groups.shard import GroupShard
 
 
 class Caller(NamedTuple):
@@ -48,17 +48,17 @@ class Group(ABC):
     # -- the classic protocol ----------------------------------------------
 
     @abstractmethod
-    def join(self, shard: Shard, request: JoinGroupRequest, caller: Caller, now_ms: int) -> Any: ...
+    def join(self, shard: GroupShard, request: JoinGroupRequest, caller: Caller, now_ms: int) -> Any: ...
 
     @abstractmethod
-    def sync(self, shard: Shard, request: SyncGroupRequest, caller: Caller, now_ms: int) -> Any: ...
+    def sync(self, shard: GroupShard, request: SyncGroupRequest, caller: Caller, now_ms: int) -> Any: ...
 
     @abstractmethod
-    def heartbeat(self, shard: Shard, request: HeartbeatRequest, now_ms: int) -> Any:
+    def heartbeat(self, shard: GroupShard, request: HeartbeatRequest, now_ms: int) -> Any:
         """An ErrorCode, or what the others return. This is the hottest path of all: no message is made here."""
 
     @abstractmethod
-    def leave(self, shard: Shard, request: LeaveGroupRequest, caller: Caller, now_ms: int) -> Any: ...
+    def leave(self, shard: GroupShard, request: LeaveGroupRequest, caller: Caller, now_ms: int) -> Any: ...
 
     # -- offsets -----------------------------------------------------------
 
@@ -96,12 +96,12 @@ class Group(ABC):
     # -- the end -----------------------------------------------------------
 
     @abstractmethod
-    def tombstones(self) -> list[Fact]:
+    def tombstones(self) -> list[CoordinatorRecord]:
         """The records that delete everything but the offsets."""
 
     @abstractmethod
-    def loaded(self, shard: Shard, now_ms: int) -> Any:
+    def loaded(self, shard: GroupShard, now_ms: int) -> Any:
         """Everything is replayed and this node is in charge: start the clocks. May return an Outcome."""
 
-    def dropped(self, shard: Shard) -> None:  # noqa: B027 -- most groups have nobody waiting when they go
+    def dropped(self, shard: GroupShard) -> None:  # noqa: B027 -- most groups have nobody waiting when they go
         """The group was deleted, or the shard goes to another node: whoever waits is told."""

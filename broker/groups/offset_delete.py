@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from tidemark.broker.coordination.facts import Fact
-from tidemark.broker.coordination.outcome import Outcome
-from tidemark.broker.groups.offsets import tombstone
-from tidemark.broker.groups.shard import Shard
+from tidemark.broker.coordination.record import CoordinatorRecord
+from tidemark.broker.coordination.result import CoordinatorResult
+from tidemark.broker.groups.committed_offsets import tombstone
+from tidemark.broker.groups.shard import GroupShard
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.messages.offset_delete import (
     OffsetDeleteRequest,
@@ -15,14 +15,14 @@ from tidemark.protocol.messages.offset_delete import (
 )
 
 
-def delete_offsets(shard: Shard, request: OffsetDeleteRequest) -> OffsetDeleteResponse | Outcome:
+def delete_offsets(shard: GroupShard, request: OffsetDeleteRequest) -> OffsetDeleteResponse | CoordinatorResult:
     group = shard.groups.get(request.group_id)
     if group is None:
         return OffsetDeleteResponse(error_code=ErrorCode.GROUP_ID_NOT_FOUND)
     if code := group.check_offset_delete():
         return OffsetDeleteResponse(error_code=code)
     response = OffsetDeleteResponse()
-    facts: list[Fact] = []
+    records: list[CoordinatorRecord] = []
     for topic in request.topics:
         committed = shard.offsets.of_topic(request.group_id, topic.name)
         code = _check_topic(shard, request.group_id, topic.name)
@@ -32,11 +32,11 @@ def delete_offsets(shard: Shard, request: OffsetDeleteRequest) -> OffsetDeleteRe
             index = asked.partition_index
             told.partitions.append(OffsetDeleteResponsePartition(partition_index=index, error_code=code))
             if not code and index in committed:
-                facts.append(tombstone(request.group_id, topic.name, index))
-    return Outcome(facts, answer=response, refuse=_refuse) if facts else response
+                records.append(tombstone(request.group_id, topic.name, index))
+    return CoordinatorResult(records, answer=response, refuse=_refuse) if records else response
 
 
-def _check_topic(shard: Shard, group_id: str, topic: str) -> ErrorCode:
+def _check_topic(shard: GroupShard, group_id: str, topic: str) -> ErrorCode:
     if topic not in shard.image.topics:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if shard.groups[group_id].subscribes_to(topic):

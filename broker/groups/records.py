@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from typing import Any, Final
 
-from tidemark.broker.coordination.facts import Fact, UnknownRecord, key_prefix, value_prefix
+from tidemark.broker.coordination.record import CoordinatorRecord, UnknownRecord, key_prefix, value_prefix
 from tidemark.protocol.schema import Bytes, api, array, blob, codec, int32, int64, message, string, uuid
 from tidemark.protocol.schema import struct as part
 
@@ -86,7 +86,7 @@ def encode_value(value: Any | None, version: int) -> bytes | None:
     return bytes(out)
 
 
-def decode(key: bytes, value: bytes | None) -> Fact:
+def decode(key: bytes, value: bytes | None) -> CoordinatorRecord:
     """A record as it was written. Raises DecodeError if it is malformed, UnknownRecord if it is not known."""
     if len(key) < 2 or (value is not None and len(value) < 2):
         raise UnknownRecord("a record without a type")
@@ -97,8 +97,8 @@ def decode(key: bytes, value: bytes | None) -> Fact:
     key_type, value_type = types
     decoded = codec(key_type, 0).decode(memoryview(key), 2)
     if value is None:
-        return Fact(decoded, None)
+        return CoordinatorRecord(decoded, None)
     (version,) = _get_type(value)
     if version not in api(value_type).versions:
         raise UnknownRecord(f"version {version} of record type {kind}")
-    return Fact(decoded, codec(value_type, version).decode(memoryview(value), 2), version)
+    return CoordinatorRecord(decoded, codec(value_type, version).decode(memoryview(value), 2), version)

@@ -15,15 +15,15 @@ from typing import Any, Final, TypeVar
 from uuid import UUID
 
 from tidemark.broker.config import BrokerConfig
-from tidemark.broker.coordination.facts import Fact
-from tidemark.broker.coordination.outcome import Outcome
+from tidemark.broker.coordination.record import CoordinatorRecord
+from tidemark.broker.coordination.result import CoordinatorResult
 from tidemark.broker.core.deferred import Deferred
-from tidemark.broker.groups.alarms import Alarms
 from tidemark.broker.groups.classic.group import ClassicGroup
 from tidemark.broker.groups.classic.join import refusal
+from tidemark.broker.groups.committed_offsets import CommittedOffsets
 from tidemark.broker.groups.group import Caller, Group
-from tidemark.broker.groups.offsets import Offsets
 from tidemark.broker.groups.records import GroupMetadataKey, GroupMetadataValue, OffsetCommitKey, OffsetCommitValue
+from tidemark.broker.groups.timers import TimerQueue
 from tidemark.broker.metadata.image import Image
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.messages.heartbeat import HeartbeatRequest
@@ -35,37 +35,37 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-PIECE: Final = 500  # records that are deleted in one batch
+TOMBSTONES_PER_BATCH: Final = 500  # records that are deleted in one batch
 PREFIX_MAX: Final = 8_000  # characters of a client's id in its member id, which must fit into 32,767 bytes
 
-Replay = Callable[["Shard", Any, Any], None]
+Replay = Callable[["GroupShard", Any, Any], None]
 REPLAY: Final[dict[type[Any], Replay]] = {}
 """How a record changes a shard, by the type of its key. Other kinds of groups add theirs."""
 
 
-class Shard:
+class GroupShard:
     def __init__(
         self,
         *,
         config: BrokerConfig,
         image: Image | None = None,
         random: Random,
-        alarms: Alarms | None = None,
-        seekers: Callable[[str, int], int] = lambda _, __: 0,
+        timers: TimerQueue | None = None,
+        recent_lookups: Callable[[str, int], int] = lambda _, __: 0,
     ) -> None:
         self.config = config  # the driver replaces it when settings change
         self.image = image or Image()  # likewise: the topics there are
         self.random = random
-        self.alarms = alarms or Alarms()
-        self.seekers = seekers  # of a group, at a time: clients that are probably about to join it
+        self.timers = timers or TimerQueue()
+        self.recent_lookups = recent_lookups  # of a group, at a time: clients that are probably about to join it
         self.groups: dict[str, Group] = {}
-        self.offsets = Offsets()
+        self.offsets = CommittedOffsets()
         self.replies: list[tuple[Deferred[Any], Any]] = []
 
     # -- for the groups ----------------------------------------------------
 
-    def reply(self, later: Deferred[T], response: T) -> None:
-        self.replies.append((later, response))
+    def reply(self, deferred: Deferred[T], response: T) -> None:
+        self.replies.append((deferred, response))
 
     def new_member_id(self, prefix: str) -> str:
         return f"{prefix[:PREFIX_MAX]}-{UUID(int=self.random.getrandbits(128), version=4)}"
@@ -105,7 +105,7 @@ class Shard:
 
     # -- groups ------------------------------------------------------------
 
-    def delete_group(self, group_id: str) -> ErrorCode | Outcome:
+    def delete_group(self, group_id: str) -> ErrorCode | CoordinatorResult:
         """An ErrorCode, or an Outcome of one."""
         group = self.groups.get(group_id)
         if group is None:
@@ -113,17 +113,17 @@ class Shard:
         if not group.is_empty:
             return ErrorCode.NON_EMPTY_GROUP
         records = [*self.offsets.deletion(group_id), *self.offsets.pending_deletion(group_id), *group.tombstones()]
-        return Outcome(records, answer=ErrorCode.NONE, refuse=lambda code: code)
+        return CoordinatorResult(records, answer=ErrorCode.NONE, refuse=lambda code: code)
 
     # -- time, and other news ----------------------------------------------
 
-    def wake(self, now_ms: int) -> Iterator[Outcome]:
+    def wake(self, now_ms: int) -> Iterator[CoordinatorResult]:
         """What is due by now. Each Outcome must be written or refused before the next is asked for."""
-        for outcome in self.alarms.due(now_ms):
-            if outcome is not None:
-                yield outcome
+        for result in self.timers.due(now_ms):
+            if result is not None:
+                yield result
 
-    def expire(self, now_ms: int) -> Iterator[Outcome]:
+    def expire(self, now_ms: int) -> Iterator[CoordinatorResult]:
         """offsets.retention.minutes: forget offsets that were not renewed, and groups that have nothing left."""
         retention_ms = self.config.offsets_retention_minutes * 60_000
         for group in list(self.groups.values()):
@@ -132,11 +132,11 @@ class Shard:
                 records += group.tombstones()
             if records:
                 log.info("group %s: %d offsets expired or went with it", group.group_id, len(records))
-                yield from _pieces(records)
+                yield from _in_batches(records)
 
-    def forget_topics(self, names: Set[str]) -> Iterator[Outcome]:
+    def forget_topics(self, names: Set[str]) -> Iterator[CoordinatorResult]:
         """Topics were deleted: what was committed for them means nothing any more."""
-        yield from _pieces(list(self.offsets.deletion_of_topics(names)))
+        yield from _in_batches(list(self.offsets.deletion_of_topics(names)))
 
     def unknown_topics(self, known: Collection[str]) -> set[str]:
         """Topics that somebody committed offsets for and that are not there."""
@@ -149,38 +149,38 @@ class Shard:
 
     # -- the log -----------------------------------------------------------
 
-    def apply(self, outcome: Outcome) -> Any:
+    def apply(self, result: CoordinatorResult) -> Any:
         """The records are in the log: make them true. Returns the answer."""
-        if outcome.producer is None:
-            for fact in outcome.records:
-                self.replay(fact)
+        if result.producer is None:
+            for record in result.records:
+                self.replay(record)
         else:
-            for fact in outcome.records:
-                self.replay_pending(outcome.producer[0], fact)
-        if outcome.then is not None:
-            outcome.then()
-        return outcome.answer
+            for record in result.records:
+                self.replay_pending(result.producer[0], record)
+        if result.then is not None:
+            result.then()
+        return result.answer
 
-    def replay(self, fact: Fact) -> None:
-        REPLAY[type(fact.key)](self, fact.key, fact.value)
+    def replay(self, record: CoordinatorRecord) -> None:
+        REPLAY[type(record.key)](self, record.key, record.value)
 
-    def replay_pending(self, producer_id: int, fact: Fact) -> None:
+    def replay_pending(self, producer_id: int, record: CoordinatorRecord) -> None:
         """A record of a transaction that is not decided yet. Only offsets are ever written in one."""
-        if type(fact.key) is OffsetCommitKey:
-            self.offsets.replay_pending(producer_id, fact.key, fact.value)
-            if fact.value is not None:
-                _found_simple_group(self, fact.key.group)
+        if type(record.key) is OffsetCommitKey:
+            self.offsets.replay_pending(producer_id, record.key, record.value)
+            if record.value is not None:
+                _add_simple_group(self, record.key.group)
 
     def end_transaction(self, producer_id: int, *, commit: bool) -> None:
         """A marker is in the log."""
         self.offsets.end_transaction(producer_id, commit=commit)
 
-    def loaded(self, now_ms: int) -> Iterator[Outcome]:
+    def loaded(self, now_ms: int) -> Iterator[CoordinatorResult]:
         """The whole log is replayed, and this node is in charge."""
         for group in list(self.groups.values()):
-            outcome = group.loaded(self, now_ms)
-            if outcome is not None:
-                yield outcome
+            result = group.loaded(self, now_ms)
+            if result is not None:
+                yield result
 
     def close(self) -> None:
         """Another node is in charge from now on, or nobody: whoever waits is told."""
@@ -188,24 +188,24 @@ class Shard:
             group.dropped(self)
 
 
-def _pieces(records: list[Fact]) -> Iterator[Outcome]:
+def _in_batches(records: list[CoordinatorRecord]) -> Iterator[CoordinatorResult]:
     """Records that need not be written together, in batches that are not too large."""
-    for first in range(0, len(records), PIECE):
-        yield Outcome(records[first : first + PIECE], refuse=lambda _: None)
+    for first in range(0, len(records), TOMBSTONES_PER_BATCH):
+        yield CoordinatorResult(records[first : first + TOMBSTONES_PER_BATCH], refuse=lambda _: None)
 
 
-def _replay_offset(shard: Shard, key: OffsetCommitKey, value: OffsetCommitValue | None) -> None:
+def _replay_offset(shard: GroupShard, key: OffsetCommitKey, value: OffsetCommitValue | None) -> None:
     shard.offsets.replay(key, value)
     if value is not None:
-        _found_simple_group(shard, key.group)
+        _add_simple_group(shard, key.group)
 
 
-def _found_simple_group(shard: Shard, group_id: str) -> None:
+def _add_simple_group(shard: GroupShard, group_id: str) -> None:
     if group_id not in shard.groups:
         shard.groups[group_id] = ClassicGroup(group_id)  # it commits and has no members
 
 
-def _replay_group(shard: Shard, key: GroupMetadataKey, value: GroupMetadataValue | None) -> None:
+def _replay_group(shard: GroupShard, key: GroupMetadataKey, value: GroupMetadataValue | None) -> None:
     group = shard.groups.get(key.group)
     if value is None:
         if isinstance(group, ClassicGroup):

@@ -8,10 +8,10 @@ from typing import Any, Final
 from tidemark.broker.core.deferred import awaited, mapped
 from tidemark.broker.core.errors import Refused
 from tidemark.broker.core.registry import Call, handles
-from tidemark.broker.groups.service import Groups
+from tidemark.broker.groups.coordinator import GroupCoordinator
 from tidemark.broker.metadata.internal import OFFSETS_TOPIC
-from tidemark.broker.transactions.hosted import HostedTransactions
-from tidemark.broker.transactions.service import Transactions
+from tidemark.broker.transactions.coordinator import TransactionCoordinator
+from tidemark.broker.transactions.transaction_shard_host import TransactionShardHost
 from tidemark.broker.transactions.transitions import Producer
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
@@ -21,7 +21,7 @@ PRODUCER_FENCED_FROM: Final = 2  # KIP-588
 
 @handles(AddOffsetsToTxnRequest, AddOffsetsToTxnResponse)
 def add_offsets_to_txn(
-    request: AddOffsetsToTxnRequest, call: Call, *, transactions: Transactions, groups: Groups
+    request: AddOffsetsToTxnRequest, call: Call, *, transactions: TransactionCoordinator, groups: GroupCoordinator
 ) -> Any:
     if groups.partition_of(request.group_id) is None:
         return _add_to_first_group(request, call, transactions, groups)
@@ -29,7 +29,7 @@ def add_offsets_to_txn(
 
 
 async def _add_to_first_group(
-    request: AddOffsetsToTxnRequest, call: Call, transactions: Transactions, groups: Groups
+    request: AddOffsetsToTxnRequest, call: Call, transactions: TransactionCoordinator, groups: GroupCoordinator
 ) -> AddOffsetsToTxnResponse:
     """Nobody has asked for a group yet, so that there is no offsets topic, either."""
     with suppress(Refused):
@@ -38,11 +38,11 @@ async def _add_to_first_group(
     return _told(code, call)
 
 
-def _add(request: AddOffsetsToTxnRequest, transactions: Transactions, groups: Groups) -> Any:
+def _add(request: AddOffsetsToTxnRequest, transactions: TransactionCoordinator, groups: GroupCoordinator) -> Any:
     if not request.transactional_id:
         return ErrorCode.INVALID_REQUEST
     hosted = transactions.find(request.transactional_id)
-    if not isinstance(hosted, HostedTransactions):
+    if not isinstance(hosted, TransactionShardHost):
         return hosted
     index = groups.partition_of(request.group_id)
     if index is None:

@@ -12,9 +12,9 @@ from tidemark.broker.core.deferred import Deferred, mapped
 from tidemark.broker.core.registry import Call, handles
 from tidemark.broker.metadata.image import Image
 from tidemark.broker.metadata.internal import INTERNAL_TOPICS, OFFSETS_TOPIC
-from tidemark.broker.transactions.hosted import HostedTransactions
-from tidemark.broker.transactions.service import Transactions
+from tidemark.broker.transactions.coordinator import TransactionCoordinator
 from tidemark.broker.transactions.transaction import CLASSIC, EPOCH_PER_TRANSACTION, TopicPartition
+from tidemark.broker.transactions.transaction_shard_host import TransactionShardHost
 from tidemark.broker.transactions.transitions import Producer
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.messages.add_partitions_to_txn import (
@@ -33,7 +33,9 @@ Codes = Mapping[TopicPartition, ErrorCode]
 
 
 @handles(AddPartitionsToTxnRequest, AddPartitionsToTxnResponse)
-def add_partitions_to_txn(request: AddPartitionsToTxnRequest, call: Call, *, transactions: Transactions) -> Any:
+def add_partitions_to_txn(
+    request: AddPartitionsToTxnRequest, call: Call, *, transactions: TransactionCoordinator
+) -> Any:
     if call.version >= BROKERS_FROM:
         return _Gathering(request.transactions, call, transactions).answer()
     one = AddPartitionsToTxnTransaction(
@@ -49,7 +51,9 @@ def add_partitions_to_txn(request: AddPartitionsToTxnRequest, call: Call, *, tra
 class _Gathering:
     """The answers to many transactions, some of which may have to wait."""
 
-    def __init__(self, asked: list[AddPartitionsToTxnTransaction], call: Call, transactions: Transactions) -> None:
+    def __init__(
+        self, asked: list[AddPartitionsToTxnTransaction], call: Call, transactions: TransactionCoordinator
+    ) -> None:
         self._later: Deferred[AddPartitionsToTxnResponse] = Deferred()
         self._call = call
         self._response = AddPartitionsToTxnResponse()
@@ -79,7 +83,7 @@ class _Gathering:
             self._later.resolve(self._response)
 
 
-def _add(one: AddPartitionsToTxnTransaction, transactions: Transactions, *, client_version: int) -> Any:
+def _add(one: AddPartitionsToTxnTransaction, transactions: TransactionCoordinator, *, client_version: int) -> Any:
     """A code for all partitions, a code for each, or a Deferred of either."""
     if not one.transactional_id:
         return ErrorCode.INVALID_REQUEST
@@ -87,7 +91,7 @@ def _add(one: AddPartitionsToTxnTransaction, transactions: Transactions, *, clie
     if missing := {each: code for each in partitions if (code := _problem(transactions.image, each))}:
         return {each: missing.get(each, ErrorCode.OPERATION_NOT_ATTEMPTED) for each in partitions}
     hosted = transactions.find(one.transactional_id)
-    if not isinstance(hosted, HostedTransactions):
+    if not isinstance(hosted, TransactionShardHost):
         return hosted
     producer = Producer(one.producer_id, one.producer_epoch)
     if one.verify_only:

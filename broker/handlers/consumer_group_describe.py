@@ -9,8 +9,8 @@ from tidemark.broker.core.acl_operations import GROUP_OPERATIONS
 from tidemark.broker.core.registry import Call, handles
 from tidemark.broker.groups.consumer.describe import describe
 from tidemark.broker.groups.consumer.group import ConsumerGroup
-from tidemark.broker.groups.hosted import HostedGroups
-from tidemark.broker.groups.service import Groups
+from tidemark.broker.groups.coordinator import GroupCoordinator
+from tidemark.broker.groups.group_shard_host import GroupShardHost
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
@@ -21,7 +21,7 @@ from tidemark.protocol.messages.consumer_group_describe import (
 
 @handles(ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse)
 def consumer_group_describe(
-    request: ConsumerGroupDescribeRequest, _call: Call, *, groups: Groups
+    request: ConsumerGroupDescribeRequest, _call: Call, *, groups: GroupCoordinator
 ) -> ConsumerGroupDescribeResponse:
     described = [_describe(groups, group_id) for group_id in request.group_ids]
     if request.include_authorized_operations:
@@ -31,11 +31,11 @@ def consumer_group_describe(
     return ConsumerGroupDescribeResponse(groups=described)
 
 
-def _describe(groups: Groups, group_id: str) -> DescribedGroup:
+def _describe(groups: GroupCoordinator, group_id: str) -> DescribedGroup:
     if not group_id:
         return DescribedGroup(group_id=group_id, error_code=ErrorCode.INVALID_GROUP_ID)
     hosted = groups.find(group_id)
-    if not isinstance(hosted, HostedGroups):
+    if not isinstance(hosted, GroupShardHost):
         return DescribedGroup(group_id=group_id, error_code=hosted)
     group = hosted.shard.groups.get(group_id)
     if isinstance(group, ConsumerGroup):

@@ -9,8 +9,8 @@ from typing import Any
 
 from tidemark.broker.core.registry import Call, handles
 from tidemark.broker.groups.consumer.heartbeat import consumer_heartbeat, refusal
-from tidemark.broker.groups.hosted import HostedGroups
-from tidemark.broker.groups.service import Groups
+from tidemark.broker.groups.coordinator import GroupCoordinator
+from tidemark.broker.groups.group_shard_host import GroupShardHost
 from tidemark.broker.handlers.join_group import caller_of
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.messages.consumer_group_heartbeat import (
@@ -20,10 +20,10 @@ from tidemark.protocol.messages.consumer_group_heartbeat import (
 
 
 @handles(ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse)
-def consumer_group_heartbeat(request: ConsumerGroupHeartbeatRequest, call: Call, *, groups: Groups) -> Any:
+def consumer_group_heartbeat(request: ConsumerGroupHeartbeatRequest, call: Call, *, groups: GroupCoordinator) -> Any:
     if not request.group_id:
         return refusal(ErrorCode.INVALID_REQUEST, "GroupId can't be empty.")
     hosted = groups.find(request.group_id)
-    if not isinstance(hosted, HostedGroups):
+    if not isinstance(hosted, GroupShardHost):
         return refusal(hosted)
     return hosted.finish(consumer_heartbeat(hosted.shard, request, caller_of(call), groups.now_ms()))

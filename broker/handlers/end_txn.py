@@ -8,9 +8,9 @@ from tidemark.broker.core.deferred import awaited, mapped
 from tidemark.broker.core.errors import Refused
 from tidemark.broker.core.registry import Call, handles
 from tidemark.broker.metadata.producer_ids import ProducerIds
-from tidemark.broker.transactions.hosted import HostedTransactions
-from tidemark.broker.transactions.service import Transactions
+from tidemark.broker.transactions.coordinator import TransactionCoordinator
 from tidemark.broker.transactions.transaction import CLASSIC, EPOCH_PER_TRANSACTION
+from tidemark.broker.transactions.transaction_shard_host import TransactionShardHost
 from tidemark.broker.transactions.transitions import NeedsProducerId, Producer
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
@@ -20,7 +20,9 @@ EPOCH_PER_TRANSACTION_FROM: Final = 5
 
 
 @handles(EndTxnRequest, EndTxnResponse)
-def end_txn(request: EndTxnRequest, call: Call, *, transactions: Transactions, producer_ids: ProducerIds) -> Any:
+def end_txn(
+    request: EndTxnRequest, call: Call, *, transactions: TransactionCoordinator, producer_ids: ProducerIds
+) -> Any:
     try:
         answer = _end(request, call, transactions, None)
     except NeedsProducerId:
@@ -31,7 +33,7 @@ def end_txn(request: EndTxnRequest, call: Call, *, transactions: Transactions, p
 
 
 async def _end_with_new_id(
-    request: EndTxnRequest, call: Call, transactions: Transactions, producer_ids: ProducerIds
+    request: EndTxnRequest, call: Call, transactions: TransactionCoordinator, producer_ids: ProducerIds
 ) -> EndTxnResponse:
     try:
         new_id = await producer_ids.next()
@@ -41,11 +43,11 @@ async def _end_with_new_id(
     return answer if call.version >= PRODUCER_FENCED_FROM else _told_in_old_words(answer)
 
 
-def _end(request: EndTxnRequest, call: Call, transactions: Transactions, new_id: int | None) -> Any:
+def _end(request: EndTxnRequest, call: Call, transactions: TransactionCoordinator, new_id: int | None) -> Any:
     if not request.transactional_id:
         return EndTxnResponse(error_code=ErrorCode.INVALID_REQUEST)
     hosted = transactions.find(request.transactional_id)
-    if not isinstance(hosted, HostedTransactions):
+    if not isinstance(hosted, TransactionShardHost):
         return EndTxnResponse(error_code=hosted)
     return hosted.finish(
         hosted.shard.end(

@@ -11,8 +11,8 @@ from typing import Final
 from tidemark.broker.cluster.view import BrokerAddress, ClusterView
 from tidemark.broker.core.errors import Refused
 from tidemark.broker.core.registry import Call, handles
-from tidemark.broker.groups.service import Groups
-from tidemark.broker.transactions.service import Transactions
+from tidemark.broker.groups.coordinator import GroupCoordinator
+from tidemark.broker.transactions.coordinator import TransactionCoordinator
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 
@@ -23,15 +23,20 @@ MANY_FROM: Final = 4
 
 @handles(FindCoordinatorRequest, FindCoordinatorResponse)
 async def find_coordinator(
-    request: FindCoordinatorRequest, call: Call, *, groups: Groups, transactions: Transactions, cluster: ClusterView
+    request: FindCoordinatorRequest,
+    call: Call,
+    *,
+    groups: GroupCoordinator,
+    transactions: TransactionCoordinator,
+    cluster: ClusterView,
 ) -> FindCoordinatorResponse:
     cluster.check_contact()
-    services: dict[int, Groups | Transactions] = {GROUP: groups, TRANSACTION: transactions}
+    services: dict[int, GroupCoordinator | TransactionCoordinator] = {GROUP: groups, TRANSACTION: transactions}
     service = services.get(request.key_type)
     many = call.version >= MANY_FROM
     keys = request.coordinator_keys if many else [request.key]
     if service is groups and len(keys) == 1:  # an administrator's tool asks for many; a consumer for its own
-        groups.seekers.asked(keys[0], call.connection, groups.now_ms())
+        groups.recent_lookups.asked(keys[0], call.connection, groups.now_ms())
     if many:
         return FindCoordinatorResponse(coordinators=[await _find(key, service, call, cluster) for key in keys])
     found = await _find(request.key, service, call, cluster)
@@ -44,7 +49,9 @@ async def find_coordinator(
     )
 
 
-async def _find(key: str, service: Groups | Transactions | None, call: Call, cluster: ClusterView) -> Coordinator:
+async def _find(
+    key: str, service: GroupCoordinator | TransactionCoordinator | None, call: Call, cluster: ClusterView
+) -> Coordinator:
     if service is None:
         return _refused(key, ErrorCode.INVALID_REQUEST, "There are no coordinators of this type here.")
     try:

@@ -11,8 +11,8 @@ from tidemark.broker.core.acl_operations import GROUP_OPERATIONS
 from tidemark.broker.core.deferred import Deferred
 from tidemark.broker.core.registry import Call, handles
 from tidemark.broker.groups.classic.group import ClassicGroup
-from tidemark.broker.groups.hosted import HostedGroups
-from tidemark.broker.groups.service import Groups
+from tidemark.broker.groups.coordinator import GroupCoordinator
+from tidemark.broker.groups.group_shard_host import GroupShardHost
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 from tidemark.protocol.messages.describe_groups import (
@@ -28,7 +28,7 @@ DEAD: Final = "Dead"
 
 
 @handles(ListGroupsRequest, ListGroupsResponse)
-def list_groups(request: ListGroupsRequest, _call: Call, *, groups: Groups) -> ListGroupsResponse:
+def list_groups(request: ListGroupsRequest, _call: Call, *, groups: GroupCoordinator) -> ListGroupsResponse:
     states = {state.lower() for state in request.states_filter}
     kinds = {kind.lower() for kind in request.types_filter}
     response = ListGroupsResponse()
@@ -49,7 +49,7 @@ def list_groups(request: ListGroupsRequest, _call: Call, *, groups: Groups) -> L
 
 
 @handles(DescribeGroupsRequest, DescribeGroupsResponse)
-def describe_groups(request: DescribeGroupsRequest, call: Call, *, groups: Groups) -> DescribeGroupsResponse:
+def describe_groups(request: DescribeGroupsRequest, call: Call, *, groups: GroupCoordinator) -> DescribeGroupsResponse:
     described = [_describe(group_id, call.version, groups) for group_id in request.groups]
     if request.include_authorized_operations:
         for group in described:
@@ -58,9 +58,9 @@ def describe_groups(request: DescribeGroupsRequest, call: Call, *, groups: Group
     return DescribeGroupsResponse(groups=described)
 
 
-def _describe(group_id: str, version: int, groups: Groups) -> DescribedGroup:
+def _describe(group_id: str, version: int, groups: GroupCoordinator) -> DescribedGroup:
     hosted = groups.find(group_id) if group_id else ErrorCode.INVALID_GROUP_ID
-    if not isinstance(hosted, HostedGroups):
+    if not isinstance(hosted, GroupShardHost):
         return DescribedGroup(group_id=group_id, error_code=hosted)
     group = hosted.shard.groups.get(group_id)
     if not isinstance(group, ClassicGroup):
@@ -90,14 +90,14 @@ def _describe(group_id: str, version: int, groups: Groups) -> DescribedGroup:
 
 
 @handles(DeleteGroupsRequest, DeleteGroupsResponse)
-def delete_groups(request: DeleteGroupsRequest, _call: Call, *, groups: Groups) -> Any:
+def delete_groups(request: DeleteGroupsRequest, _call: Call, *, groups: GroupCoordinator) -> Any:
     response = DeleteGroupsResponse()
     waiting = _Waiting(response)
     for group_id in dict.fromkeys(request.groups_names):
         result = DeletableGroupResult(group_id=group_id)
         response.results.append(result)
         hosted = groups.find(group_id) if group_id else ErrorCode.INVALID_GROUP_ID
-        if isinstance(hosted, HostedGroups):
+        if isinstance(hosted, GroupShardHost):
             waiting.take(result, hosted.finish(hosted.shard.delete_group(group_id)))
         else:
             result.error_code = hosted

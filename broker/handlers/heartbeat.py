@@ -6,8 +6,8 @@ from typing import Any, Final
 
 from tidemark.broker.core.deferred import Deferred
 from tidemark.broker.core.registry import Call, handles
-from tidemark.broker.groups.hosted import HostedGroups
-from tidemark.broker.groups.service import Groups
+from tidemark.broker.groups.coordinator import GroupCoordinator
+from tidemark.broker.groups.group_shard_host import GroupShardHost
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 
@@ -15,11 +15,11 @@ _ALIVE: Final = HeartbeatResponse()  # most answers are this one, and nobody cha
 
 
 @handles(HeartbeatRequest, HeartbeatResponse)
-def heartbeat(request: HeartbeatRequest, _call: Call, *, groups: Groups) -> Any:
+def heartbeat(request: HeartbeatRequest, _call: Call, *, groups: GroupCoordinator) -> Any:
     if not request.group_id:
         return HeartbeatResponse(error_code=ErrorCode.INVALID_GROUP_ID)
     hosted = groups.find(request.group_id)
-    if type(hosted) is not HostedGroups:
+    if type(hosted) is not GroupShardHost:
         return HeartbeatResponse(error_code=_loading_is_fine(hosted))
     code = hosted.finish(hosted.shard.heartbeat(request, groups.now_ms()))
     if type(code) is Deferred:

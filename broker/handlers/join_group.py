@@ -6,15 +6,15 @@ from typing import Any
 
 from tidemark.broker.core.registry import Call, handles
 from tidemark.broker.groups.classic.join import refusal
+from tidemark.broker.groups.coordinator import GroupCoordinator
 from tidemark.broker.groups.group import Caller
-from tidemark.broker.groups.hosted import HostedGroups
-from tidemark.broker.groups.service import Groups
+from tidemark.broker.groups.group_shard_host import GroupShardHost
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 
 
 @handles(JoinGroupRequest, JoinGroupResponse)
-def join_group(request: JoinGroupRequest, call: Call, *, groups: Groups) -> Any:
+def join_group(request: JoinGroupRequest, call: Call, *, groups: GroupCoordinator) -> Any:
     caller = caller_of(call)
     config = groups.settings.current
     if not request.group_id:
@@ -23,7 +23,7 @@ def join_group(request: JoinGroupRequest, call: Call, *, groups: Groups) -> Any:
     if not shortest_ms <= request.session_timeout_ms <= longest_ms:
         return refusal(ErrorCode.INVALID_SESSION_TIMEOUT, caller, member_id=request.member_id)
     hosted = groups.find(request.group_id)
-    if not isinstance(hosted, HostedGroups):
+    if not isinstance(hosted, GroupShardHost):
         return refusal(hosted, caller, member_id=request.member_id)
     return hosted.finish(hosted.shard.join(request, caller, groups.now_ms()))
 

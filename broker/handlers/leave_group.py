@@ -6,8 +6,8 @@ from typing import Any, Final
 
 from tidemark.broker.core.deferred import Deferred
 from tidemark.broker.core.registry import Call, handles
-from tidemark.broker.groups.hosted import HostedGroups
-from tidemark.broker.groups.service import Groups
+from tidemark.broker.groups.coordinator import GroupCoordinator
+from tidemark.broker.groups.group_shard_host import GroupShardHost
 from tidemark.broker.handlers.join_group import caller_of
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
@@ -16,11 +16,11 @@ MANY_FROM: Final = 3
 
 
 @handles(LeaveGroupRequest, LeaveGroupResponse)
-def leave_group(request: LeaveGroupRequest, call: Call, *, groups: Groups) -> Any:
+def leave_group(request: LeaveGroupRequest, call: Call, *, groups: GroupCoordinator) -> Any:
     if not request.group_id:
         return LeaveGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID)
     hosted = groups.find(request.group_id)
-    if not isinstance(hosted, HostedGroups):
+    if not isinstance(hosted, GroupShardHost):
         return LeaveGroupResponse(error_code=hosted)
     if call.version < MANY_FROM:
         request.members = [MemberIdentity(member_id=request.member_id)]

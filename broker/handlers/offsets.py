@@ -9,11 +9,11 @@ from typing import Any, Final
 
 from tidemark.broker.core.deferred import Deferred
 from tidemark.broker.core.registry import Call, handles
-from tidemark.broker.groups.commit import commit, refuse_all
-from tidemark.broker.groups.fetch import Position, Positions, fetch
-from tidemark.broker.groups.hosted import HostedGroups
+from tidemark.broker.groups.coordinator import GroupCoordinator
+from tidemark.broker.groups.group_shard_host import GroupShardHost
+from tidemark.broker.groups.offset_commit import commit, refuse_all
 from tidemark.broker.groups.offset_delete import delete_offsets
-from tidemark.broker.groups.service import Groups
+from tidemark.broker.groups.offset_fetch import Position, Positions, fetch
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from tidemark.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
@@ -34,22 +34,22 @@ GROUP_ERROR_FROM: Final = 2  # before, an error could only be told of each parti
 
 
 @handles(OffsetCommitRequest, OffsetCommitResponse)
-def offset_commit(request: OffsetCommitRequest, call: Call, *, groups: Groups) -> Any:
+def offset_commit(request: OffsetCommitRequest, call: Call, *, groups: GroupCoordinator) -> Any:
     if not request.group_id:
         return refuse_all(request, ErrorCode.INVALID_GROUP_ID)
     hosted = groups.find(request.group_id)
-    if not isinstance(hosted, HostedGroups):
+    if not isinstance(hosted, GroupShardHost):
         return refuse_all(request, hosted)
     return hosted.finish(commit(hosted.shard, request, version=call.version, now_ms=groups.now_ms()))
 
 
 @handles(OffsetFetchRequest, OffsetFetchResponse)
-def offset_fetch(request: OffsetFetchRequest, call: Call, *, groups: Groups) -> Any:
+def offset_fetch(request: OffsetFetchRequest, call: Call, *, groups: GroupCoordinator) -> Any:
     """Nobody is told of a commit that a failure could still undo: a group would go back behind where it has begun."""
     answer = _offset_fetch(request, call, groups)
     asked = [each.group_id for each in request.groups] if call.version >= MANY_FROM else [request.group_id]
-    found = {hosted for each in asked if isinstance(hosted := groups.find(each), HostedGroups)}
-    unsettled = {hosted for hosted in found if not hosted.is_settled}
+    found = {hosted for each in asked if isinstance(hosted := groups.find(each), GroupShardHost)}
+    unsettled = {hosted for hosted in found if not hosted.is_committed}
     if not unsettled or call.version < GROUP_ERROR_FROM:
         return answer
     return _WhenSettled(answer, unsettled).later
@@ -58,12 +58,12 @@ def offset_fetch(request: OffsetFetchRequest, call: Call, *, groups: Groups) -> 
 class _WhenSettled:
     """An answer that rests on what is written, but not committed yet."""
 
-    def __init__(self, answer: OffsetFetchResponse, unsettled: set[HostedGroups]) -> None:
+    def __init__(self, answer: OffsetFetchResponse, unsettled: set[GroupShardHost]) -> None:
         self.later: Deferred[OffsetFetchResponse] = Deferred()
         self._answer = answer
         self._left = len(unsettled)
         for hosted in unsettled:
-            hosted.when_settled(self._settled)
+            hosted.when_committed(self._settled)
 
     def _settled(self, error: Exception | None) -> None:
         self._left -= 1
@@ -75,7 +75,7 @@ class _WhenSettled:
             self.later.resolve(self._answer)
 
 
-def _offset_fetch(request: OffsetFetchRequest, call: Call, groups: Groups) -> OffsetFetchResponse:
+def _offset_fetch(request: OffsetFetchRequest, call: Call, groups: GroupCoordinator) -> OffsetFetchResponse:
     if call.version >= MANY_FROM:
         return OffsetFetchResponse(
             groups=[_group(asked, call, groups, stable=request.require_stable) for asked in request.groups]
@@ -106,14 +106,16 @@ def _offset_fetch(request: OffsetFetchRequest, call: Call, groups: Groups) -> Of
     )
 
 
-def _positions(groups: Groups, group_id: str, wanted: Any, **member: Any) -> Positions:
+def _positions(groups: GroupCoordinator, group_id: str, wanted: Any, **member: Any) -> Positions:
     hosted = groups.find(group_id)
-    if not isinstance(hosted, HostedGroups):
+    if not isinstance(hosted, GroupShardHost):
         return Positions(hosted, {})
     return fetch(hosted.shard, group_id, wanted, **member)
 
 
-def _group(asked: OffsetFetchRequestGroup, call: Call, groups: Groups, *, stable: bool) -> OffsetFetchResponseGroup:
+def _group(
+    asked: OffsetFetchRequestGroup, call: Call, groups: GroupCoordinator, *, stable: bool
+) -> OffsetFetchResponseGroup:
     image = groups.image
     by_id = call.version >= TOPIC_IDS_FROM
     answer = OffsetFetchResponseGroup(group_id=asked.group_id)
@@ -155,10 +157,10 @@ def _told(position: Position, code: ErrorCode) -> OffsetFetchResponsePartitions:
 
 
 @handles(OffsetDeleteRequest, OffsetDeleteResponse)
-def offset_delete(request: OffsetDeleteRequest, _call: Call, *, groups: Groups) -> Any:
+def offset_delete(request: OffsetDeleteRequest, _call: Call, *, groups: GroupCoordinator) -> Any:
     if not request.group_id:
         return OffsetDeleteResponse(error_code=ErrorCode.INVALID_GROUP_ID)
     hosted = groups.find(request.group_id)
-    if not isinstance(hosted, HostedGroups):
+    if not isinstance(hosted, GroupShardHost):
         return OffsetDeleteResponse(error_code=hosted)
     return hosted.finish(delete_offsets(hosted.shard, request))

@@ -9,8 +9,8 @@ from tidemark.broker.core.errors import EXPECTED, Refused, fault_of
 from tidemark.broker.core.registry import Call, handles
 from tidemark.broker.metadata.producer_ids import ProducerIds
 from tidemark.broker.replication.replica_table import ReplicaTable
-from tidemark.broker.transactions.hosted import HostedTransactions
-from tidemark.broker.transactions.service import Transactions
+from tidemark.broker.transactions.coordinator import TransactionCoordinator
+from tidemark.broker.transactions.transaction_shard_host import TransactionShardHost
 from tidemark.broker.transactions.transitions import NeedsProducerId, Producer
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.messages.describe_producers import (
@@ -27,7 +27,7 @@ PRODUCER_FENCED_FROM: Final = 4  # KIP-588
 
 @handles(InitProducerIdRequest, InitProducerIdResponse)
 async def init_producer_id(
-    request: InitProducerIdRequest, call: Call, *, producer_ids: ProducerIds, transactions: Transactions
+    request: InitProducerIdRequest, call: Call, *, producer_ids: ProducerIds, transactions: TransactionCoordinator
 ) -> InitProducerIdResponse:
     if (request.producer_id < 0) != (request.producer_epoch < 0):
         return _refused(ErrorCode.INVALID_REQUEST)
@@ -46,11 +46,11 @@ async def init_producer_id(
     return response
 
 
-def _init(request: InitProducerIdRequest, transactions: Transactions, new_id: int | None) -> Any:
+def _init(request: InitProducerIdRequest, transactions: TransactionCoordinator, new_id: int | None) -> Any:
     if not request.transactional_id:
         return _refused(ErrorCode.INVALID_REQUEST)
     hosted = transactions.find(request.transactional_id)
-    if not isinstance(hosted, HostedTransactions):
+    if not isinstance(hosted, TransactionShardHost):
         return _refused(hosted)
     expected = None if request.producer_id < 0 else Producer(request.producer_id, request.producer_epoch)
     return hosted.finish(

@@ -5,21 +5,21 @@ from __future__ import annotations
 from typing import Any
 
 from tidemark.broker.core.registry import Call, handles
-from tidemark.broker.groups.hosted import HostedGroups
-from tidemark.broker.groups.service import Groups
+from tidemark.broker.groups.coordinator import GroupCoordinator
+from tidemark.broker.groups.group_shard_host import GroupShardHost
 from tidemark.broker.handlers.join_group import caller_of
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 
 @handles(SyncGroupRequest, SyncGroupResponse)
-def sync_group(request: SyncGroupRequest, call: Call, *, groups: Groups) -> Any:
+def sync_group(request: SyncGroupRequest, call: Call, *, groups: GroupCoordinator) -> Any:
     if not request.group_id:
         return SyncGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID)
     hosted = groups.find(request.group_id)
     if hosted is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
         # The assignment was lost with the coordinator that it was sent to: the members join again.
         return SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS)
-    if not isinstance(hosted, HostedGroups):
+    if not isinstance(hosted, GroupShardHost):
         return SyncGroupResponse(error_code=hosted)
     return hosted.finish(hosted.shard.sync(request, caller_of(call), groups.now_ms()))

@@ -7,9 +7,9 @@ from typing import Any
 from tidemark.broker.core.errors import Refused
 from tidemark.broker.core.registry import Call, handles
 from tidemark.broker.groups.consumer.regex import compiled
-from tidemark.broker.transactions.hosted import HostedTransactions
-from tidemark.broker.transactions.service import Transactions
-from tidemark.broker.transactions.transaction import STATE_NAMES, State, Transaction
+from tidemark.broker.transactions.coordinator import TransactionCoordinator
+from tidemark.broker.transactions.transaction import STATE_NAMES, Transaction, TransactionState
+from tidemark.broker.transactions.transaction_shard_host import TransactionShardHost
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.messages.describe_transactions import (
     DescribeTransactionsRequest,
@@ -23,7 +23,7 @@ from tidemark.protocol.messages.list_transactions import TransactionState as Lis
 
 @handles(ListTransactionsRequest, ListTransactionsResponse)
 def list_transactions(
-    request: ListTransactionsRequest, _call: Call, *, transactions: Transactions
+    request: ListTransactionsRequest, _call: Call, *, transactions: TransactionCoordinator
 ) -> ListTransactionsResponse:
     states = {STATE_NAMES[name] for name in request.state_filters if name in STATE_NAMES}
     response = ListTransactionsResponse(
@@ -61,21 +61,21 @@ def _runs_longer(transaction: Transaction, duration_ms: int, now_ms: int) -> boo
 
 @handles(DescribeTransactionsRequest, DescribeTransactionsResponse)
 def describe_transactions(
-    request: DescribeTransactionsRequest, _call: Call, *, transactions: Transactions
+    request: DescribeTransactionsRequest, _call: Call, *, transactions: TransactionCoordinator
 ) -> DescribeTransactionsResponse:
     return DescribeTransactionsResponse(
         transaction_states=[_describe(each, transactions) for each in request.transactional_ids]
     )
 
 
-def _describe(transactional_id: str, transactions: Transactions) -> DescribedTransaction:
+def _describe(transactional_id: str, transactions: TransactionCoordinator) -> DescribedTransaction:
     answer = DescribedTransaction(transactional_id=transactional_id)
     hosted: Any = transactions.find(transactional_id) if transactional_id else ErrorCode.INVALID_REQUEST
-    if not isinstance(hosted, HostedTransactions):
+    if not isinstance(hosted, TransactionShardHost):
         answer.error_code = hosted
         return answer
     found = hosted.shard.transactions.get(transactional_id)
-    if found is None or found.state is State.DEAD:
+    if found is None or found.state is TransactionState.DEAD:
         answer.error_code = ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
         return answer
     by_topic: dict[str, list[int]] = {}

@@ -6,13 +6,13 @@ from typing import Any, Final
 
 from tidemark.broker.core.deferred import Deferred, mapped
 from tidemark.broker.core.registry import Call, handles
-from tidemark.broker.groups.hosted import HostedGroups
-from tidemark.broker.groups.service import Groups
-from tidemark.broker.groups.txn_commit import commit_in_transaction, refuse_all
+from tidemark.broker.groups.coordinator import GroupCoordinator
+from tidemark.broker.groups.group_shard_host import GroupShardHost
+from tidemark.broker.groups.txn_offset_commit import commit_in_transaction, refuse_all
 from tidemark.broker.metadata.internal import OFFSETS_TOPIC
 from tidemark.broker.replication.partition import Partition
-from tidemark.broker.transactions.elsewhere import Addition
-from tidemark.broker.transactions.service import Transactions
+from tidemark.broker.transactions.coordinator import TransactionCoordinator
+from tidemark.broker.transactions.remote_participants import AddPartitions
 from tidemark.broker.transactions.transitions import Producer
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
@@ -31,12 +31,12 @@ _TOLD: Final = {
 
 @handles(TxnOffsetCommitRequest, TxnOffsetCommitResponse)
 def txn_offset_commit(
-    request: TxnOffsetCommitRequest, call: Call, *, groups: Groups, transactions: Transactions
+    request: TxnOffsetCommitRequest, call: Call, *, groups: GroupCoordinator, transactions: TransactionCoordinator
 ) -> Any:
     if not request.group_id:
         return refuse_all(request, ErrorCode.INVALID_GROUP_ID)
     hosted = groups.find(request.group_id)
-    if not isinstance(hosted, HostedGroups):
+    if not isinstance(hosted, GroupShardHost):
         return _refuse(request, call, hosted)
     admitted = _admit(request, call, hosted.partition, transactions)
     if not isinstance(admitted, Deferred):
@@ -54,18 +54,20 @@ def txn_offset_commit(
     return later
 
 
-def _commit(request: TxnOffsetCommitRequest, call: Call, groups: Groups, admitted: ErrorCode) -> Any:
+def _commit(request: TxnOffsetCommitRequest, call: Call, groups: GroupCoordinator, admitted: ErrorCode) -> Any:
     if admitted:
         # A producer must not take the other coordinator's troubles for the group's: it just asks again.
         return _refuse(request, call, _TOLD.get(admitted, admitted))
     hosted = groups.find(request.group_id)
-    if not isinstance(hosted, HostedGroups):
+    if not isinstance(hosted, GroupShardHost):
         return _refuse(request, call, hosted)
     result = commit_in_transaction(hosted.shard, request, version=call.version, now_ms=groups.now_ms())
     return hosted.finish(result)
 
 
-def _admit(request: TxnOffsetCommitRequest, call: Call, partition: Partition, transactions: Transactions) -> Any:
+def _admit(
+    request: TxnOffsetCommitRequest, call: Call, partition: Partition, transactions: TransactionCoordinator
+) -> Any:
     """An ErrorCode, or a Deferred of one: whether the partition that holds the offsets is in the transaction."""
     producer = Producer(request.producer_id, request.producer_epoch)
     if partition.has_open_transaction(*producer):
@@ -74,8 +76,8 @@ def _admit(request: TxnOffsetCommitRequest, call: Call, partition: Partition, tr
     if not adds and not transactions.settings.current.transaction_partition_verification_enable:
         return ErrorCode.NONE
     where = (OFFSETS_TOPIC, partition.index)
-    addition = Addition(request.transactional_id, producer, frozenset((where,)), verify_only=not adds)
-    return mapped(transactions.admit(addition), lambda codes: codes[where])
+    addition = AddPartitions(request.transactional_id, producer, frozenset((where,)), verify_only=not adds)
+    return mapped(transactions.add_partitions(addition), lambda codes: codes[where])
 
 
 def _refuse(request: TxnOffsetCommitRequest, call: Call, code: ErrorCode) -> TxnOffsetCommitResponse:

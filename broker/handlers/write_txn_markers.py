@@ -6,7 +6,7 @@ from typing import Any
 
 from tidemark.broker.core.deferred import Deferred
 from tidemark.broker.core.registry import Call, handles
-from tidemark.broker.transactions.service import Transactions
+from tidemark.broker.transactions.coordinator import TransactionCoordinator
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.messages.write_txn_markers import (
     WritableTxnMarkerPartitionResult,
@@ -19,7 +19,7 @@ from tidemark.protocol.records import EndTransaction
 
 
 @handles(WriteTxnMarkersRequest, WriteTxnMarkersResponse)
-def write_txn_markers(request: WriteTxnMarkersRequest, _call: Call, *, transactions: Transactions) -> Any:
+def write_txn_markers(request: WriteTxnMarkersRequest, _call: Call, *, transactions: TransactionCoordinator) -> Any:
     response = WriteTxnMarkersResponse()
     waiting = _Waiting(response)
     for asked in request.markers:

@@ -19,8 +19,7 @@ from tidemark.broker.core.errors import Refused
 from tidemark.broker.metadata.image import Image
 from tidemark.broker.metadata.records import Record, decode_records, encode_records
 from tidemark.protocol.errors import ErrorCode
-from tidemark.raft import Driver, FileStorage, LeadershipLost, Overloaded, RaftError
-from tidemark.raft import Settings as RaftSettings
+from tidemark.raft import Driver, FileStorage, LeadershipLost, Overloaded, RaftError, RaftSettings
 
 if TYPE_CHECKING:
     from tidemark.raft import Configuration, Entry, Leadership, Snapshot, Transport

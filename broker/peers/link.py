@@ -1,7 +1,7 @@
 """A connection to another node, in Kafka's framing: requests are pipelined, answers found by their correlation id.
 
 The connection is opened when it is first needed, and again after it was lost, with a growing pause between attempts. A
-request that is not answered in time takes the connection with it: whoever is so late will not be on time for the next.
+request that is not answered in time closes the connection: whoever is so late is late for the next one, too.
 """
 
 from __future__ import annotations
@@ -9,14 +9,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import struct
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final, TypeVar
 
-from tidemark.protocol.apis import APIS
 from tidemark.protocol.frames import Framer, FrameTooLarge, Scratch
-from tidemark.protocol.schema import DecodeError, api, codec
-from tidemark.protocol.varint import skip_tags
+from tidemark.protocol.headers import RequestHeader, read_correlation_id, request_frame, response_body_at
+from tidemark.protocol.schema import Bytes, DecodeError, api, codec
 
 log = logging.getLogger(__name__)
 
@@ -27,9 +25,7 @@ BACKOFF_SECONDS_MIN: Final = 0.02
 BACKOFF_SECONDS_MAX: Final = 0.5
 CONNECT_SECONDS_MAX: Final = 5.0
 
-_REQUEST = struct.Struct(">ihhih")  # size, API key, version, correlation id, length of the client id
-_correlation_at = struct.Struct(">i").unpack_from
-_scratch: list[Scratch] = []  # of this process's loop, made on first use
+Response = TypeVar("Response")
 
 
 class PeerUnavailable(Exception):
@@ -38,13 +34,23 @@ class PeerUnavailable(Exception):
 
 class PeerLink:
     def __init__(
-        self, host: str, port: int, *, client_id: str, lost: Callable[[], None] | None = None, name: str = ""
+        self,
+        host: str,
+        port: int,
+        *,
+        client_id: str,
+        lost: Callable[[], None] | None = None,
+        name: str = "",
+        scratch: Scratch | None = None,
     ) -> None:
+        """`lost` is called when an open connection has ended; `scratch`: the receive buffer that the links of one node
+        share."""
         self.host = host
         self.port = port
         self.name = name or f"{host}:{port}"
-        self._client_id = client_id.encode()
-        self._lost = lost  # told when a connection that was open is not any more
+        self.scratch = scratch or Scratch()
+        self._client_id = client_id
+        self._lost = lost
         self._channel: _Channel | None = None
         self._connecting: asyncio.Task[_Channel] | None = None
         self._backoff = 0.0
@@ -58,27 +64,26 @@ class PeerLink:
 
     async def send(
         self,
-        request: Any,
+        request: object,
         *,
         version: int,
         timeout: float,  # noqa: ASYNC109 -- a time-out here also closes the connection
-        response: type[Any] | None = None,
-    ) -> Any:
-        """The answer, as a message. Its byte fields are views of the one buffer that it arrived in.
-
-        `response` is its type, for a request that is not one of Kafka's.
-        """
+        response: type[Response],
+    ) -> Response:
+        """The answer, as a message of the type `response`. Its byte fields are views of the buffer it arrived in."""
         described = api(type(request))
         body = bytearray()
         codec(type(request), version).encode(request, body)
         answer = await self.send_raw(
             described.key, version, body, flexible=version in described.flexible, timeout=timeout
         )
-        return self.decoded(answer, response or APIS[described.key].response, version=version)
+        return self.decoded(answer, response, version=version)
 
-    def begin(self, request: Any, *, version: int) -> asyncio.Future[memoryview] | None:
-        """As `send`, for who asks all the time: no task, no time-out, and the answer is for `decoded`. None while there
-        is no connection."""
+    def begin(self, request: object, *, version: int) -> asyncio.Future[memoryview] | None:
+        """As `send` without a task and a time-out, for a caller that sends many: it passes the answer to `decoded`.
+
+        None while there is no connection.
+        """
         if self._channel is None:
             return None
         described = api(type(request))
@@ -86,13 +91,10 @@ class PeerLink:
         codec(type(request), version).encode(request, body)
         return self._channel.begin(*self._frame(described.key, version, body, flexible=version in described.flexible))
 
-    def decoded(self, answer: memoryview, response: type[Any], *, version: int) -> Any:
-        position = 4
+    def decoded(self, answer: memoryview, response: type[Response], *, version: int) -> Response:
         try:
-            if version in api(response).flexible:
-                position = position + 1 if not answer[position] else skip_tags(answer, position)
-            return codec(response, version).decode(answer, position)
-        except (DecodeError, IndexError) as error:
+            return codec(response, version).decode(answer, response_body_at(answer, response, version))
+        except DecodeError as error:
             self.hang_up()
             raise PeerUnavailable(f"{self.name} answered with what cannot be read: {error}") from error
 
@@ -100,7 +102,7 @@ class PeerLink:
         self,
         key: int,
         version: int,
-        body: bytes | bytearray | memoryview,
+        body: Bytes,
         *,
         flexible: bool,
         timeout: float,  # noqa: ASYNC109 -- a time-out here also closes the connection
@@ -116,7 +118,7 @@ class PeerLink:
                 self.hang_up()
             raise PeerUnavailable(f"{self.name} did not answer within {timeout:g} s") from None
 
-    def post(self, key: int, version: int, body: bytes | bytearray | memoryview, *, flexible: bool) -> bool:
+    def post(self, key: int, version: int, body: Bytes, *, flexible: bool) -> bool:
         """Send what has no answer, if that is possible right now; otherwise it is lost, and a connection is sought."""
         if self._channel is None:
             if not self._closed and self._connecting is None:
@@ -140,14 +142,10 @@ class PeerLink:
             with contextlib.suppress(asyncio.CancelledError, PeerUnavailable):
                 await self._connecting
 
-    def _frame(
-        self, key: int, version: int, body: bytes | bytearray | memoryview, *, flexible: bool
-    ) -> tuple[int, bytes]:
+    def _frame(self, key: int, version: int, body: Bytes, *, flexible: bool) -> tuple[int, bytes]:
         self._correlation_id = correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
-        tags = b"\0" if flexible else b""
-        size = _REQUEST.size - 4 + len(self._client_id) + len(tags) + len(body)
-        head = _REQUEST.pack(size, key, version, correlation_id, len(self._client_id))
-        return correlation_id, b"".join((head, self._client_id, tags, body))
+        header = RequestHeader(key, version, correlation_id, self._client_id)
+        return correlation_id, request_frame(header, body, flexible=flexible)
 
     # -- connecting --------------------------------------------------------
 
@@ -190,7 +188,7 @@ class PeerLink:
 
 
 def _seen(task: asyncio.Task[_Channel]) -> None:
-    """Nobody may have waited for this attempt: its failure is no news."""
+    """Nobody may wait for this attempt: asyncio must not complain that its error was never read."""
     if not task.cancelled():
         task.exception()
 
@@ -199,10 +197,8 @@ class _Channel(asyncio.BufferedProtocol):
     """One open connection."""
 
     def __init__(self, link: PeerLink) -> None:
-        if not _scratch:
-            _scratch.append(Scratch())
         self._link = link
-        self._framer = Framer(_scratch[0], limit_bytes=FRAME_BYTES_MAX)
+        self._framer = Framer(link.scratch, limit_bytes=FRAME_BYTES_MAX)
         self._waiting: dict[int, asyncio.Future[memoryview]] = {}
         self._reason = "it was closed by the other side"
 
@@ -248,13 +244,12 @@ class _Channel(asyncio.BufferedProtocol):
         try:
             while (frame := self._framer.next_frame()) is not None:
                 self._answered(frame)
-        except (FrameTooLarge, struct.error) as error:
+        except (FrameTooLarge, DecodeError) as error:
             log.warning("closing the connection to %s: %s", self._link.name, error)
             self.abort(str(error))
 
     def _answered(self, frame: bytearray) -> None:
-        (correlation_id,) = _correlation_at(frame)
-        future = self._waiting.pop(correlation_id, None)
+        future = self._waiting.pop(read_correlation_id(frame), None)
         if future is not None and not future.done():
             future.set_result(memoryview(frame))
 
@@ -267,5 +262,5 @@ class _Channel(asyncio.BufferedProtocol):
         for future in self._waiting.values():
             if not future.done():
                 future.set_exception(PeerUnavailable(f"the connection to {self._link.name} is gone: {self._reason}"))
-                future.exception()  # who has lost interest in the answer need not hear of it
+                future.exception()  # the caller may have stopped waiting: asyncio then must not complain
         self._link.lost_channel(self)

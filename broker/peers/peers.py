@@ -1,4 +1,4 @@
-"""The links of one node to all others: to brokers by their id, to whoever is the controller now."""
+"""The links of one node to all others: to brokers by their id, and to the current controller."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from typing import Final, NamedTuple
 
 from tidemark.broker.metadata.image import Image
 from tidemark.broker.peers.link import PeerLink, PeerUnavailable
+from tidemark.protocol.frames import Scratch
 
-# What is sent to the members of the quorum as such goes on whoever leads.
+# Requests to the controller; the quorum's own messages go to its members whichever of them leads.
 _ASKING_THE_CONTROLLER: Final = frozenset(("controller", "controller heartbeat", "controller forwarding"))
 
 
@@ -38,6 +39,7 @@ class Peers:
         self.lost: Callable[[int], None] | None = None  # told when a connection to a node has ended
         self._links: dict[tuple[str, int], PeerLink] = {}
         self._closing: list[PeerLink] = []
+        self._scratch = Scratch()  # shared by the links of this node, and by nothing else in the process
 
     def to_broker(self, node_id: int, *, purpose: str = "") -> PeerLink:
         """The link to a registered broker, at the address it registered last. Each purpose has a connection of its own:
@@ -63,8 +65,8 @@ class Peers:
         return self._link(f"controller {purpose}".rstrip(), node_id, address)
 
     def leader_changed(self) -> None:
-        """Who waits for an answer of a controller that is none any more asks the new one: the old one may stand still,
-        and not even close its connections."""
+        """Hang up on the previous controller, so that waiting requests are sent to the new one: the old one may be
+        stalled without closing its connections."""
         leader_id = self._leader_id()
         if leader_id is None:
             return
@@ -90,6 +92,7 @@ class Peers:
             client_id=client_id_of(self.node_id),
             name=name,
             lost=lambda: None if self.lost is None else self.lost(node_id),
+            scratch=self._scratch,
         )
         self._links[kind, node_id] = link
         return link

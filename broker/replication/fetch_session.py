@@ -1,5 +1,5 @@
-"""What sessions of consumers and followers have in common: id and epoch (KIP-227), and the test whether the reader's log
-and ours have parted (KIP-595)."""
+"""What sessions of consumers and followers share: id and epoch (KIP-227), and the test whether the log of a reader has
+parted from ours (KIP-595)."""
 
 from __future__ import annotations
 

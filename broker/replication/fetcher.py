@@ -223,7 +223,9 @@ class Fetcher:
         seconds_max = config.replica_socket_timeout_ms / 1000
         if not link.is_connected:
             request = self._request(config)
-            return self._loop.create_task(link.send(request, version=VERSION, timeout=seconds_max))
+            return self._loop.create_task(
+                link.send(request, version=VERSION, timeout=seconds_max, response=FetchResponse)
+            )
         begun = link.begin(self._request(config), version=VERSION)
         assert begun is not None
         # One timer for all that is ever asked: fetches come by the thousand, and hardly any is not answered.
@@ -248,8 +250,7 @@ class Fetcher:
         if isinstance(answer, FetchResponse):
             return answer
         link = self._peers.to_broker(self.source, purpose=PURPOSE)
-        response: FetchResponse = link.decoded(answer, FetchResponse, version=VERSION)
-        return response
+        return link.decoded(answer, FetchResponse, version=VERSION)
 
     # -- asking ------------------------------------------------------------
 

@@ -88,7 +88,9 @@ class IsrChanges:
         )
         try:
             link = self._peers.to_controller()
-            response = await link.send(request, version=VERSION, timeout=ANSWER_SECONDS_MAX)
+            response = await link.send(
+                request, version=VERSION, timeout=ANSWER_SECONDS_MAX, response=AlterPartitionResponse
+            )
             if response.error_code:
                 raise PeerUnavailable(f"the controller refuses: {ErrorCode(response.error_code).name}")
         except PeerUnavailable as error:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import os
-import socket
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from tidemark import portable
 from tidemark.broker.core.deferred import Deferred
 from tidemark.broker.core.errors import CloseConnection
 from tidemark.protocol.frames import Framer, FrameTooLarge
@@ -39,8 +38,8 @@ class Connection(asyncio.BufferedProtocol):
         self.listener = listener
         self.peer = "?"
         self.client_id: str | None = None
-        self.client_id_mark = b"?"  # the dispatcher's memo of how this client id looks in a request
-        self.calls: dict[int, Call] = {}  # likewise, of the calls it has made
+        self.client_id_field = b"?"  # how this client id looks in a request, with its length: for the dispatcher
+        self.calls: dict[int, Call] = {}  # by API key and version, likewise for the dispatcher
         self.client_software = ""
         self.active_tick = server.tick
         self._handle = handle
@@ -71,8 +70,7 @@ class Connection(asyncio.BufferedProtocol):
         if self.host in LOOPBACK:
             # Pacing protects networks. On the way to ourselves it only costs: under BBR, where the system uses it, a
             # consumer got three quarters of the throughput for twice the CPU.
-            with contextlib.suppress(OSError):
-                connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, b"reno")
+            portable.stop_pacing(connected)
         self._socket_fd: int = connected.fileno()
         if refusal := self.server.admit(self):
             log.warning("refused a connection from %s: %s", self.peer, refusal)
@@ -266,7 +264,7 @@ class Connection(asyncio.BufferedProtocol):
     def _send_file(self, part: FileSlice) -> bool:
         try:
             count = min(part.length, SENDFILE_BYTES_MAX)
-            sent = os.sendfile(self._socket_fd, part.file.fileno(), part.position, count)
+            sent = portable.send_file(self._socket_fd, part.file.fileno(), part.position, count)
         except BlockingIOError:
             self._wait_writable()
             return False

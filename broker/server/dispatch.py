@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import struct
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any
 
 from tidemark.broker.core.api_table import SERVED, Served
 from tidemark.broker.core.deferred import Deferred
@@ -18,17 +17,20 @@ from tidemark.broker.core.errors import CloseConnection
 from tidemark.broker.core.registry import NO_ANSWER, Call, Route, bind, find_route
 from tidemark.broker.server.connection import Answer, Connection
 from tidemark.protocol.errors import ErrorCode
+from tidemark.protocol.headers import (
+    API_VERSIONS_KEY,
+    CLIENT_ID_AT,
+    REQUEST_BYTES_MIN,
+    put_response_start,
+    read_client_id,
+    request_start,
+    response_room,
+    skip_header_tags,
+    split_selector,
+)
 from tidemark.protocol.schema import DecodeError, api, codec
-from tidemark.protocol.varint import skip_tags
 
 log = logging.getLogger(__name__)
-
-API_VERSIONS_KEY: Final = 18
-HEADER_BYTES_MIN: Final = 10  # API key, version, correlation id, length of the client id
-
-_head_at = struct.Struct(">ii").unpack_from  # API key and version as one number, correlation id
-_int16_at = struct.Struct(">h").unpack_from
-_put_head = struct.Struct(">ii").pack_into
 
 
 class _Bound:
@@ -54,9 +56,7 @@ class _Bound:
         self.encode = answer.encode_parts if route.in_parts else answer.encode
         self.in_parts = route.in_parts
         self.flexible = version in api(route.request).flexible
-        # KIP-511: the answer to ApiVersions keeps the old header, for clients that cannot know ours yet.
-        tagged = version in api(route.response).flexible and route.key != API_VERSIONS_KEY
-        self.head = bytes(9 if tagged else 8)
+        self.head = response_room(route.response, version)
 
 
 class Dispatcher:
@@ -67,33 +67,30 @@ class Dispatcher:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def __call__(self, connection: Connection, frame: bytearray) -> None:
-        if len(frame) < HEADER_BYTES_MIN:
+        if len(frame) < REQUEST_BYTES_MIN:
             raise CloseConnection(f"a request of {len(frame)} bytes is too short for a header: {_hex(frame)}")
-        selector, correlation_id = _head_at(frame)
+        selector, correlation_id = request_start(frame)
         bound = self._bound.get(selector)
         if bound is None:
             bound = self._bind(selector, frame)
-        if not frame.startswith(connection.client_id_mark, 8):
+        if not frame.startswith(connection.client_id_field, CLIENT_ID_AT):
             _note_client_id(connection, frame)
-        position = 8 + len(connection.client_id_mark)
+        position = CLIENT_ID_AT + len(connection.client_id_field)
         call = connection.calls.get(selector)
         if call is None:
             call = connection.calls[selector] = Call(connection, bound.version, connection.client_id)
         try:
             if bound.flexible:
-                if frame[position]:
-                    position = skip_tags(memoryview(frame), position)
-                else:
-                    position += 1
+                position = skip_header_tags(frame, position)
             response = None if bound.quick is None else bound.quick(frame, position, call)
             if type(response) is bytearray:
-                _put_head(response, 0, len(response) - 4, correlation_id)
+                put_response_start(response, 0, len(response) - 4, correlation_id)
                 connection.answer_whole(response)
                 return
             if response is None:
                 # librdkafka 2.16 sends a few bytes too many in some requests, and Kafka does not mind.
                 request = bound.decode(memoryview(frame), position, True)
-        except (DecodeError, IndexError) as error:
+        except DecodeError as error:
             raise CloseConnection(f"{bound.name} v{bound.version} cannot be decoded: {error}; {_hex(frame)}") from None
         if response is None:
             try:
@@ -109,7 +106,7 @@ class Dispatcher:
             else:
                 out = bytearray(bound.head)
                 bound.encode(response, out)
-                _put_head(out, 0, len(out) - 4, correlation_id)
+                put_response_start(out, 0, len(out) - 4, correlation_id)
                 connection.answer_whole(out)
         elif response is NO_ANSWER:
             connection.answer(None)
@@ -117,7 +114,7 @@ class Dispatcher:
             self._answer_later(connection, bound, correlation_id, response)
 
     def _bind(self, selector: int, frame: bytearray) -> _Bound:
-        key, version = selector >> 16, selector & 0xFFFF
+        key, version = split_selector(selector)
         route = find_route(key) if key in self._served else None
         if route is None:
             raise CloseConnection(f"API key {key} (version {version}) is not served here: {_hex(frame)}")
@@ -179,10 +176,10 @@ def _encode(bound: _Bound, correlation_id: int, response: Any) -> Answer:
     out = bytearray(bound.head)
     if not bound.in_parts:
         bound.encode(response, out)
-        _put_head(out, 0, len(out) - 4, correlation_id)
+        put_response_start(out, 0, len(out) - 4, correlation_id)
         return (out,)
     parts: list[Any] = bound.encode(response, out)
-    _put_head(out, 0, sum(map(len, parts)) - 4, correlation_id)
+    put_response_start(out, 0, sum(map(len, parts)) - 4, correlation_id)
     return parts
 
 
@@ -205,13 +202,10 @@ def _api_versions_hint(route: Route) -> Any:
 
 def _note_client_id(connection: Connection, frame: bytearray) -> None:
     """A client repeats its id in every request: remember its bytes, so that they are only compared from now on."""
-    (length,) = _int16_at(frame, 8)
-    end = 10 + max(length, 0)
-    if end > len(frame):
-        raise CloseConnection(f"a client id of {length} bytes does not fit the request: {_hex(frame)}")
-    # As Kafka: any negative length is null, and an id need not be well-formed.
-    connection.client_id = None if length < 0 else frame[10:end].decode(errors="replace")
-    connection.client_id_mark = bytes(frame[8:end])
+    try:
+        connection.client_id, connection.client_id_field = read_client_id(frame)
+    except DecodeError as error:
+        raise CloseConnection(f"{error}: {_hex(frame)}") from None
     connection.calls.clear()
 
 

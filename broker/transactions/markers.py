@@ -8,7 +8,7 @@ from typing import Protocol
 
 from tidemark.broker.core.deferred import Deferred
 from tidemark.broker.core.errors import EXPECTED, Refused, fault_of
-from tidemark.broker.groups.service import Groups
+from tidemark.broker.groups.coordinator import GroupCoordinator
 from tidemark.broker.metadata.internal import OFFSETS_TOPIC
 from tidemark.broker.replication.replica_table import ReplicaTable
 from tidemark.protocol.errors import ErrorCode
@@ -17,7 +17,7 @@ from tidemark.protocol.records import EndTransaction
 log = logging.getLogger(__name__)
 
 # The marker is there already, the partition is not any more, or a newer coordinator does our work.
-SETTLED = (
+FINAL_CODES = (
     ErrorCode.NONE,
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     ErrorCode.INVALID_PRODUCER_EPOCH,
@@ -25,7 +25,7 @@ SETTLED = (
 )
 
 
-class Markers(Protocol):
+class MarkerWriter(Protocol):
     """A cluster's implementation asks other leaders by WriteTxnMarkers."""
 
     def write(
@@ -33,8 +33,8 @@ class Markers(Protocol):
     ) -> ErrorCode | Deferred[ErrorCode]: ...
 
 
-class LocalMarkers:
-    def __init__(self, *, replicas: ReplicaTable, groups: Groups) -> None:
+class LocalMarkerWriter:
+    def __init__(self, *, replicas: ReplicaTable, groups: GroupCoordinator) -> None:
         self._replicas = replicas
         self._groups = groups
 
@@ -51,17 +51,17 @@ class LocalMarkers:
             self._groups.end_transaction(index, marker)
         if not partition.must_wait(appended.last_offset):
             return ErrorCode.NONE
-        later: Deferred[ErrorCode] = Deferred()
-        partition.await_high_watermark(appended.last_offset, _resolver(later, f"{topic}-{index}"))
-        return later
+        deferred: Deferred[ErrorCode] = Deferred()
+        partition.await_high_watermark(appended.last_offset, _resolver(deferred, f"{topic}-{index}"))
+        return deferred
 
     def _check_loaded(self, index: int) -> None:
         if (code := self._groups.state_of(index)) is not ErrorCode.NONE:
             raise Refused(code, "The group coordinator is not ready.")
 
 
-def _resolver(later: Deferred[ErrorCode], where: str) -> Callable[[Exception | None], None]:
+def _resolver(deferred: Deferred[ErrorCode], where: str) -> Callable[[Exception | None], None]:
     def reached(error: Exception | None) -> None:
-        later.resolve(ErrorCode.NONE if error is None else fault_of(error, where=where).code)
+        deferred.resolve(ErrorCode.NONE if error is None else fault_of(error, where=where).code)
 
     return reached

@@ -6,8 +6,8 @@ import struct
 from functools import lru_cache
 from typing import Final
 
-from tidemark.broker.coordination.facts import Fact, UnknownRecord
-from tidemark.broker.transactions.transaction import STATES, State, TopicPartition, Transaction
+from tidemark.broker.coordination.record import CoordinatorRecord, UnknownRecord
+from tidemark.broker.transactions.transaction import STATES, TopicPartition, Transaction, TransactionState
 from tidemark.protocol.schema import api, array, codec, int8, int16, int32, int64, message, string
 from tidemark.protocol.schema import struct as part
 
@@ -49,7 +49,7 @@ def _by_topic(partitions: frozenset[TopicPartition]) -> list[PartitionsSchema]:
     return [PartitionsSchema(topic=topic, partition_ids=indexes) for topic, indexes in by_topic.items()]
 
 
-def fact_of(transaction: Transaction) -> Fact:
+def record_of(transaction: Transaction) -> CoordinatorRecord:
     value = TransactionLogValue(
         producer_id=transaction.producer_id,
         previous_producer_id=transaction.previous_producer_id,
@@ -57,16 +57,18 @@ def fact_of(transaction: Transaction) -> Fact:
         producer_epoch=transaction.producer_epoch,
         transaction_timeout_ms=transaction.timeout_ms,
         transaction_status=transaction.state.number,
-        transaction_partitions=None if transaction.state is State.EMPTY else _by_topic(transaction.partitions),
+        transaction_partitions=None
+        if transaction.state is TransactionState.EMPTY
+        else _by_topic(transaction.partitions),
         transaction_last_update_timestamp_ms=transaction.update_ms,
         transaction_start_timestamp_ms=transaction.start_ms,
         client_transaction_version=transaction.client_version,
     )
-    return Fact(TransactionLogKey(transactional_id=transaction.transactional_id), value, VALUE_VERSION)
+    return CoordinatorRecord(TransactionLogKey(transactional_id=transaction.transactional_id), value, VALUE_VERSION)
 
 
-def tombstone(transactional_id: str) -> Fact:
-    return Fact(TransactionLogKey(transactional_id=transactional_id), None)
+def tombstone(transactional_id: str) -> CoordinatorRecord:
+    return CoordinatorRecord(TransactionLogKey(transactional_id=transactional_id), None)
 
 
 def transaction_of(key: TransactionLogKey, value: TransactionLogValue) -> Transaction:
@@ -90,7 +92,7 @@ def transaction_of(key: TransactionLogKey, value: TransactionLogValue) -> Transa
     )
 
 
-def decode(key: bytes, value: bytes | None) -> Fact:
+def decode(key: bytes, value: bytes | None) -> CoordinatorRecord:
     """A record as it was written. Raises DecodeError if it is malformed, UnknownRecord if it is not known."""
     if len(key) < 2 or (value is not None and len(value) < 2):
         raise UnknownRecord("a record without a type")
@@ -99,8 +101,8 @@ def decode(key: bytes, value: bytes | None) -> Fact:
         raise UnknownRecord(f"record type {kind}")
     decoded = codec(TransactionLogKey, 0).decode(memoryview(key), 2)
     if value is None:
-        return Fact(decoded, None)
+        return CoordinatorRecord(decoded, None)
     (version,) = _type_of(value)
     if version not in api(TransactionLogValue).versions:
         raise UnknownRecord(f"version {version} of a transaction's value")
-    return Fact(decoded, codec(TransactionLogValue, version).decode(memoryview(value), 2), version)
+    return CoordinatorRecord(decoded, codec(TransactionLogValue, version).decode(memoryview(value), 2), version)

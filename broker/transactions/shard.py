@@ -12,14 +12,14 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from tidemark.broker.config import BrokerConfig
-from tidemark.broker.coordination.facts import Fact
-from tidemark.broker.coordination.outcome import Outcome
+from tidemark.broker.coordination.record import CoordinatorRecord
+from tidemark.broker.coordination.result import CoordinatorResult
 from tidemark.broker.core.deferred import Deferred
 from tidemark.broker.core.errors import Refused
 from tidemark.broker.transactions.records import (
     TransactionLogKey,
     TransactionLogValue,
-    fact_of,
+    record_of,
     tombstone,
     transaction_of,
 )
@@ -27,9 +27,9 @@ from tidemark.broker.transactions.transaction import (
     AT_REST,
     CLASSIC,
     PREPARED,
-    State,
     TopicPartition,
     Transaction,
+    TransactionState,
 )
 from tidemark.broker.transactions.transitions import (
     NeedsProducerId,
@@ -38,8 +38,8 @@ from tidemark.broker.transactions.transitions import (
     completed,
     ended,
     fenced,
-    goes_on_as,
     initialised,
+    next_producer,
     with_partitions,
 )
 from tidemark.protocol.errors import ErrorCode
@@ -50,7 +50,7 @@ from tidemark.protocol.records import EndTransaction
 log = logging.getLogger(__name__)
 
 
-class Order(NamedTuple):
+class PendingMarkers(NamedTuple):
     """Markers to be written to partitions: what a coordinator asks of their leaders."""
 
     transactional_id: str
@@ -64,7 +64,7 @@ class TransactionShard:
         self.config = config  # the driver replaces it when settings change
         self.coordinator_epoch = coordinator_epoch
         self.transactions: dict[str, Transaction] = {}
-        self.to_send: list[Order] = []
+        self.markers_to_send: list[PendingMarkers] = []
         self.replies: list[tuple[Deferred[Any], Any]] = []  # nobody waits for another's event here
         self._unmarked: dict[str, set[TopicPartition]] = {}  # of decided transactions: who has no marker yet
 
@@ -72,7 +72,7 @@ class TransactionShard:
 
     def init(
         self, transactional_id: str, *, timeout_ms: int, expected: Producer | None, new_id: int | None, now_ms: int
-    ) -> InitProducerIdResponse | Outcome:
+    ) -> InitProducerIdResponse | CoordinatorResult:
         """Raises NeedsProducerId if it cannot be decided without a new one."""
         if not 0 < timeout_ms <= self.config.transaction_max_timeout_ms:
             return _init_refusal(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
@@ -80,15 +80,15 @@ class TransactionShard:
         try:
             if old is None:
                 old = _unknown(transactional_id, timeout_ms=timeout_ms, new_id=new_id)
-            elif old.state is State.ONGOING and expected in (None, (old.producer_id, old.producer_epoch)):
+            elif old.state is TransactionState.ONGOING and expected in (None, (old.producer_id, old.producer_epoch)):
                 # The client asks again, and finds the transaction aborted and the epoch bumped once more.
                 busy = InitProducerIdResponse(error_code=ErrorCode.CONCURRENT_TRANSACTIONS, producer_epoch=-1)
-                return self._become(fenced(old, now_ms=now_ms), answer=busy, refuse=_init_refusal)
+                return self._transition_to(fenced(old, now_ms=now_ms), answer=busy, refuse=_init_refusal)
             new = initialised(old, timeout_ms=timeout_ms, expected=expected, new_id=new_id, now_ms=now_ms)
         except Refused as refusal:
             return _init_refusal(refusal.code)
         granted = InitProducerIdResponse(producer_id=new.producer_id, producer_epoch=new.producer_epoch)
-        return self._become(new, answer=granted, refuse=_init_refusal)
+        return self._transition_to(new, answer=granted, refuse=_init_refusal)
 
     def add(
         self,
@@ -98,14 +98,16 @@ class TransactionShard:
         *,
         client_version: int = CLASSIC,
         now_ms: int,
-    ) -> ErrorCode | Outcome:
+    ) -> ErrorCode | CoordinatorResult:
         try:
             old = self._find(transactional_id)
             check_producer(old, producer)
         except Refused as refusal:
             return refusal.code
         new = with_partitions(old, partitions, client_version=client_version, now_ms=now_ms)
-        return ErrorCode.NONE if new is old else self._become(new, answer=ErrorCode.NONE, refuse=lambda code: code)
+        return (
+            ErrorCode.NONE if new is old else self._transition_to(new, answer=ErrorCode.NONE, refuse=lambda code: code)
+        )
 
     def verify(
         self, transactional_id: str, producer: Producer, partitions: frozenset[TopicPartition]
@@ -122,7 +124,7 @@ class TransactionShard:
 
     def end(
         self, transactional_id: str, producer: Producer, *, commit: bool, version: int, new_id: int | None, now_ms: int
-    ) -> EndTxnResponse | Outcome:
+    ) -> EndTxnResponse | CoordinatorResult:
         """Raises NeedsProducerId if it cannot be decided without a new one."""
         try:
             old = self._find(transactional_id)
@@ -131,9 +133,9 @@ class TransactionShard:
             return _end_refusal(refusal.code)
         if new is old:
             return EndTxnResponse(producer_id=new.producer_id, producer_epoch=new.producer_epoch)
-        producer_id, epoch = goes_on_as(new)
+        producer_id, epoch = next_producer(new)
         granted = EndTxnResponse(producer_id=producer_id, producer_epoch=epoch)
-        return self._become(new, answer=granted, refuse=_end_refusal)
+        return self._transition_to(new, answer=granted, refuse=_end_refusal)
 
     def _find(self, transactional_id: str) -> Transaction:
         found = self.transactions.get(transactional_id)
@@ -143,68 +145,70 @@ class TransactionShard:
 
     # -- markers -----------------------------------------------------------
 
-    def marked(self, order: Order, partition: TopicPartition | None, now_ms: int) -> Outcome | None:
+    def marked(
+        self, pending: PendingMarkers, partition: TopicPartition | None, now_ms: int
+    ) -> CoordinatorResult | None:
         """A partition (None: of an order that has none) has its marker, for good. The last one completes the
         transaction."""
-        transaction = self.transactions.get(order.transactional_id)
-        unmarked = self._unmarked.get(order.transactional_id)
-        if transaction is None or unmarked is None or order.marker != self._marker(transaction):
+        transaction = self.transactions.get(pending.transactional_id)
+        unmarked = self._unmarked.get(pending.transactional_id)
+        if transaction is None or unmarked is None or pending.marker != self._marker(transaction):
             return None  # news of a transaction that is over
         if partition is not None:
             unmarked.discard(partition)
         return None if unmarked else self._complete(transaction, now_ms)
 
-    def unmarked(self) -> Iterator[Order]:
+    def unmarked(self) -> Iterator[PendingMarkers]:
         """What is decided and not done everywhere yet."""
         for transactional_id, partitions in self._unmarked.items():
             transaction = self.transactions[transactional_id]
-            yield self._order(transaction)._replace(partitions=frozenset(partitions))
+            yield self._pending_markers(transaction)._replace(partitions=frozenset(partitions))
 
-    def _complete(self, transaction: Transaction, now_ms: int) -> Outcome:
-        return self._become(completed(transaction, now_ms=now_ms), answer=None, refuse=lambda _: None)
+    def _complete(self, transaction: Transaction, now_ms: int) -> CoordinatorResult:
+        return self._transition_to(completed(transaction, now_ms=now_ms), answer=None, refuse=lambda _: None)
 
-    def _order(self, transaction: Transaction) -> Order:
-        return Order(
+    def _pending_markers(self, transaction: Transaction) -> PendingMarkers:
+        return PendingMarkers(
             transaction.transactional_id, self._marker(transaction), transaction.client_version, transaction.partitions
         )
 
     def _marker(self, transaction: Transaction) -> EndTransaction:
-        commit = transaction.state is State.PREPARE_COMMIT
+        commit = transaction.state is TransactionState.PREPARE_COMMIT
         return EndTransaction(transaction.producer_id, transaction.producer_epoch, commit, self.coordinator_epoch)
 
     # -- time --------------------------------------------------------------
 
-    def time_out(self, now_ms: int) -> Iterator[Outcome]:
+    def time_out(self, now_ms: int) -> Iterator[CoordinatorResult]:
         """Abort and fence what has been open for longer than its producer wished."""
         for old in list(self.transactions.values()):
-            if old.state is State.ONGOING and now_ms > old.start_ms + old.timeout_ms:
+            if old.state is TransactionState.ONGOING and now_ms > old.start_ms + old.timeout_ms:
                 log.info("the transaction of %s has timed out and is aborted", old.transactional_id)
-                yield self._become(fenced(old, now_ms=now_ms), answer=None, refuse=lambda _: None)
+                yield self._transition_to(fenced(old, now_ms=now_ms), answer=None, refuse=lambda _: None)
 
-    def expire(self, now_ms: int) -> Iterator[Outcome]:
+    def expire(self, now_ms: int) -> Iterator[CoordinatorResult]:
         """transactional.id.expiration.ms: forget who has not been heard of."""
         limit_ms = self.config.transactional_id_expiration_ms
         for old in list(self.transactions.values()):
             if old.state in AT_REST and now_ms - old.update_ms >= limit_ms:
-                yield Outcome([tombstone(old.transactional_id)], refuse=lambda _: None)
+                yield CoordinatorResult([tombstone(old.transactional_id)], refuse=lambda _: None)
 
     # -- the log -----------------------------------------------------------
 
-    def _become(self, new: Transaction, *, answer: Any, refuse: Callable[[ErrorCode], Any]) -> Outcome:
-        return Outcome([fact_of(new)], answer=answer, then=partial(self._follow_up, new), refuse=refuse)
+    def _transition_to(self, new: Transaction, *, answer: Any, refuse: Callable[[ErrorCode], Any]) -> CoordinatorResult:
+        return CoordinatorResult([record_of(new)], answer=answer, then=partial(self._follow_up, new), refuse=refuse)
 
-    def apply(self, outcome: Outcome) -> Any:
+    def apply(self, result: CoordinatorResult) -> Any:
         """The records are in the log: make them true. Returns the answer."""
-        if outcome.then is not None:
-            outcome.then()  # what replaying them would come to, and what is not written down
+        if result.then is not None:
+            result.then()  # what replaying them would come to, and what is not written down
         else:
-            for fact in outcome.records:
-                self.replay(fact)
-        return outcome.answer
+            for record in result.records:
+                self.replay(record)
+        return result.answer
 
-    def replay(self, fact: Fact) -> None:
-        key: TransactionLogKey = fact.key
-        value: TransactionLogValue | None = fact.value
+    def replay(self, record: CoordinatorRecord) -> None:
+        key: TransactionLogKey = record.key
+        value: TransactionLogValue | None = record.value
         if value is None:
             self.transactions.pop(key.transactional_id, None)
         else:
@@ -214,16 +218,16 @@ class TransactionShard:
         self.transactions[new.transactional_id] = new
         if new.state in PREPARED:
             self._unmarked[new.transactional_id] = set(new.partitions)
-            self.to_send.append(self._order(new))
+            self.markers_to_send.append(self._pending_markers(new))
         else:
             self._unmarked.pop(new.transactional_id, None)
 
-    def loaded(self, now_ms: int) -> Iterator[Outcome]:
+    def loaded(self, now_ms: int) -> Iterator[CoordinatorResult]:
         """The whole log is replayed, and this node is in charge: what was decided is carried out."""
         for transaction in list(self.transactions.values()):
             if transaction.state in PREPARED:
                 self._unmarked[transaction.transactional_id] = set(transaction.partitions)
-                self.to_send.append(self._order(transaction))
+                self.markers_to_send.append(self._pending_markers(transaction))
         return iter(())
 
 

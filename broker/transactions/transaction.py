@@ -13,7 +13,7 @@ NEVER: Final = -1
 TopicPartition = tuple[str, int]
 
 
-class State(Enum):
+class TransactionState(Enum):
     """Numbers and names are Kafka's, in its log and in the answers to its tools."""
 
     EMPTY = 0, "Empty"
@@ -32,11 +32,11 @@ class State(Enum):
     __hash__ = object.__hash__  # states are looked up in sets all the time, and an Enum hashes its name
 
 
-STATES: Final = {state.number: state for state in State}
-STATE_NAMES: Final = {state.label: state for state in State}
-PREPARED: Final = frozenset((State.PREPARE_COMMIT, State.PREPARE_ABORT))
-COMPLETED: Final = frozenset((State.COMPLETE_COMMIT, State.COMPLETE_ABORT))
-AT_REST: Final = COMPLETED | {State.EMPTY}
+STATES: Final = {state.number: state for state in TransactionState}
+STATE_NAMES: Final = {state.label: state for state in TransactionState}
+PREPARED: Final = frozenset((TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT))
+COMPLETED: Final = frozenset((TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT))
+AT_REST: Final = COMPLETED | {TransactionState.EMPTY}
 
 # The rules that a client plays by (the feature transaction.version).
 CLASSIC: Final = 0
@@ -53,7 +53,7 @@ class Transaction(NamedTuple):
     next_producer_id: int = NO_PRODUCER_ID  # taken into use when this transaction is complete
     producer_epoch: int = NO_EPOCH
     last_producer_epoch: int = NO_EPOCH  # not written down, as Kafka does not
-    state: State = State.EMPTY
+    state: TransactionState = TransactionState.EMPTY
     partitions: frozenset[TopicPartition] = frozenset()
     start_ms: int = NEVER
     update_ms: int = NEVER

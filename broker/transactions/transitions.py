@@ -18,9 +18,9 @@ from tidemark.broker.transactions.transaction import (
     NO_EPOCH,
     NO_PRODUCER_ID,
     PREPARED,
-    State,
     TopicPartition,
     Transaction,
+    TransactionState,
 )
 from tidemark.protocol.errors import ErrorCode
 
@@ -51,7 +51,7 @@ def initialised(
         raise Refused(ErrorCode.PRODUCER_FENCED, f"The producer's epoch is {old.producer_epoch}.")
     fresh = old._replace(
         previous_producer_id=old.producer_id,
-        state=State.EMPTY,
+        state=TransactionState.EMPTY,
         timeout_ms=timeout_ms,
         partitions=frozenset(),
         start_ms=NEVER,
@@ -98,13 +98,13 @@ def with_partitions(
     old: Transaction, partitions: frozenset[TopicPartition], *, client_version: int, now_ms: int
 ) -> Transaction:
     """Itself if there is nothing to add."""
-    if old.state is State.ONGOING and partitions <= old.partitions:
+    if old.state is TransactionState.ONGOING and partitions <= old.partitions:
         return old
     return old._replace(
         previous_producer_id=old.producer_id,
-        state=State.ONGOING,
+        state=TransactionState.ONGOING,
         partitions=old.partitions | partitions,
-        start_ms=old.start_ms if old.state is State.ONGOING else now_ms,
+        start_ms=old.start_ms if old.state is TransactionState.ONGOING else now_ms,
         update_ms=now_ms,
         client_version=client_version,
     )
@@ -123,11 +123,11 @@ def ended(
         raise Refused(ErrorCode.INVALID_PRODUCER_ID_MAPPING, f"The producer id is {old.producer_id}.")
     if producer.epoch != old.producer_epoch:
         raise Refused(ErrorCode.PRODUCER_FENCED, f"The producer's epoch is {old.producer_epoch}.")
-    if old.state is State.ONGOING:
+    if old.state is TransactionState.ONGOING:
         return _prepared(old, commit=commit, version=version, now_ms=now_ms)
-    if old.state is (State.COMPLETE_COMMIT if commit else State.COMPLETE_ABORT):
+    if old.state is (TransactionState.COMPLETE_COMMIT if commit else TransactionState.COMPLETE_ABORT):
         return old
-    raise _not_now(old, commit=commit)
+    raise _wrong_state(old, commit=commit)
 
 
 def _ended_with_bump(
@@ -148,11 +148,11 @@ def _ended_with_bump(
     if is_repeated:
         if old.producer_epoch == EPOCH_MAX:  # it only ever fences, and nobody may write with it
             raise Refused(ErrorCode.PRODUCER_FENCED, "The producer's epochs are used up.")
-        if old.state is (State.COMPLETE_COMMIT if commit else State.COMPLETE_ABORT):
+        if old.state is (TransactionState.COMPLETE_COMMIT if commit else TransactionState.COMPLETE_ABORT):
             return old
-        raise _not_now(old, commit=commit)
-    if old.state is not State.ONGOING and commit:
-        raise _not_now(old, commit=commit)  # nothing was written that could be committed
+        raise _wrong_state(old, commit=commit)
+    if old.state is not TransactionState.ONGOING and commit:
+        raise _wrong_state(old, commit=commit)  # nothing was written that could be committed
     if old.is_exhausted and new_id is None:
         raise NeedsProducerId
     # An abort is granted even if we know of nothing: a write that we never heard of may be on its way.
@@ -168,15 +168,15 @@ def _prepared(old: Transaction, *, commit: bool, version: int, now_ms: int) -> T
     return old._replace(
         previous_producer_id=old.producer_id,
         next_producer_id=NO_PRODUCER_ID,
-        state=State.PREPARE_COMMIT if commit else State.PREPARE_ABORT,
-        start_ms=old.start_ms if old.state is State.ONGOING else now_ms,
+        state=TransactionState.PREPARE_COMMIT if commit else TransactionState.PREPARE_ABORT,
+        start_ms=old.start_ms if old.state is TransactionState.ONGOING else now_ms,
         update_ms=now_ms,
         client_version=version,
     )
 
 
-def _not_now(old: Transaction, *, commit: bool) -> Refused:
-    if old.state is (State.PREPARE_COMMIT if commit else State.PREPARE_ABORT):
+def _wrong_state(old: Transaction, *, commit: bool) -> Refused:
+    if old.state is (TransactionState.PREPARE_COMMIT if commit else TransactionState.PREPARE_ABORT):
         return Refused(ErrorCode.CONCURRENT_TRANSACTIONS, "It is being done already.")
     wish = "commit" if commit else "abort"
     return Refused(ErrorCode.INVALID_TXN_STATE, f"There is nothing to {wish}: the state is {old.state.label}.")
@@ -187,14 +187,14 @@ def _not_now(old: Transaction, *, commit: bool) -> Refused:
 
 def fenced(old: Transaction, *, now_ms: int) -> Transaction:
     """Abort what is under way, with a new epoch: whoever wrote it cannot write any more (PrepareEpochFence)."""
-    assert old.state is State.ONGOING
+    assert old.state is TransactionState.ONGOING
     aborting = _prepared(old, commit=False, version=EPOCH_PER_TRANSACTION, now_ms=now_ms)
     return aborting._replace(
         producer_epoch=min(old.producer_epoch + 1, EPOCH_MAX), last_producer_epoch=old.producer_epoch
     )
 
 
-def goes_on_as(prepared: Transaction) -> Producer:
+def next_producer(prepared: Transaction) -> Producer:
     """Who the producer is when its transaction is complete."""
     if prepared.next_producer_id == NO_PRODUCER_ID:
         return Producer(prepared.producer_id, prepared.producer_epoch)
@@ -204,13 +204,15 @@ def goes_on_as(prepared: Transaction) -> Producer:
 def completed(old: Transaction, *, now_ms: int) -> Transaction:
     """Every partition has its marker."""
     assert old.state in PREPARED
-    producer_id, epoch = goes_on_as(old)
+    producer_id, epoch = next_producer(old)
     return old._replace(
         producer_id=producer_id,
         producer_epoch=epoch,
         previous_producer_id=old.producer_id,
         next_producer_id=NO_PRODUCER_ID,
-        state=State.COMPLETE_COMMIT if old.state is State.PREPARE_COMMIT else State.COMPLETE_ABORT,
+        state=TransactionState.COMPLETE_COMMIT
+        if old.state is TransactionState.PREPARE_COMMIT
+        else TransactionState.COMPLETE_ABORT,
         partitions=frozenset(),
         update_ms=now_ms,
     )

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -20,17 +19,12 @@ from typing import ClassVar
 
 import psutil
 from harness.java import JAVA, classpath
+from harness.ports import free_port
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 READY_LINE = re.compile(
     r"Tidemark is ready: (?P<host>[^ ]+):(?P<port>\d+) \(node \d+, data in .+\)\. Stop with Ctrl-C\."
 )
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 class BrokerProcess(ABC):

@@ -11,7 +11,8 @@ from typing import Any
 
 from confluent_kafka import ElectionType
 from confluent_kafka.admin import AdminClient, NewTopic
-from harness.broker_process import Tidemark, free_port
+from harness.broker_process import Tidemark
+from harness.ports import free_port
 from harness.requests import metadata
 from harness.waiting import eventually
 from harness.wire import Closed, Wire

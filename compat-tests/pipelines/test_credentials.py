@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
-from harness.broker_process import ApacheKafka, free_port
+from harness.broker_process import ApacheKafka
+from harness.ports import free_port
 from pipelines.pipeline_process import running
 
 YAML = """\

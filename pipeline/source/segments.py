@@ -15,6 +15,7 @@ from typing import Self
 
 import numpy as np
 
+from tidemark import portable
 from tidemark.pipeline.source.walking import AbortedTransactions, Walk, walk
 from tidemark.protocol.records import HEADER_SIZE, InvalidBatch, read_header
 from tidemark.storage import REAL_FILES, names
@@ -134,9 +135,9 @@ class SegmentFiles:
         buffer = bytearray(CHUNK_BYTES)
         first = self._first
         for base, fd in self._segments:
-            os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_SEQUENTIAL)
+            portable.advise_sequential(fd)
             at = _position(fd, self._index_path(base), first, base=base)
-            while data := memoryview(buffer)[: os.preadv(fd, [buffer], at)]:
+            while data := memoryview(buffer)[: portable.read_into(fd, buffer, at)]:
                 try:
                     seen = walk(data, first=first, end=self._end, aborted=aborted)
                 except InvalidBatch as error:

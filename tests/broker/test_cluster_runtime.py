@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import socket
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from harness.ports import free_port
 
 from tidemark.broker.config import load_config
 from tidemark.broker.node import Node
@@ -38,20 +38,11 @@ from tidemark.protocol.messages.unregister_broker import UnregisterBrokerRequest
 SECONDS_MAX = 20
 
 
-def free_ports(count: int) -> list[int]:
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    try:
-        return [each.getsockname()[1] for each in sockets]
-    finally:
-        for each in sockets:
-            each.close()
-
-
 class Nodes:
     def __init__(self, path: Path, *, voters: int, extra: int = 0) -> None:
         self.path = path
         self.ids = list(range(1, voters + extra + 1))
-        ports = free_ports(2 * len(self.ids))
+        ports = [free_port() for _ in range(2 * len(self.ids))]
         self.ports = dict(zip(self.ids, ports, strict=False))
         self.own_ports = dict(zip(self.ids, ports[len(self.ids) :], strict=True))
         self.voters = self.ids[:voters]
@@ -228,7 +219,7 @@ async def test_a_node_joins_without_a_vote_gets_one_and_loses_it(nodes: Nodes, a
     assert again.error_code == ErrorCode.DUPLICATE_VOTER
     answer = await ask(1, remove.RemoveRaftVoterRequest(voter_id=4), remove.RemoveRaftVoterResponse, 0)
     assert answer.error_code == ErrorCode.NONE, answer
-    assert driver.node.configuration.voters == (1, 2, 3)
+    assert driver.node.configuration.voters == (1, 2, 3)  # type: ignore[comparison-overlap]
     assert driver.node.configuration.learners == (4,)
     answer = await ask(4, topic("t"), CreateTopicsResponse, 7)  # without a vote it still knows what is going on
     assert answer.topics[0].error_code == ErrorCode.NONE

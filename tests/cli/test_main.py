@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from harness.ports import free_port
 
 from tidemark.cli import topics
 from tidemark.cli.client import split_address
@@ -16,9 +17,7 @@ from tidemark.cli.start import broker_command
 
 @pytest.fixture
 def closed_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    return free_port()
 
 
 @pytest.fixture

@@ -3,29 +3,16 @@
 from __future__ import annotations
 
 import signal
-import socket
 import subprocess
 import sys
 from pathlib import Path
-from random import Random
 
 import pytest
+from harness.ports import free_ports
 
 from tidemark.broker.config import load_config
 from tidemark.cli.failure import CommandFailed
 from tidemark.cli.nodes import READY, plan
-
-
-def six_free_ports() -> int:
-    """The first of six ports in a row that nobody uses, as far as one can know."""
-    for first in range(Random().randrange(20_000, 50_000), 60_000, 7):
-        try:
-            for port in range(first, first + 6):
-                socket.create_server(("127.0.0.1", port)).close()
-        except OSError:
-            continue
-        return first
-    raise AssertionError("no free ports")
 
 
 def settings_of(count: int, **given: str) -> list[dict[str, str]]:
@@ -71,7 +58,7 @@ def test_a_port_of_zero_cannot_be_counted_up() -> None:
 
 def test_three_nodes_start_with_one_command_and_stop_with_one_signal(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "tidemark.cli.main", "start", "--nodes", "3"]
-    command += ["--set", f"listeners=PLAINTEXT://127.0.0.1:{six_free_ports()}", "--set", f"log.dirs={tmp_path}"]
+    command += ["--set", f"listeners=PLAINTEXT://127.0.0.1:{free_ports(6)}", "--set", f"log.dirs={tmp_path}"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline().startswith(READY)

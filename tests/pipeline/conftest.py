@@ -66,7 +66,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> SparkSession:
 @pytest.fixture(scope="session")
 def bootstrap() -> Iterator[str]:
     few = {"transaction_state_log_num_partitions": 2, "offsets_topic_num_partitions": 2}
-    with tidemark.embedded(**few) as broker:
+    with tidemark.embedded(**few) as broker:  # type: ignore[arg-type]
         yield broker.bootstrap
 
 
@@ -101,7 +101,7 @@ def committed(cluster: Cluster) -> Callable[[str], list[Made]]:
             for partition in partitions:
                 reader.assign([TopicPartition(topic, partition, 0)])
                 while (message := reader.poll(30)) is not None and not message.error():
-                    headers = tuple((name, bytes(value)) for name, value in message.headers() or ())
+                    headers = tuple((name, bytes(value)) for name, value in message.headers() or ())  # type: ignore[arg-type, str-unpack]
                     found.append(Made(topic=topic, key=message.key(), value=message.value(), headers=headers))
         return found
 

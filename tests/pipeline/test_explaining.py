@@ -9,7 +9,7 @@ import pytest
 from tidemark.pipeline.commands import main
 
 if TYPE_CHECKING:
-    from conftest import Trial
+    from tests.pipeline.conftest import Trial
 
 STEP = "steps=[{name: s, sql: SELECT a + 1 AS b FROM things}]"
 

@@ -10,7 +10,7 @@ from tidemark.pipeline.formats import all_null_avro
 from tidemark.pipeline.generators.made import Made
 
 if TYPE_CHECKING:
-    from conftest import Trial
+    from tests.pipeline.conftest import Trial
 
 Committed = Callable[[str], list[Made]]
 AVRO = {

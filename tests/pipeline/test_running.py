@@ -16,8 +16,9 @@ from tidemark.pipeline.failure import PipelineFailed
 from tidemark.pipeline.generators.made import Made
 
 if TYPE_CHECKING:
-    from conftest import Trial
     from pyspark.sql import SparkSession
+
+    from tests.pipeline.conftest import Trial
 
 Committed = Callable[[str], list[Made]]
 

@@ -18,11 +18,15 @@ from kio.static.primitive import i16, i32
 from tidemark.protocol.apis import first_flexible
 from tidemark.protocol.headers import (
     RequestHeader,
-    begin_response,
-    finish_frame,
+    put_response_start,
+    read_correlation_id,
     read_request_header,
-    write_request_header,
+    request_frame,
+    response_body_at,
+    response_room,
 )
+from tidemark.protocol.messages.api_versions import ApiVersionsResponse
+from tidemark.protocol.messages.metadata import MetadataResponse
 from tidemark.protocol.schema import DecodeError
 
 FLEXIBLE = {18: 3}
@@ -40,9 +44,8 @@ def test_request_headers_are_kios(client_id: str | None, version: int, kio_class
     header, pos = read_request_header(memoryview(data + b"body"), first_flexible=FLEXIBLE)
     assert header == RequestHeader(18, version, 77, client_id)
     assert pos == len(data)
-    out = bytearray()
-    write_request_header(out, header, flexible=version == 3)
-    assert out == data
+    frame = request_frame(header, b"body", flexible=version == 3)
+    assert frame == len(data + b"body").to_bytes(4, "big") + data + b"body"
 
 
 def test_tags_in_a_request_header_are_skipped() -> None:
@@ -63,8 +66,7 @@ def test_a_damaged_request_header_is_refused(data: bytes) -> None:
         b"",
         b"\0\x12\0\3\0\0\0\1",
         b"\0\x12\0\3\0\0\0\1\0\5abc",
-        b"\0\x12\0\3\0\0\0\1\xff\xfe",
-        b"\0\x12\0\3\0\0\0\1\0\1\xff",
+        b"\0\x12\0\3\0\0\0\1\xff\xff",
     ],
 )
 def test_a_header_cut_short_or_wrong_is_refused(data: bytes) -> None:
@@ -72,15 +74,37 @@ def test_a_header_cut_short_or_wrong_is_refused(data: bytes) -> None:
         read_request_header(memoryview(data), first_flexible=FLEXIBLE)
 
 
-@pytest.mark.parametrize(("flexible", "kio_class"), [(False, KioResponseV0), (True, KioResponseV1)])
-def test_response_headers_are_kios(flexible: bool, kio_class: type) -> None:
-    out = begin_response(1234, flexible=flexible)
+@pytest.mark.parametrize(("size", "client_id"), [(b"\xff\xfe", None), (b"\0\1\xff", "\N{REPLACEMENT CHARACTER}")])
+def test_any_negative_length_is_null_and_an_id_need_not_be_well_formed(size: bytes, client_id: str | None) -> None:
+    data = b"\0\x12\0\2\0\0\0\1" + size
+    header, pos = read_request_header(memoryview(data), first_flexible=FLEXIBLE)
+    assert (header.client_id, pos) == (client_id, len(data))
+
+
+@pytest.mark.parametrize(("version", "kio_class"), [(8, KioResponseV0), (9, KioResponseV1)])
+def test_response_headers_are_kios(version: int, kio_class: type) -> None:
+    out = bytearray(response_room(MetadataResponse, version))
+    put_response_start(out, 0, 100, 1234)
     out += b"body"
-    finish_frame(out, more=100)
-    header, size = entity_reader(kio_class)(bytes(out), 4)
-    assert header.correlation_id == 1234
+    header, size = entity_reader(kio_class)(bytes(out), 4)  # type: ignore[var-annotated]
+    assert header.correlation_id == read_correlation_id(out[4:]) == 1234
     assert out[4 + size :] == b"body"
-    assert int.from_bytes(out[:4], "big") == len(out) - 4 + 100
+    assert response_body_at(out[4:], MetadataResponse, version) == size
+    assert int.from_bytes(out[:4], "big") == 100
+
+
+def test_the_answer_to_api_versions_keeps_the_old_header() -> None:
+    assert len(response_room(ApiVersionsResponse, 3)) == 8
+    assert response_body_at(bytes(8), ApiVersionsResponse, 3) == 4
+
+
+def test_a_response_header_cut_short_is_refused() -> None:
+    with pytest.raises(DecodeError):
+        read_correlation_id(b"\0\0\0")
+    with pytest.raises(DecodeError):
+        response_body_at(b"\0\0\0\1", MetadataResponse, 9)
+    with pytest.raises(DecodeError):
+        response_body_at(b"\0\0\0\1\2", MetadataResponse, 9)
 
 
 def test_first_flexible_versions_come_from_the_messages() -> None:

@@ -22,7 +22,7 @@ EPOCH = datetime.datetime.fromtimestamp(0, datetime.UTC)
 
 def kio_class(cls: type[Any], version: int) -> Any:
     kind = EntityType.request if cls.__name__.endswith("Request") else EntityType.response
-    return getattr(load_payload_module(api(cls).key, version, kind), cls.__name__)
+    return getattr(load_payload_module(api(cls).key, version, kind), cls.__name__)  # type: ignore[arg-type]
 
 
 def plain(value: Any) -> Any:

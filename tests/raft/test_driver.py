@@ -19,12 +19,12 @@ from tidemark.raft import (
     LeadershipLost,
     NotLeader,
     RaftError,
-    Settings,
+    RaftSettings,
     Snapshot,
     StaleEpoch,
 )
 
-SETTINGS = Settings(heartbeat_interval=0.05, election_timeout=0.3, entries_kept=2)
+SETTINGS = RaftSettings(heartbeat_interval=0.05, election_timeout=0.3, entries_kept=2)
 PATIENCE_SECONDS = 20
 
 
@@ -221,7 +221,7 @@ async def test_a_closed_connection_is_noticed_long_before_the_election_timeout(t
     killed = (await cluster.leader()).node.id
     await until(lambda: all(driver.node.leader_id == killed for driver in cluster.drivers.values()))
     for driver in cluster.drivers.values():  # from here on only the closed connection can end this leadership
-        driver.node.settings = Settings(heartbeat_interval=0.05, election_timeout=3600)
+        driver.node.settings = RaftSettings(heartbeat_interval=0.05, election_timeout=3600)
     await cluster.ask(lambda leader: leader.read())  # which takes a message to each, and so a new, long wait
     await cluster.kill(killed)
     for driver in cluster.drivers.values():
@@ -236,7 +236,7 @@ async def test_a_closed_connection_is_noticed_long_before_the_election_timeout(t
 
 async def test_a_quorum_of_one_needs_no_time_out(tmp_path: Path) -> None:
     cluster = Cluster(tmp_path, voters=(1,))
-    cluster.settings = Settings(election_timeout=3600)
+    cluster.settings = RaftSettings(election_timeout=3600)
     driver = await cluster.start(1)
     leader = await cluster.leader()
     assert await leader.propose(b"alone") == 2  # after the no-op that opens the term

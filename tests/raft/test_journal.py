@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
 
+from tidemark import portable
 from tidemark.raft import Journal, JournalCorrupt
 
 
@@ -104,7 +104,7 @@ def test_a_failed_append_leaves_nothing_behind(tmp_path: Path, monkeypatch: pyte
     def full(fd: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(os, "fdatasync", full)
+    monkeypatch.setattr(portable, "sync_data", full)
     with pytest.raises(OSError, match="No space left"):
         journal.append([b"lost"], term=1)
     monkeypatch.undo()

@@ -10,13 +10,13 @@ from tidemark.raft import (
     Configuration,
     Kind,
     NotCaughtUp,
-    Settings,
+    RaftSettings,
     TransferPending,
     UnknownMember,
 )
 from tidemark.raft.messages import AppendEntries
 
-LIMITS = Settings(heartbeat_interval=1.0, election_timeout=10.0, catch_up_entries_max=2)
+LIMITS = RaftSettings(heartbeat_interval=1.0, election_timeout=10.0, catch_up_entries_max=2)
 
 
 def test_a_learner_follows_but_does_not_vote() -> None:
@@ -151,7 +151,7 @@ def test_a_configuration_that_is_truncated_is_no_longer_in_force() -> None:
     quorum.heal()
     quorum.beat()
     quorum.beat()
-    assert quorum[1].configuration.learners == ()
+    assert quorum[1].configuration.learners == ()  # type: ignore[comparison-overlap]
 
 
 def test_a_member_can_move() -> None:

@@ -111,7 +111,7 @@ BUGS = [
     Bug(owner=Disk, name="save_hard_state", replacement=forget_vote, faults=FAULTS, expected="vote|safety"),
     Bug(owner=Leader, name="maybe_commit", replacement=commit_old_term, faults=FAULTS, expected="."),
     Bug(owner=Leader, name="maybe_commit", replacement=count_itself_unsynced, faults=FAULTS, expected="durability"),
-    Bug(owner=Node, name="send_later", replacement=Node.send_now, faults=FAULTS, expected="durability|vote"),
+    Bug(owner=Node, name="send_after_save", replacement=Node.send_now, faults=FAULTS, expected="durability|vote"),
     Bug(
         owner=Leader,
         name="read",

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 from raft_simulation.scenario import Quorum
 
-from tidemark.raft import NotLeader, Overloaded, Settings
+from tidemark.raft import NotLeader, Overloaded, RaftSettings
 
-TIMES = Settings(heartbeat_interval=1.0, election_timeout=10.0)
+TIMES = RaftSettings(heartbeat_interval=1.0, election_timeout=10.0)
 LEASES = replace(TIMES, lease_reads=True)
 
 

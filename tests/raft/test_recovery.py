@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -54,7 +55,7 @@ def test_a_survivor_elects_itself_and_keeps_what_it_has(tmp_path: Path, *, snaps
     assert node.configuration.voters == (1,)
     assert node.configuration.learners == (2, 3, 4)
     node.tick(10.0)
-    committed = []
+    committed: list[Any] = []
     while effects := node.take():
         node.saved(effects)
         committed += effects.committed

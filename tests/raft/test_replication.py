@@ -7,7 +7,7 @@ from random import Random
 import pytest
 from raft_simulation.scenario import Quorum
 
-from tidemark.raft import Entry, HardState, NotLeader, Overloaded, Saved, Settings, StaleEpoch
+from tidemark.raft import Entry, HardState, NotLeader, Overloaded, RaftSettings, Saved, StaleEpoch
 from tidemark.raft.messages import AppendAccepted, AppendEntries, AppendRejected
 from tidemark.raft.node import Node
 
@@ -137,7 +137,8 @@ def test_a_delayed_append_does_not_cut_off_what_came_after_it() -> None:
 
 
 def test_commit_never_passes_what_the_message_proves() -> None:
-    follower = Node(2, [1, 2, 3], random=Random(1), saved=Saved(entries=(Entry(1, 1, b"x"), Entry(1, 2, b"y"))))
+    saved = Saved(hard_state=HardState(term=1), entries=(Entry(1, 1, b"x"), Entry(1, 2, b"y")))
+    follower = Node(2, [1, 2, 3], random=Random(1), saved=saved)
     follower.step(AppendEntries(sender=1, term=2, prev_index=1, prev_term=1, commit_index=2, round=1), 0.0)
     assert follower.commit_index == 1
 
@@ -157,7 +158,7 @@ def test_lost_messages_are_sent_again() -> None:
 
 def test_one_message_stays_within_its_limits() -> None:
     quorum = Quorum(
-        settings=Settings(heartbeat_interval=1.0, election_timeout=10.0, append_bytes_max=10, inflight_max=4)
+        settings=RaftSettings(heartbeat_interval=1.0, election_timeout=10.0, append_bytes_max=10, inflight_max=4)
     )
     leader = quorum.elect(1)
     quorum.sent.clear()
@@ -173,7 +174,7 @@ def test_one_message_stays_within_its_limits() -> None:
 
 
 def test_proposals_beyond_the_limit_are_refused() -> None:
-    limits = Settings(heartbeat_interval=1.0, election_timeout=10.0, uncommitted_bytes_max=10, entry_bytes_max=8)
+    limits = RaftSettings(heartbeat_interval=1.0, election_timeout=10.0, uncommitted_bytes_max=10, entry_bytes_max=8)
     quorum = Quorum(settings=limits)
     leader = quorum.elect(1)
     with pytest.raises(Overloaded):

@@ -7,13 +7,13 @@ from dataclasses import replace
 import pytest
 from raft_simulation.scenario import Quorum
 
-from tidemark.raft import Settings
+from tidemark.raft import RaftSettings
 from tidemark.raft.messages import InstallSnapshot
 
-SMALL = Settings(heartbeat_interval=1.0, election_timeout=10.0, snapshot_chunk_bytes=10, entries_kept=0)
+SMALL = RaftSettings(heartbeat_interval=1.0, election_timeout=10.0, snapshot_chunk_bytes=10, entries_kept=0)
 
 
-def quorum_with_a_snapshot(settings: Settings = SMALL) -> Quorum:
+def quorum_with_a_snapshot(settings: RaftSettings = SMALL) -> Quorum:
     """Node 3 has missed ten entries, which the others have put into a snapshot."""
     quorum = Quorum(3, settings=settings)
     leader = quorum.elect(1)

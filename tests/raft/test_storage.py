@@ -160,7 +160,7 @@ def test_files_hold_what_a_list_would_hold(tmp_path: Path, steps: list[tuple[str
     """Appends that go back by a few entries, snapshots and restarts in any order, against a model in memory."""
     directory = tmp_path / "model"
     shutil.rmtree(directory, ignore_errors=True)
-    storage, log, base, base_term, term = FileStorage(directory), [], 0, 0, 0
+    storage, log, base, base_term, term = FileStorage(directory), [], 0, 0, 0  # type: ignore[var-annotated]
     for what, amount, count in steps:
         if what == "append":
             term += 1

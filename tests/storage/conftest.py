@@ -48,7 +48,7 @@ class FaultyFiles(Files):
 
     # What storage calls
 
-    def write(self, fd: int, data: bytes | bytearray | memoryview) -> int:  # type: ignore[override]
+    def write(self, fd: int, data: bytes | bytearray | memoryview) -> int:
         if self.room is None:
             return os.write(fd, data)
         if self.room == 0:
@@ -57,12 +57,12 @@ class FaultyFiles(Files):
         self.room -= written
         return written
 
-    def truncate(self, fd: int, size: int) -> None:  # type: ignore[override]
+    def truncate(self, fd: int, size: int) -> None:
         if self.fail_truncate:
             raise OSError(errno.EIO, "truncation failed")
         os.ftruncate(fd, size)
 
-    def fdatasync(self, fd: int) -> None:  # type: ignore[override]
+    def fdatasync(self, fd: int) -> None:
         if self.fail_sync:
             raise OSError(errno.EIO, "sync failed")
         if not self.lose_syncs:
@@ -226,12 +226,12 @@ def make_batch() -> Batches:
 Append = Callable[[Log, bytearray], "object"]
 
 
-def append_batch(log: Log, batch: bytearray, *, leader_epoch: int = 0, now_ms: int = T0):  # type: ignore[no-untyped-def]
+def append_batch(log: Log, batch: bytearray, *, leader_epoch: int = 0, now_ms: int = T0):
     return log.append(batch, read_header(batch), leader_epoch=leader_epoch, now_ms=now_ms)
 
 
 @pytest.fixture(scope="session")
-def append():  # type: ignore[no-untyped-def]
+def append():
     return append_batch
 
 
@@ -253,7 +253,7 @@ def batches_of(
 
 
 @pytest.fixture(scope="session")
-def read_batches():  # type: ignore[no-untyped-def]
+def read_batches():
     return batches_of
 
 

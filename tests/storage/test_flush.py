@@ -15,7 +15,7 @@ class Recording(Files):
     def __init__(self) -> None:
         self.synced: list[str] = []
 
-    def fdatasync(self, fd: int) -> None:  # type: ignore[override]
+    def fdatasync(self, fd: int) -> None:
         import os
 
         self.synced.append(os.path.basename(os.readlink(f"/proc/self/fd/{fd}")))

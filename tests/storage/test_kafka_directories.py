@@ -5,15 +5,16 @@ from __future__ import annotations
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
+from harness.ports import free_port
 
 from tidemark.protocol.records import iter_records
 from tidemark.storage import LogConfig, LogDirectory
@@ -22,12 +23,6 @@ CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
 SEGMENT_BYTES = 1 << 20  # the smallest that Kafka takes
 HALF = 3000  # records per topic before the kill, and as many after
 CONFIG = LogConfig(segment_bytes=SEGMENT_BYTES)
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 class KafkaProcess:
@@ -200,7 +195,7 @@ def test_kafka_goes_on_with_a_directory_that_we_wrote_to(written, make_batch, ap
     shutil.copytree(kafka.data, tmp_path / "before")
     directory = LogDirectory.open(str(kafka.data))
     assert directory.open_all(lambda topic, partition: CONFIG) == {}
-    ours = {}
+    ours: dict[Any, Any] = {}
     for topic in written.values:
         log = directory.logs[topic, 0]
         for number in range(60):
@@ -227,6 +222,6 @@ def consume(bootstrap: str, topic: str, *, count: int) -> list[bytes]:
     while len(values) < count and time.monotonic() < deadline:
         for message in consumer.consume(1000, timeout=1):
             assert message.error() is None, message.error()
-            values.append(message.value())
+            values.append(message.value())  # type: ignore[arg-type]
     consumer.close()
     return values

@@ -6,6 +6,7 @@ import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
+from typing import Any
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -75,7 +76,7 @@ class Run:
             start_offset=self.model.start,
         )
 
-    def do(self, operation: tuple) -> None:
+    def do(self, operation: tuple[Any, ...]) -> None:
         name, *arguments = operation
         getattr(self, name.replace(" ", "_"))(*arguments)
         self.check()
@@ -105,8 +106,8 @@ class Run:
         self.model.flushed = self.model.end
 
     def begin_flush(self) -> None:
-        self.pending = self.log.begin_flush(), self.model.end
-        self.pending[0]()
+        self.pending = self.log.begin_flush(), self.model.end  # type: ignore[assignment]
+        self.pending[0]()  # type: ignore[index]
 
     def finish_flush(self) -> None:
         if self.pending is not None:

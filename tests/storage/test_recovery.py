@@ -6,6 +6,7 @@ import os
 import shutil
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -32,7 +33,7 @@ def killed(open_log, make_batch, append, tmp_path):
     return Killed(tmp_path / "topic-0", batches)
 
 
-class Killed(tuple):
+class Killed(tuple[Any, ...]):
     """(path, batches) with a short name, for hypothesis prints its arguments."""
 
     def __new__(cls, *parts):
@@ -47,7 +48,7 @@ def segment_files(path: Path) -> list[Path]:
 
 
 def reopen(open_log, **more) -> Log:
-    return open_log(config=CONFIG, clean=False, **more)
+    return open_log(config=CONFIG, clean=False, **more)  # type: ignore[no-any-return]
 
 
 def data_of(read_batches, log: Log) -> list[bytes]:

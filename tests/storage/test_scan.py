@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tidemark.storage import scan
@@ -12,7 +14,7 @@ FILES = Files()
 @pytest.fixture
 def file(tmp_path):
     """Writes bytes to a file and returns its descriptor and size."""
-    opened = []
+    opened: list[Any] = []
 
     def make(data: bytes) -> tuple[int, int]:
         path = tmp_path / f"{len(opened)}.log"
@@ -43,7 +45,7 @@ def test_every_header_is_found_with_any_window(file, batches, window):
 @pytest.mark.parametrize("missing", [1, 60, 300])
 def test_a_walk_ends_with_damage_where_the_file_ends_early(file, batches, missing):
     fd, size = file(b"".join(batches)[:-missing])
-    walked = []
+    walked: list[Any] = []
     with pytest.raises(Damage) as caught:
         walked.extend(position for position, _ in iterate(headers(FILES, fd, position=0, end=size), walked))
     assert caught.value.position == positions(batches)[-1]

@@ -30,7 +30,7 @@ def consume(bootstrap: str, topic: str, count: int) -> list[bytes]:
         messages = consumer.consume(count, timeout=10)
     finally:
         consumer.close()
-    return [message.value() for message in messages]
+    return [message.value() for message in messages]  # type: ignore[misc]
 
 
 def test_what_is_produced_is_consumed() -> None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from tidemark.broker.coordination.facts import Fact
+from tidemark.broker.coordination.record import CoordinatorRecord
 from tidemark.broker.groups.classic.join import join
 from tidemark.broker.groups.classic.leave import leave
-from tidemark.broker.groups.classic.rebalance import dismiss, start_session
-from tidemark.broker.groups.classic.roster import CONSUMER, Roster, State
+from tidemark.broker.groups.classic.membership import CONSUMER, ClassicGroupState, GroupMembership
+from tidemark.broker.groups.classic.rebalance import remove_and_answer, start_session
 from tidemark.broker.groups.classic.sync import sync
 from tidemark.broker.groups.group import Caller, Group
 from tidemark.broker.groups.records import GroupMetadataKey, OffsetCommitValue
@@ -19,10 +19,10 @@ from tidemark.protocol.messages.leave_group import LeaveGroupRequest
 from tidemark.protocol.messages.sync_group import SyncGroupRequest
 
 if TYPE_CHECKING:
-    from tidemark.broker.groups.shard import Shard
+    from tidemark.broker.groups.shard import GroupShard
 
 
-class ClassicGroup(Roster, Group):
+class ClassicGroup(GroupMembership, Group):
     kind: ClassVar[str] = "classic"
 
     @property
@@ -35,20 +35,20 @@ class ClassicGroup(Roster, Group):
 
     @property
     def is_empty(self) -> bool:
-        return self.state is State.EMPTY
+        return self.state is ClassicGroupState.EMPTY
 
     # -- events ------------------------------------------------------------
 
-    def join(self, shard: Shard, request: JoinGroupRequest, caller: Caller, now_ms: int) -> Any:
+    def join(self, shard: GroupShard, request: JoinGroupRequest, caller: Caller, now_ms: int) -> Any:
         return join(shard, self, request, caller, now_ms)
 
-    def sync(self, shard: Shard, request: SyncGroupRequest, caller: Caller, now_ms: int) -> Any:
+    def sync(self, shard: GroupShard, request: SyncGroupRequest, caller: Caller, now_ms: int) -> Any:
         return sync(shard, self, request, caller, now_ms)
 
-    def leave(self, shard: Shard, request: LeaveGroupRequest, caller: Caller, now_ms: int) -> Any:
+    def leave(self, shard: GroupShard, request: LeaveGroupRequest, caller: Caller, now_ms: int) -> Any:
         return leave(shard, self, request, now_ms)
 
-    def heartbeat(self, shard: Shard, request: HeartbeatRequest, now_ms: int) -> ErrorCode:
+    def heartbeat(self, shard: GroupShard, request: HeartbeatRequest, now_ms: int) -> ErrorCode:
         member = self.members.get(request.member_id)
         if member is None or request.group_instance_id is not None:
             refusal = self.check_member(request.member_id, request.group_instance_id)
@@ -57,7 +57,7 @@ class ClassicGroup(Roster, Group):
         if request.generation_id != self.generation:
             return ErrorCode.ILLEGAL_GENERATION
         member.deadline_ms = now_ms + member.session_timeout_ms
-        if self.state is State.PREPARING_REBALANCE:
+        if self.state is ClassicGroupState.PREPARING_REBALANCE:
             return ErrorCode.REBALANCE_IN_PROGRESS
         return ErrorCode.NONE
 
@@ -73,7 +73,7 @@ class ClassicGroup(Roster, Group):
         now_ms: int,
         transactional: bool = False,
     ) -> ErrorCode:
-        if generation < 0 and self.state is State.EMPTY:
+        if generation < 0 and self.state is ClassicGroupState.EMPTY:
             return ErrorCode.NONE  # an administrator, or a consumer that assigns its partitions itself
         if generation < 0 and not member_id and instance_id is None:
             return ErrorCode.NONE if transactional else ErrorCode.UNKNOWN_MEMBER_ID
@@ -82,7 +82,7 @@ class ClassicGroup(Roster, Group):
             return refusal
         if generation != self.generation:
             return ErrorCode.ILLEGAL_GENERATION
-        if self.state is State.COMPLETING_REBALANCE and not transactional:
+        if self.state is ClassicGroupState.COMPLETING_REBALANCE and not transactional:
             return ErrorCode.REBALANCE_IN_PROGRESS
         member = self.members[member_id]
         member.deadline_ms = now_ms + member.session_timeout_ms
@@ -92,7 +92,7 @@ class ClassicGroup(Roster, Group):
         return ErrorCode.NONE
 
     def check_offset_delete(self) -> ErrorCode:
-        if self.state is State.EMPTY or self.protocol_type == CONSUMER:
+        if self.state is ClassicGroupState.EMPTY or self.protocol_type == CONSUMER:
             return ErrorCode.NONE
         return ErrorCode.NON_EMPTY_GROUP
 
@@ -103,21 +103,21 @@ class ClassicGroup(Roster, Group):
     def expiry_base_ms(self, value: OffsetCommitValue) -> int | None:
         if self.protocol_type is None:
             return value.commit_timestamp
-        if self.state is State.EMPTY:
+        if self.state is ClassicGroupState.EMPTY:
             return value.commit_timestamp if self.state_since_ms < 0 else self.state_since_ms
-        if self.state is State.STABLE and self.topics is not None:
+        if self.state is ClassicGroupState.STABLE and self.topics is not None:
             return value.commit_timestamp
         return None
 
     # -- the end -----------------------------------------------------------
 
-    def tombstones(self) -> list[Fact]:
-        return [Fact(GroupMetadataKey(group=self.group_id), None)]
+    def tombstones(self) -> list[CoordinatorRecord]:
+        return [CoordinatorRecord(GroupMetadataKey(group=self.group_id), None)]
 
-    def loaded(self, shard: Shard, now_ms: int) -> Any:
+    def loaded(self, shard: GroupShard, now_ms: int) -> Any:
         for member in self.members.values():
             start_session(shard, self, member, now_ms=now_ms)
 
-    def dropped(self, shard: Shard) -> None:
+    def dropped(self, shard: GroupShard) -> None:
         for member in list(self.members.values()):
-            dismiss(shard, self, member, ErrorCode.NOT_COORDINATOR)
+            remove_and_answer(shard, self, member, ErrorCode.NOT_COORDINATOR)

@@ -10,24 +10,24 @@ import logging
 from typing import TYPE_CHECKING, Any, Final
 
 from tidemark.broker.core.deferred import Deferred
-from tidemark.broker.groups.classic import static
+from tidemark.broker.groups.classic import static_member
 from tidemark.broker.groups.classic.member import Member, Protocols
+from tidemark.broker.groups.classic.membership import ClassicGroupState, GroupMembership
 from tidemark.broker.groups.classic.rebalance import (
     NEW_MEMBER_JOIN_MS,
     answer_join,
     complete_if_all_joined,
     join_response,
     prepare_or_complete,
+    schedule_session_check,
     start_session,
-    watch,
 )
-from tidemark.broker.groups.classic.roster import Roster, State
 from tidemark.broker.groups.group import Caller
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 
 if TYPE_CHECKING:
-    from tidemark.broker.groups.shard import Shard
+    from tidemark.broker.groups.shard import GroupShard
 
 log = logging.getLogger(__name__)
 
@@ -35,11 +35,11 @@ MEMBER_ID_REQUIRED_FROM: Final = 4
 NULL_PROTOCOL_FROM: Final = 7
 
 
-def join(shard: Shard, group: Roster, request: JoinGroupRequest, caller: Caller, now_ms: int) -> Any:
+def join(shard: GroupShard, group: GroupMembership, request: JoinGroupRequest, caller: Caller, now_ms: int) -> Any:
     protocols = [(each.name, bytes(each.metadata)) for each in request.protocols]
     if not _has_room(shard, group, request.member_id):
-        if alarm := group.pending.pop(request.member_id, None):
-            alarm.cancel()
+        if timer := group.pending.pop(request.member_id, None):
+            timer.cancel()
         return refusal(ErrorCode.GROUP_MAX_SIZE_REACHED, caller)
     if not group.supports(request.protocol_type, [name for name, _ in protocols]):
         return refusal(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, caller, member_id=request.member_id)
@@ -53,26 +53,33 @@ def refusal(code: ErrorCode, caller: Caller, *, member_id: str = "") -> JoinGrou
     return JoinGroupResponse(error_code=code, member_id=member_id, protocol_name=name)
 
 
-def _has_room(shard: Shard, group: Roster, member_id: str) -> bool:
+def _has_room(shard: GroupShard, group: GroupMembership, member_id: str) -> bool:
     limit = shard.config.group_max_size
-    if group.state is State.EMPTY:
+    if group.state is ClassicGroupState.EMPTY:
         return True
-    if group.state is State.PREPARING_REBALANCE:
+    if group.state is ClassicGroupState.PREPARING_REBALANCE:
         member = group.members.get(member_id)
         return (member is not None and member.join is not None) or group.joining < limit
     return member_id in group.members or len(group.members) < limit
 
 
 def _join_unknown(
-    shard: Shard, group: Roster, request: JoinGroupRequest, protocols: Protocols, caller: Caller, now_ms: int
+    shard: GroupShard,
+    group: GroupMembership,
+    request: JoinGroupRequest,
+    protocols: Protocols,
+    caller: Caller,
+    now_ms: int,
 ) -> Any:
     instance_id = request.group_instance_id
     member_id = shard.new_member_id(caller.client_id if instance_id is None else instance_id)
     if instance_id is not None:
         member = new_member(request, protocols, caller, member_id=member_id)
-        previous = group.members.get(group.statics.get(instance_id, ""))
+        previous = group.members.get(group.static_members.get(instance_id, ""))
         if previous is not None:
-            return static.replace(shard, group, previous, member, caller=caller, reason=request.reason, now_ms=now_ms)
+            return static_member.replace(
+                shard, group, previous, member, caller=caller, reason=request.reason, now_ms=now_ms
+            )
         return _add(shard, group, request, member, now_ms)
     if caller.version >= MEMBER_ID_REQUIRED_FROM:
         _await_return(shard, group, member_id, session_timeout_ms=request.session_timeout_ms, now_ms=now_ms)
@@ -80,18 +87,25 @@ def _join_unknown(
     return _add(shard, group, request, new_member(request, protocols, caller, member_id=member_id), now_ms)
 
 
-def _await_return(shard: Shard, group: Roster, member_id: str, *, session_timeout_ms: int, now_ms: int) -> None:
+def _await_return(
+    shard: GroupShard, group: GroupMembership, member_id: str, *, session_timeout_ms: int, now_ms: int
+) -> None:
     """A client that never heard of its id must not hold up the group for ever."""
 
     def forget(at_ms: int) -> None:
         if group.pending.pop(member_id, None) is not None and group.members:
             complete_if_all_joined(shard, group, now_ms=at_ms)
 
-    group.pending[member_id] = shard.alarms.set(now_ms + session_timeout_ms, forget)
+    group.pending[member_id] = shard.timers.set(now_ms + session_timeout_ms, forget)
 
 
 def _join_known(
-    shard: Shard, group: Roster, request: JoinGroupRequest, protocols: Protocols, caller: Caller, now_ms: int
+    shard: GroupShard,
+    group: GroupMembership,
+    request: JoinGroupRequest,
+    protocols: Protocols,
+    caller: Caller,
+    now_ms: int,
 ) -> Any:
     member_id, instance_id = request.member_id, request.group_instance_id
     if member_id in group.pending and instance_id is None:
@@ -107,11 +121,11 @@ def _join_known(
     return join_response(group, member)
 
 
-def _must_rebalance(group: Roster, member: Member, protocols: Protocols) -> bool:
-    if group.state is State.PREPARING_REBALANCE or member.protocols != protocols:
+def _must_rebalance(group: GroupMembership, member: Member, protocols: Protocols) -> bool:
+    if group.state is ClassicGroupState.PREPARING_REBALANCE or member.protocols != protocols:
         return True
     # A stable group's leader joins again when it saw a change that the members' metadata does not show.
-    return group.state is State.STABLE and group.leader == member.member_id
+    return group.state is ClassicGroupState.STABLE and group.leader == member.member_id
 
 
 def new_member(request: JoinGroupRequest, protocols: Protocols, caller: Caller, *, member_id: str) -> Member:
@@ -131,32 +145,37 @@ def rebalance_timeout_ms(request: JoinGroupRequest) -> int:
     return request.session_timeout_ms if request.rebalance_timeout_ms < 0 else request.rebalance_timeout_ms
 
 
-def _add(shard: Shard, group: Roster, request: JoinGroupRequest, member: Member, now_ms: int) -> Any:
-    if group.state is State.EMPTY:
+def _add(shard: GroupShard, group: GroupMembership, request: JoinGroupRequest, member: Member, now_ms: int) -> Any:
+    if group.state is ClassicGroupState.EMPTY:
         group.protocol_type = request.protocol_type
-    elif group.state is State.PREPARING_REBALANCE and group.previous_state is State.EMPTY:
+    elif group.state is ClassicGroupState.PREPARING_REBALANCE and group.previous_state is ClassicGroupState.EMPTY:
         group.new_member_added = True
-    later = member.join = Deferred()
+    deferred = member.join = Deferred()
     member.is_new = True
     group.add(member)
-    watch(shard, group, member, deadline_ms=now_ms + NEW_MEMBER_JOIN_MS)
+    schedule_session_check(shard, group, member, deadline_ms=now_ms + NEW_MEMBER_JOIN_MS)
     reason = _reason(request, f"{member.member_id} joined")
     prepare_or_complete(shard, group, reason=reason, now_ms=now_ms)
-    return later
+    return deferred
 
 
 def _update(
-    shard: Shard, group: Roster, member: Member, request: JoinGroupRequest, protocols: Protocols, now_ms: int
+    shard: GroupShard,
+    group: GroupMembership,
+    member: Member,
+    request: JoinGroupRequest,
+    protocols: Protocols,
+    now_ms: int,
 ) -> Any:
     # An earlier request of this member that still waits came over a connection that it has given up.
     answer_join(shard, group, member, JoinGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
-    group.revise(member, protocols)
+    group.update_protocols(member, protocols)
     member.rebalance_timeout_ms = rebalance_timeout_ms(request)
     member.session_timeout_ms = request.session_timeout_ms
-    later = member.join = Deferred()
+    deferred = member.join = Deferred()
     group.joining += 1
     prepare_or_complete(shard, group, reason=_reason(request, f"{member.member_id} joined again"), now_ms=now_ms)
-    return later
+    return deferred
 
 
 def _reason(request: JoinGroupRequest, what: str) -> str:

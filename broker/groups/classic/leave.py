@@ -5,36 +5,36 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tidemark.broker.groups.classic.member import Member
-from tidemark.broker.groups.classic.rebalance import complete_if_all_joined, depart
-from tidemark.broker.groups.classic.roster import Roster
+from tidemark.broker.groups.classic.membership import GroupMembership
+from tidemark.broker.groups.classic.rebalance import complete_if_all_joined, remove_members
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity, MemberResponse
 
 if TYPE_CHECKING:
-    from tidemark.broker.groups.shard import Shard
+    from tidemark.broker.groups.shard import GroupShard
 
 
-def leave(shard: Shard, group: Roster, request: LeaveGroupRequest, now_ms: int) -> Any:
+def leave(shard: GroupShard, group: GroupMembership, request: LeaveGroupRequest, now_ms: int) -> Any:
     """LeaveGroup. Versions 0–2 name one member at the top; the handler has put it into `members`."""
     leaving: dict[str, Member] = {}
     answers = [_leave_one(group, identity, leaving) for identity in request.members]
     response = LeaveGroupResponse(members=answers)
     if leaving:
-        outcome = depart(shard, group, list(leaving.values()), reason=_reason(request), now_ms=now_ms)
-        if outcome is not None:
-            outcome.answer = response
-            outcome.refuse = lambda code: LeaveGroupResponse(error_code=code)
-            return outcome
+        result = remove_members(shard, group, list(leaving.values()), reason=_reason(request), now_ms=now_ms)
+        if result is not None:
+            result.answer = response
+            result.refuse = lambda code: LeaveGroupResponse(error_code=code)
+            return result
     elif group.members:
         complete_if_all_joined(shard, group, now_ms=now_ms)  # one that we waited for may be gone now
     return response
 
 
-def _leave_one(group: Roster, identity: MemberIdentity, leaving: dict[str, Member]) -> MemberResponse:
+def _leave_one(group: GroupMembership, identity: MemberIdentity, leaving: dict[str, Member]) -> MemberResponse:
     answer = MemberResponse(member_id=identity.member_id, group_instance_id=identity.group_instance_id)
     member_id: str | None = identity.member_id
     if not member_id:  # an administrator removes a static member, whatever its id is at the moment
-        member_id = group.statics.get(identity.group_instance_id or "")
+        member_id = group.static_members.get(identity.group_instance_id or "")
         refusal = ErrorCode.NONE if member_id else ErrorCode.UNKNOWN_MEMBER_ID
     elif member_id in group.pending:
         group.pending.pop(member_id).cancel()

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from typing import Final
 
 from tidemark.broker.core.deferred import Deferred
-from tidemark.broker.groups.alarms import Alarm
+from tidemark.broker.groups.timers import Timer
 from tidemark.protocol.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
 from tidemark.protocol.messages.sync_group import SyncGroupResponse
 
@@ -16,7 +16,6 @@ Protocols = Sequence[tuple[str, bytes]]  # by preference: name and what it tells
 
 class Member:
     __slots__ = (
-        "alarm",
         "assignment",
         "client_host",
         "client_id",
@@ -29,6 +28,7 @@ class Member:
         "rebalance_timeout_ms",
         "session_timeout_ms",
         "sync",
+        "timer",
     )
 
     def __init__(
@@ -54,17 +54,17 @@ class Member:
         self.sync: Deferred[SyncGroupResponse] | None = None  # a SyncGroup that waits for the leader
         self.is_new = False  # has not seen its first generation: it cannot heartbeat yet
         self.deadline_ms = NEVER_MS  # when its session ends unless we hear from it
-        self.alarm: Alarm | None = None  # when we will look at that
+        self.timer: Timer | None = None  # when we will look at that
 
     @property
     def waits_for_us(self) -> bool:
         """While we owe it an answer, its silence is our doing."""
         return (self.join is not None and not self.is_new) or self.sync is not None
 
-    def cancel_alarm(self) -> None:
-        if self.alarm is not None:
-            self.alarm.cancel()
-            self.alarm = None
+    def cancel_timer(self) -> None:
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
 
     def metadata(self, protocol: str | None) -> bytes:
         for name, metadata in self.protocols:

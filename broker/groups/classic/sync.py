@@ -4,24 +4,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tidemark.broker.coordination.outcome import Outcome
+from tidemark.broker.coordination.result import CoordinatorResult
 from tidemark.broker.core.deferred import Deferred
 from tidemark.broker.groups.classic.member import Member
+from tidemark.broker.groups.classic.membership import ClassicGroupState, GroupMembership
 from tidemark.broker.groups.classic.rebalance import answer_sync, start_session
-from tidemark.broker.groups.classic.roster import Roster, State
 from tidemark.broker.groups.group import Caller
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 if TYPE_CHECKING:
-    from tidemark.broker.groups.shard import Shard
+    from tidemark.broker.groups.shard import GroupShard
 
 
-def sync(shard: Shard, group: Roster, request: SyncGroupRequest, caller: Caller, now_ms: int) -> Any:
+def sync(shard: GroupShard, group: GroupMembership, request: SyncGroupRequest, caller: Caller, now_ms: int) -> Any:
     if code := _check(group, request):
         return SyncGroupResponse(error_code=code)
     member = group.members[request.member_id]
-    if group.state is State.STABLE:
+    if group.state is ClassicGroupState.STABLE:
         _synced(group, member)
         start_session(shard, group, member, now_ms=now_ms)
         return _share(group, member)
@@ -33,25 +33,27 @@ def sync(shard: Shard, group: Roster, request: SyncGroupRequest, caller: Caller,
     return member.sync
 
 
-def _check(group: Roster, request: SyncGroupRequest) -> ErrorCode:
+def _check(group: GroupMembership, request: SyncGroupRequest) -> ErrorCode:
     if code := group.check_member(request.member_id, request.group_instance_id):
         return code
     if request.generation_id != group.generation:
         return ErrorCode.ILLEGAL_GENERATION
     if request.protocol_type not in (None, group.protocol_type) or request.protocol_name not in (None, group.protocol):
         return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-    if group.state is State.PREPARING_REBALANCE:
+    if group.state is ClassicGroupState.PREPARING_REBALANCE:
         return ErrorCode.REBALANCE_IN_PROGRESS
     return ErrorCode.NONE
 
 
-def _synced(group: Roster, member: Member) -> None:
+def _synced(group: GroupMembership, member: Member) -> None:
     group.unsynced.discard(member.member_id)
-    if not group.unsynced and group.state is State.STABLE:
+    if not group.unsynced and group.state is ClassicGroupState.STABLE:
         group.cancel_phase()
 
 
-def _assign(shard: Shard, group: Roster, leader: Member, request: SyncGroupRequest, now_ms: int) -> Outcome:
+def _assign(
+    shard: GroupShard, group: GroupMembership, leader: Member, request: SyncGroupRequest, now_ms: int
+) -> CoordinatorResult:
     """Members that the leader forgot get nothing; those that it made up are left out."""
     assignments = {each.member_id: bytes(each.assignment) for each in request.assignments}
     answer = SyncGroupResponse(
@@ -71,10 +73,10 @@ def _assign(shard: Shard, group: Roster, leader: Member, request: SyncGroupReque
     def refuse(code: ErrorCode) -> SyncGroupResponse:
         return SyncGroupResponse(error_code=code)
 
-    return Outcome([group.fact(assignments, now_ms=now_ms)], answer=answer, then=then, refuse=refuse)
+    return CoordinatorResult([group.record(assignments, now_ms=now_ms)], answer=answer, then=then, refuse=refuse)
 
 
-def _share(group: Roster, member: Member) -> SyncGroupResponse:
+def _share(group: GroupMembership, member: Member) -> SyncGroupResponse:
     return SyncGroupResponse(
         protocol_type=group.protocol_type, protocol_name=group.protocol, assignment=member.assignment
     )

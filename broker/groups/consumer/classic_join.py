@@ -10,61 +10,63 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final
 
-from tidemark.broker.coordination.outcome import Outcome
+from tidemark.broker.coordination.result import CoordinatorResult
 from tidemark.broker.core.deferred import Deferred
 from tidemark.broker.core.errors import Refused
 from tidemark.broker.groups.classic.join import MEMBER_ID_REQUIRED_FROM, rebalance_timeout_ms, refusal
 from tidemark.broker.groups.consumer import migration
-from tidemark.broker.groups.consumer.departure import check_instance
-from tidemark.broker.groups.consumer.draft import Draft
-from tidemark.broker.groups.consumer.embedded import (
+from tidemark.broker.groups.consumer.embedded_protocol import (
     PROTOCOL_TYPE,
     MalformedSubscription,
     Subscription,
     read_subscription,
 )
 from tidemark.broker.groups.consumer.group import ConsumerGroup
-from tidemark.broker.groups.consumer.member import ClassicSide, Member
-from tidemark.broker.groups.consumer.reconcile import Owned
+from tidemark.broker.groups.consumer.group_update import GroupUpdate
+from tidemark.broker.groups.consumer.member import ClassicMetadata, Member
+from tidemark.broker.groups.consumer.member_removal import check_instance
+from tidemark.broker.groups.consumer.reconciliation import Owned
 from tidemark.broker.groups.group import Caller
-from tidemark.broker.groups.shard import Shard
+from tidemark.broker.groups.shard import GroupShard
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 
 REFUSED: Final = "Member {}'s protocols are not supported."
 
 
-def join(shard: Shard, group: ConsumerGroup, request: JoinGroupRequest, caller: Caller, now_ms: int) -> Any:
+def join(shard: GroupShard, group: ConsumerGroup, request: JoinGroupRequest, caller: Caller, now_ms: int) -> Any:
     if group.is_empty:
-        return _begin_anew(shard, group, request, caller, now_ms)
+        return _join_as_classic_group(shard, group, request, caller, now_ms)
     try:
         return _Join(shard, group, request, caller, now_ms).decide()
     except Refused as refused:
         return refusal(refused.code, caller, member_id=request.member_id)
 
 
-def _begin_anew(shard: Shard, group: ConsumerGroup, request: JoinGroupRequest, caller: Caller, now_ms: int) -> Any:
+def _join_as_classic_group(
+    shard: GroupShard, group: ConsumerGroup, request: JoinGroupRequest, caller: Caller, now_ms: int
+) -> Any:
     """Nobody is left to be upgraded for: what the member joins is a classic group."""
-    later: Deferred[Any] = Deferred()
+    deferred: Deferred[Any] = Deferred()
 
     def then() -> None:
         answer = shard.join(request, caller, now_ms)
         if isinstance(answer, Deferred):
-            answer.then(later.resolve)
+            answer.then(deferred.resolve)
         else:
-            shard.reply(later, answer)
+            shard.reply(deferred, answer)
 
     def refuse(code: ErrorCode) -> JoinGroupResponse:
         return refusal(code, caller, member_id=request.member_id)
 
     if request.member_id:
         return refuse(ErrorCode.UNKNOWN_MEMBER_ID)
-    return Outcome(group.tombstones(), answer=later, then=then, refuse=refuse)
+    return CoordinatorResult(group.tombstones(), answer=deferred, then=then, refuse=refuse)
 
 
 class _Join:
     def __init__(
-        self, shard: Shard, group: ConsumerGroup, request: JoinGroupRequest, caller: Caller, now_ms: int
+        self, shard: GroupShard, group: ConsumerGroup, request: JoinGroupRequest, caller: Caller, now_ms: int
     ) -> None:
         self.shard = shard
         self.group = group
@@ -80,23 +82,23 @@ class _Join:
         self._check()
         if self._must_return():
             return refusal(ErrorCode.MEMBER_ID_REQUIRED, self.caller, member_id=self.member_id)
-        draft = self.draft = Draft(self.group.state, topics=self.topics, now_ms=self.now_ms)
+        update = self.update = GroupUpdate(self.group.state, topics=self.topics, now_ms=self.now_ms)
         subscription = self._subscription()
         before = self._find()
         after = self._updated(before, subscription)
         changed = after.subscribed_topic_names != before.subscribed_topic_names or bool(before.subscribed_topic_regex)
-        if after != before or self.member_id not in draft.state.members:
-            draft.put_member(after)
+        if after != before or self.member_id not in update.state.members:
+            update.put_member(after)
         self._renew_group(changed=changed)
         if self._is_last_to_change_over():
             return self._downgrade(subscription, changed=changed)
-        if draft.state.epoch > draft.state.assignment_epoch:
-            draft.assign(self.group.limits(self.shard).assignors)
-        draft.step(self.member_id, owned=self._owned(subscription), subscription_changed=changed)
-        return self._finish(draft.facts, self._settle)
+        if update.state.epoch > update.state.assignment_epoch:
+            update.assign(self.group.group_config(self.shard).assignors)
+        update.step(self.member_id, owned=self._owned(subscription), subscription_changed=changed)
+        return self._finish(update.records, self._after_write)
 
     def _check(self) -> None:
-        members, limit = self.group.state.members, self.group.limits(self.shard).members_max
+        members, limit = self.group.state.members, self.group.group_config(self.shard).members_max
         if self.member_id not in members and len(members) >= limit:
             raise Refused(ErrorCode.GROUP_MAX_SIZE_REACHED, f"The group has reached its maximum of {limit} members.")
         if self.request.protocol_type != PROTOCOL_TYPE or not self._finds_a_protocol():
@@ -123,15 +125,15 @@ class _Join:
             raise Refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"The subscription is malformed: {error}.") from None
 
     def _find(self) -> Member:
-        state, instance_id = self.draft.state, self.request.group_instance_id
+        state, instance_id = self.update.state, self.request.group_instance_id
         if instance_id is None:
             return state.members.get(self.member_id) or Member(member_id=self.member_id)
         if self.request.member_id:
             return check_instance(self.group, member_id=self.member_id, instance_id=instance_id)
-        self.replaced = state.members.get(state.statics.get(instance_id, ""))
+        self.replaced = state.members.get(state.static_members.get(instance_id, ""))
         if self.replaced is None:
             return Member(member_id=self.member_id)
-        return self.draft.replace_member(self.replaced, member_id=self.member_id)
+        return self.update.replace_member(self.replaced, member_id=self.member_id)
 
     def _updated(self, member: Member, subscription: Subscription) -> Member:
         instance_id = self.request.group_instance_id
@@ -144,15 +146,15 @@ class _Join:
             subscribed_topic_regex=None,  # its expressions are resolved by the client
             client_id=self.caller.client_id,
             client_host=self.caller.host,
-            classic=ClassicSide(session_timeout_ms=self.request.session_timeout_ms, protocols=self.protocols),
+            classic=ClassicMetadata(session_timeout_ms=self.request.session_timeout_ms, protocols=self.protocols),
         )
 
     def _renew_group(self, *, changed: bool) -> None:
-        draft, checked = self.draft, self.group.topics_seen is self.topics
-        state = draft.state
-        named_others = draft.resolve_regexes() if state.regexes and (changed or not checked) else False
+        update, checked = self.update, self.group.topics_seen is self.topics
+        state = update.state
+        named_others = update.resolve_regexes() if state.regexes and (changed or not checked) else False
         if changed or named_others or (not checked and state.hash_of(self.topics) != state.metadata_hash):
-            draft.bump()
+            update.bump()
 
     def _owned(self, subscription: Subscription) -> Owned:
         return {self.topics[name].topic_id: frozenset(own) for name, own in subscription.owned if name in self.topics}
@@ -161,23 +163,23 @@ class _Join:
         """Whether it takes the place of the one member that spoke the consumer protocol."""
         if self.replaced is None or self.replaced.classic is not None:
             return False
-        members, limits = self.draft.state.members, self.group.limits(self.shard)
+        members, group_config = self.update.state.members, self.group.group_config(self.shard)
         everybody = all(member.classic is not None for member in members.values())
-        return everybody and limits.may_downgrade and len(members) <= limits.classic_members_max
+        return everybody and group_config.may_downgrade and len(members) <= group_config.classic_members_max
 
     def _downgrade(self, subscription: Subscription, *, changed: bool) -> Any:
-        draft = self.draft
+        update = self.update
         if not changed:
-            draft.step(self.member_id, owned=self._owned(subscription))
-        members = list(draft.state.members.values())
+            update.step(self.member_id, owned=self._owned(subscription))
+        members = list(update.state.members.values())
         classic = migration.become_classic(
-            self.shard, draft.state, members, now_ms=self.now_ms, rebalance=draft.state.epoch > self.group.state.epoch
+            self.shard, update.state, members, now_ms=self.now_ms, rebalance=update.state.epoch > self.group.state.epoch
         )
-        records = [*draft.facts, *list(draft.state.tombstones()), *classic.records]
+        records = [*update.records, *list(update.state.tombstones()), *classic.records]
         return self._finish(records, classic.then or (lambda: None))
 
     def _finish(self, records: list[Any], then: Callable[[], None]) -> Any:
-        member = self.draft.state.members[self.member_id]
+        member = self.update.state.members[self.member_id]
         answer = JoinGroupResponse(
             generation_id=member.member_epoch,
             protocol_type=PROTOCOL_TYPE,
@@ -191,15 +193,15 @@ class _Join:
         def refuse(code: ErrorCode) -> JoinGroupResponse:
             return refusal(code, self.caller, member_id=self.request.member_id)
 
-        return Outcome(records, answer=answer, then=then, refuse=refuse)
+        return CoordinatorResult(records, answer=answer, then=then, refuse=refuse)
 
-    def _settle(self) -> None:
-        group, clocks, member_id = self.group, self.group.clocks, self.member_id
+    def _after_write(self) -> None:
+        group, deadlines, member_id = self.group, self.group.deadlines, self.member_id
         if self.replaced is not None:
-            clocks.drop(self.replaced.member_id)
+            deadlines.drop(self.replaced.member_id)
         group.topics_seen = self.topics
-        clocks.moves.pop(member_id, None)
-        clocks.joins.pop(member_id, None)
-        clocks.sessions[member_id] = self.now_ms + self.request.session_timeout_ms
-        clocks.syncs[member_id] = self.now_ms + rebalance_timeout_ms(self.request)
-        group.rewind(self.shard)
+        deadlines.revocations.pop(member_id, None)
+        deadlines.joins.pop(member_id, None)
+        deadlines.sessions[member_id] = self.now_ms + self.request.session_timeout_ms
+        deadlines.syncs[member_id] = self.now_ms + rebalance_timeout_ms(self.request)
+        group.reschedule(self.shard)

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from tidemark.broker.core.errors import Refused
-from tidemark.broker.groups.consumer.departure import check_instance
-from tidemark.broker.groups.consumer.embedded import PROTOCOL_TYPE
+from tidemark.broker.groups.consumer.embedded_protocol import PROTOCOL_TYPE
 from tidemark.broker.groups.consumer.group import ConsumerGroup
-from tidemark.broker.groups.consumer.member import ClassicSide, Member, MemberState, partitions_of
+from tidemark.broker.groups.consumer.member import ClassicMetadata, Member, MemberState, partitions_of
+from tidemark.broker.groups.consumer.member_removal import check_instance
 from tidemark.broker.groups.consumer.migration import encoded_share, read_version
-from tidemark.broker.groups.shard import Shard
+from tidemark.broker.groups.shard import GroupShard
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.messages.heartbeat import HeartbeatRequest
 from tidemark.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 
-def sync(shard: Shard, group: ConsumerGroup, request: SyncGroupRequest, now_ms: int) -> SyncGroupResponse:
+def sync(shard: GroupShard, group: ConsumerGroup, request: SyncGroupRequest, now_ms: int) -> SyncGroupResponse:
     try:
         member, classic = _find(group, request)
         _check_protocol(classic, request)
@@ -23,9 +23,9 @@ def sync(shard: Shard, group: ConsumerGroup, request: SyncGroupRequest, now_ms: 
             raise Refused(ErrorCode.REBALANCE_IN_PROGRESS, "The group has moved on since it joined.")
     except Refused as refused:
         return SyncGroupResponse(error_code=refused.code)
-    group.clocks.syncs.pop(member.member_id, None)
-    group.clocks.sessions[member.member_id] = now_ms + classic.session_timeout_ms
-    group.rewind(shard)
+    group.deadlines.syncs.pop(member.member_id, None)
+    group.deadlines.sessions[member.member_id] = now_ms + classic.session_timeout_ms
+    group.reschedule(shard)
     return SyncGroupResponse(
         protocol_type=request.protocol_type,
         protocol_name=request.protocol_name,
@@ -35,13 +35,13 @@ def sync(shard: Shard, group: ConsumerGroup, request: SyncGroupRequest, now_ms: 
     )
 
 
-def heartbeat(shard: Shard, group: ConsumerGroup, request: HeartbeatRequest, now_ms: int) -> ErrorCode:
+def heartbeat(shard: GroupShard, group: ConsumerGroup, request: HeartbeatRequest, now_ms: int) -> ErrorCode:
     try:
         member, classic = _find(group, request)
     except Refused as refused:
         return refused.code
-    group.clocks.sessions[member.member_id] = now_ms + classic.session_timeout_ms
-    group.rewind(shard)
+    group.deadlines.sessions[member.member_id] = now_ms + classic.session_timeout_ms
+    group.reschedule(shard)
     if not _should_rejoin(group, member):
         return ErrorCode.NONE
     _expect_join(shard, group, member, now_ms)
@@ -63,13 +63,13 @@ def _still_waits(group: ConsumerGroup, member: Member) -> bool:
     )
 
 
-def _expect_join(shard: Shard, group: ConsumerGroup, member: Member, now_ms: int) -> None:
+def _expect_join(shard: GroupShard, group: ConsumerGroup, member: Member, now_ms: int) -> None:
     """From when it is first told, it has its rebalance time-out to join again."""
-    group.clocks.joins.setdefault(member.member_id, now_ms + member.rebalance_timeout_ms)
-    group.rewind(shard)
+    group.deadlines.joins.setdefault(member.member_id, now_ms + member.rebalance_timeout_ms)
+    group.reschedule(shard)
 
 
-def _find(group: ConsumerGroup, request: SyncGroupRequest | HeartbeatRequest) -> tuple[Member, ClassicSide]:
+def _find(group: ConsumerGroup, request: SyncGroupRequest | HeartbeatRequest) -> tuple[Member, ClassicMetadata]:
     if request.group_instance_id is not None:
         member = check_instance(group, member_id=request.member_id, instance_id=request.group_instance_id)
     else:
@@ -84,7 +84,7 @@ def _find(group: ConsumerGroup, request: SyncGroupRequest | HeartbeatRequest) ->
     return member, member.classic
 
 
-def _check_protocol(classic: ClassicSide, request: SyncGroupRequest) -> None:
+def _check_protocol(classic: ClassicMetadata, request: SyncGroupRequest) -> None:
     given_type, given_name = request.protocol_type, request.protocol_name
     is_other_type = given_type is not None and given_type != PROTOCOL_TYPE
     is_other_name = given_name is not None and given_name != classic.protocols[0][0]

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from tidemark.broker.groups.consumer.draft import preferred_assignor
 from tidemark.broker.groups.consumer.group import ConsumerGroup
+from tidemark.broker.groups.consumer.group_update import preferred_assignor
 from tidemark.broker.groups.consumer.member import Member, partitions_of
-from tidemark.broker.groups.shard import Shard
+from tidemark.broker.groups.shard import GroupShard
 from tidemark.protocol.messages import consumer_group_describe as told
 
 CLASSIC_MEMBER = 0
 CONSUMER_MEMBER = 1
 
 
-def describe(shard: Shard, group: ConsumerGroup) -> told.DescribedGroup:
+def describe(shard: GroupShard, group: ConsumerGroup) -> told.DescribedGroup:
     state = group.state
-    assignors = group.limits(shard).assignors
+    assignors = group.group_config(shard).assignors
     names = shard.image.topic_names
     return told.DescribedGroup(
         group_id=group.group_id,

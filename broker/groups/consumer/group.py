@@ -8,18 +8,18 @@ from functools import partial
 from typing import Any, ClassVar, Final
 
 from tidemark.broker.config import BrokerConfig
-from tidemark.broker.coordination.facts import Fact
-from tidemark.broker.coordination.outcome import Outcome
-from tidemark.broker.groups.alarms import Alarm
-from tidemark.broker.groups.consumer.clocks import Clocks, Move
-from tidemark.broker.groups.consumer.embedded import PROTOCOL_TYPE
-from tidemark.broker.groups.consumer.limits import Limits, limits_of
+from tidemark.broker.coordination.record import CoordinatorRecord
+from tidemark.broker.coordination.result import CoordinatorResult
+from tidemark.broker.groups.consumer.deadlines import MemberDeadlines, RevocationDeadline
+from tidemark.broker.groups.consumer.embedded_protocol import PROTOCOL_TYPE
+from tidemark.broker.groups.consumer.group_config import GroupConfig, group_config_of
 from tidemark.broker.groups.consumer.member import Member, MemberState
 from tidemark.broker.groups.consumer.records import ConsumerGroupMetadataKey
 from tidemark.broker.groups.consumer.state import KEY_TYPES, GroupState, Topics
 from tidemark.broker.groups.group import Caller, Group
 from tidemark.broker.groups.records import OffsetCommitValue
-from tidemark.broker.groups.shard import REPLAY, Shard
+from tidemark.broker.groups.shard import REPLAY, GroupShard
+from tidemark.broker.groups.timers import Timer
 from tidemark.broker.metadata.image import GROUP_RESOURCE
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.messages.heartbeat import HeartbeatRequest
@@ -39,10 +39,10 @@ class ConsumerGroup(Group):
     def __init__(self, group_id: str) -> None:
         self.group_id = group_id
         self.state = GroupState(group_id)
-        self.clocks = Clocks()
+        self.deadlines = MemberDeadlines()
         self.topics_seen: Topics | None = None  # what the present epoch was checked against
-        self._alarm: Alarm | None = None
-        self._limits: tuple[BrokerConfig, Mapping[str, str], Limits] | None = None
+        self._timer: Timer | None = None
+        self._group_config: tuple[BrokerConfig, Mapping[str, str], GroupConfig] | None = None
 
     # -- facts about it ----------------------------------------------------
 
@@ -61,89 +61,89 @@ class ConsumerGroup(Group):
     def subscribes_to(self, topic: str) -> bool:
         return topic in self.state.all_subscribed_names()
 
-    def tombstones(self) -> list[Fact]:
+    def tombstones(self) -> list[CoordinatorRecord]:
         return list(self.state.tombstones())
 
-    def limits(self, shard: Shard) -> Limits:
+    def group_config(self, shard: GroupShard) -> GroupConfig:
         """Made once, until the broker's or the group's settings change."""
         config, overrides = shard.config, shard.image.config_of(GROUP_RESOURCE, self.group_id)
-        if self._limits is None or self._limits[0] is not config or self._limits[1] is not overrides:
-            self._limits = (config, overrides, limits_of(config, overrides))
-        return self._limits[2]
+        if self._group_config is None or self._group_config[0] is not config or self._group_config[1] is not overrides:
+            self._group_config = (config, overrides, group_config_of(config, overrides))
+        return self._group_config[2]
 
     # -- clocks ------------------------------------------------------------
 
-    def loaded(self, shard: Shard, now_ms: int) -> None:
+    def loaded(self, shard: GroupShard, now_ms: int) -> None:
         """Whoever was in charge before may have heard from members we have not: all get their full time."""
-        session_timeout_ms = self.limits(shard).session_timeout_ms
+        session_timeout_ms = self.group_config(shard).session_timeout_ms
         for member in self.state.members.values():
             classic = member.classic
             own_ms = session_timeout_ms if classic is None else classic.session_timeout_ms
-            self.clocks.sessions[member.member_id] = now_ms + own_ms
-            self.watch_move(member, now_ms=now_ms)
-        self.rewind(shard)
+            self.deadlines.sessions[member.member_id] = now_ms + own_ms
+            self.schedule_revocation(member, now_ms=now_ms)
+        self.reschedule(shard)
 
-    def watch_move(self, member: Member, *, now_ms: int) -> None:
+    def schedule_revocation(self, member: Member, *, now_ms: int) -> None:
         """Members that speak the classic protocol have the time-outs of joining and syncing instead."""
         if member.classic is None and member.state is MemberState.UNREVOKED_PARTITIONS:
             by_ms = now_ms + max(member.rebalance_timeout_ms, 0)
-            self.clocks.moves[member.member_id] = Move(member.member_epoch, by_ms)
+            self.deadlines.revocations[member.member_id] = RevocationDeadline(member.member_epoch, by_ms)
         else:
-            self.clocks.moves.pop(member.member_id, None)
+            self.deadlines.revocations.pop(member.member_id, None)
 
-    def rewind(self, shard: Shard) -> None:
+    def reschedule(self, shard: GroupShard) -> None:
         """See to it that we are woken at the earliest deadline. One that moved later costs nothing until then."""
-        at_ms = self.clocks.next_ms()
-        if at_ms is None or (self._alarm is not None and self._alarm.at_ms <= at_ms):
+        at_ms = self.deadlines.next_ms()
+        if at_ms is None or (self._timer is not None and self._timer.at_ms <= at_ms):
             return
-        self.stop_alarm()
-        self._alarm = shard.alarms.set(at_ms, partial(self._wake, shard))
+        self.cancel_timer()
+        self._timer = shard.timers.set(at_ms, partial(self._wake, shard))
 
-    def stop_alarm(self) -> None:
-        if self._alarm is not None:
-            self._alarm.cancel()
-            self._alarm = None
+    def cancel_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
-    def _wake(self, shard: Shard, now_ms: int) -> Outcome | None:
-        from tidemark.broker.groups.consumer.departure import fence
+    def _wake(self, shard: GroupShard, now_ms: int) -> CoordinatorResult | None:
+        from tidemark.broker.groups.consumer.member_removal import fence
 
-        self._alarm = None
+        self._timer = None
         if shard.groups.get(self.group_id) is not self:
             return None
-        late = self.clocks.overdue(self.state.members, now_ms=now_ms)
+        late = self.deadlines.overdue(self.state.members, now_ms=now_ms)
         if not late:
-            self.clocks.forget_past(now_ms=now_ms)
-            self.rewind(shard)
+            self.deadlines.forget_past(now_ms=now_ms)
+            self.reschedule(shard)
             return None
         for member_id, reason in late.items():
             log.info("group %s: %s is out, because %s", self.group_id, member_id, reason)
         return fence(shard, self, late, answer=None, refuse=partial(self._retry, shard, now_ms), now_ms=now_ms)
 
-    def _retry(self, shard: Shard, now_ms: int, _code: ErrorCode) -> None:
-        self._alarm = shard.alarms.set(now_ms + RETRY_MS, partial(self._wake, shard))
+    def _retry(self, shard: GroupShard, now_ms: int, _code: ErrorCode) -> None:
+        self._timer = shard.timers.set(now_ms + RETRY_MS, partial(self._wake, shard))
 
-    def dropped(self, shard: Shard) -> None:
-        self.stop_alarm()
+    def dropped(self, shard: GroupShard) -> None:
+        self.cancel_timer()
 
     # -- the classic protocol ----------------------------------------------
 
-    def join(self, shard: Shard, request: JoinGroupRequest, caller: Caller, now_ms: int) -> Any:
+    def join(self, shard: GroupShard, request: JoinGroupRequest, caller: Caller, now_ms: int) -> Any:
         from tidemark.broker.groups.consumer.classic_join import join
 
         return join(shard, self, request, caller, now_ms)
 
-    def sync(self, shard: Shard, request: SyncGroupRequest, caller: Caller, now_ms: int) -> Any:
+    def sync(self, shard: GroupShard, request: SyncGroupRequest, caller: Caller, now_ms: int) -> Any:
         from tidemark.broker.groups.consumer.classic_member import sync
 
         return sync(shard, self, request, now_ms)
 
-    def heartbeat(self, shard: Shard, request: HeartbeatRequest, now_ms: int) -> Any:
+    def heartbeat(self, shard: GroupShard, request: HeartbeatRequest, now_ms: int) -> Any:
         from tidemark.broker.groups.consumer.classic_member import heartbeat
 
         return heartbeat(shard, self, request, now_ms)
 
-    def leave(self, shard: Shard, request: LeaveGroupRequest, caller: Caller, now_ms: int) -> Any:
-        from tidemark.broker.groups.consumer.departure import leave_classic
+    def leave(self, shard: GroupShard, request: LeaveGroupRequest, caller: Caller, now_ms: int) -> Any:
+        from tidemark.broker.groups.consumer.member_removal import leave_classic
 
         return leave_classic(shard, self, request, now_ms)
 
@@ -173,8 +173,8 @@ class ConsumerGroup(Group):
         member = self.state.members.get(member_id)
         if member is None or not 0 <= epoch <= member.member_epoch:
             return False
-        for holdings in (member.assigned, member.pending_revocation):
-            since = holdings.get(topic_id, {}).get(partition)
+        for partitions_held in (member.assigned, member.pending_revocation):
+            since = partitions_held.get(topic_id, {}).get(partition)
             if since is not None:
                 return since <= epoch
         return False
@@ -198,24 +198,24 @@ def _check_epoch(member: Member, epoch: int) -> ErrorCode:
     return ErrorCode.STALE_MEMBER_EPOCH if member.classic is None else ErrorCode.ILLEGAL_GENERATION
 
 
-def find_limits(shard: Shard, group_id: str) -> Limits:
+def find_group_config(shard: GroupShard, group_id: str) -> GroupConfig:
     """Also of a group that is not there yet."""
     group = shard.groups.get(group_id)
     if isinstance(group, ConsumerGroup):
-        return group.limits(shard)
-    return limits_of(shard.config, shard.image.config_of(GROUP_RESOURCE, group_id))
+        return group.group_config(shard)
+    return group_config_of(shard.config, shard.image.config_of(GROUP_RESOURCE, group_id))
 
 
-def _replay(shard: Shard, key: Any, value: Any) -> None:
+def _replay(shard: GroupShard, key: Any, value: Any) -> None:
     """A record of a consumer group makes it one; a tombstone of one that is not there has nothing left to end."""
     group = shard.groups.get(key.group_id)
     if not isinstance(group, ConsumerGroup):
         if value is None:
             return
         group = shard.groups[key.group_id] = ConsumerGroup(key.group_id)
-    group.state.replay(Fact(key, value))
+    group.state.replay(CoordinatorRecord(key, value))
     if value is None and type(key) is ConsumerGroupMetadataKey:
-        group.stop_alarm()
+        group.cancel_timer()
         del shard.groups[key.group_id]
 
 

@@ -12,23 +12,23 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from tidemark.broker.coordination.outcome import Outcome
+from tidemark.broker.coordination.result import CoordinatorResult
 from tidemark.broker.core.errors import Refused
 from tidemark.broker.groups.consumer import migration
-from tidemark.broker.groups.consumer.departure import check_instance, fence, leave_for_a_while
-from tidemark.broker.groups.consumer.draft import Draft
-from tidemark.broker.groups.consumer.group import ConsumerGroup, find_limits
-from tidemark.broker.groups.consumer.limits import Limits
+from tidemark.broker.groups.consumer.group import ConsumerGroup, find_group_config
+from tidemark.broker.groups.consumer.group_config import GroupConfig
+from tidemark.broker.groups.consumer.group_update import GroupUpdate
 from tidemark.broker.groups.consumer.member import (
     JOIN_EPOCH,
     LEAVE_EPOCH,
     STATIC_LEAVE_EPOCH,
-    Holdings,
+    AssignedPartitions,
     Member,
     MemberState,
     partitions_of,
 )
-from tidemark.broker.groups.consumer.reconcile import Owned
+from tidemark.broker.groups.consumer.member_removal import check_instance, fence, leave_temporarily
+from tidemark.broker.groups.consumer.reconciliation import Owned
 from tidemark.broker.groups.consumer.regex import compiled
 from tidemark.broker.groups.group import Caller
 from tidemark.protocol.errors import ErrorCode
@@ -40,22 +40,22 @@ from tidemark.protocol.messages.consumer_group_heartbeat import (
 )
 
 if TYPE_CHECKING:
-    from tidemark.broker.groups.shard import Shard
+    from tidemark.broker.groups.shard import GroupShard
 
 CLIENT_MEMBER_IDS_FROM = 1  # KIP-1082: the client makes its own id
 
 
-def consumer_heartbeat(shard: Shard, request: ConsumerGroupHeartbeatRequest, caller: Caller, now_ms: int) -> Any:
+def consumer_heartbeat(shard: GroupShard, request: ConsumerGroupHeartbeatRequest, caller: Caller, now_ms: int) -> Any:
     """Returns the response, or an Outcome."""
     group = shard.groups.get(request.group_id)
     if isinstance(group, ConsumerGroup) and (answer := _nothing_new(shard, group, request, caller, now_ms)) is not None:
         return answer
-    limits = find_limits(shard, request.group_id)
+    group_config = find_group_config(shard, request.group_id)
     try:
-        _check(request, caller.version, limits)
+        _check(request, caller.version, group_config)
         if request.member_epoch in (LEAVE_EPOCH, STATIC_LEAVE_EPOCH):
             return _leave(shard, request, now_ms)
-        return _Beat(shard, request, caller, limits, now_ms).decide()
+        return _Beat(shard, request, caller, group_config, now_ms).decide()
     except Refused as refused:
         return refusal(refused.code, refused.message)
 
@@ -65,7 +65,7 @@ def refusal(code: ErrorCode, message: str | None = None) -> ConsumerGroupHeartbe
 
 
 def _nothing_new(
-    shard: Shard, group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest, caller: Caller, now_ms: int
+    shard: GroupShard, group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest, caller: Caller, now_ms: int
 ) -> ConsumerGroupHeartbeatResponse | None:
     """The answer to a member in its place that reports no change; None if there is anything to look into."""
     state = group.state
@@ -90,19 +90,19 @@ def _nothing_new(
         or member.client_host != caller.host
     ):
         return None
-    limits = group.limits(shard)
-    group.clocks.sessions[member.member_id] = now_ms + limits.session_timeout_ms
+    group_config = group.group_config(shard)
+    group.deadlines.sessions[member.member_id] = now_ms + group_config.session_timeout_ms
     return ConsumerGroupHeartbeatResponse(
         member_id=member.member_id,
         member_epoch=member.member_epoch,
-        heartbeat_interval_ms=limits.interval_ms(unchanged_ms=now_ms - state.assignment_timestamp, waits=False),
+        heartbeat_interval_ms=group_config.interval_ms(unchanged_ms=now_ms - state.assignment_timestamp, waits=False),
     )
 
 
 # -- what is wrong with a request ------------------------------------------
 
 
-def _check(request: ConsumerGroupHeartbeatRequest, version: int, limits: Limits) -> None:
+def _check(request: ConsumerGroupHeartbeatRequest, version: int, group_config: GroupConfig) -> None:
     epoch = request.member_epoch
     if version >= CLIENT_MEMBER_IDS_FROM or epoch > JOIN_EPOCH or epoch == LEAVE_EPOCH:
         _require(bool(request.member_id.strip()), "MemberId can't be empty.")
@@ -120,11 +120,11 @@ def _check(request: ConsumerGroupHeartbeatRequest, version: int, limits: Limits)
         _require(request.instance_id is not None, "InstanceId can't be null.")
     else:
         _require(epoch > STATIC_LEAVE_EPOCH, "MemberEpoch is invalid.")
-    if request.server_assignor is not None and request.server_assignor not in limits.assignors:
+    if request.server_assignor is not None and request.server_assignor not in group_config.assignors:
         raise Refused(
             ErrorCode.UNSUPPORTED_ASSIGNOR,
             f"ServerAssignor {request.server_assignor} is not supported. "
-            f"Supported assignors: {', '.join(limits.assignors)}.",
+            f"Supported assignors: {', '.join(group_config.assignors)}.",
         )
 
 
@@ -136,7 +136,7 @@ def _require(condition: bool, otherwise: str) -> None:
 # -- leaving ---------------------------------------------------------------
 
 
-def _leave(shard: Shard, request: ConsumerGroupHeartbeatRequest, now_ms: int) -> Outcome:
+def _leave(shard: GroupShard, request: ConsumerGroupHeartbeatRequest, now_ms: int) -> CoordinatorResult:
     group = shard.groups.get(request.group_id)
     if not isinstance(group, ConsumerGroup):
         raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Consumer group {request.group_id} not found.")
@@ -144,7 +144,7 @@ def _leave(shard: Shard, request: ConsumerGroupHeartbeatRequest, now_ms: int) ->
     if request.instance_id is not None:
         member = check_instance(group, member_id=request.member_id, instance_id=request.instance_id)
         if request.member_epoch == STATIC_LEAVE_EPOCH:
-            return leave_for_a_while(group, member, answer=answer, refuse=refusal)
+            return leave_temporarily(group, member, answer=answer, refuse=refusal)
     elif request.member_id not in group.state.members:
         raise _unknown(request.member_id, group.group_id)
     return fence(shard, group, [request.member_id], answer=answer, refuse=refusal, now_ms=now_ms)
@@ -162,16 +162,16 @@ class _Beat:
 
     def __init__(
         self,
-        shard: Shard,
+        shard: GroupShard,
         request: ConsumerGroupHeartbeatRequest,
         caller: Caller,
-        limits: Limits,
+        group_config: GroupConfig,
         now_ms: int,
     ) -> None:
         self.shard = shard
         self.request = request
         self.caller = caller
-        self.limits = limits
+        self.group_config = group_config
         self.now_ms = now_ms
         self.topics = shard.image.topics
         self.member_id = request.member_id or shard.new_member_id("")
@@ -182,7 +182,7 @@ class _Beat:
 
     def decide(self) -> Any:
         request = self.request
-        draft = self.draft = self._open()
+        update = self.update = self._open()
         self._check_room()
         before = self._find()
         is_repeat = before is not None and self._is_repeat(before)
@@ -192,40 +192,40 @@ class _Beat:
         regex_changed = (after.subscribed_topic_regex or "") != (before.subscribed_topic_regex or "")
         if regex_changed and after.subscribed_topic_regex:
             compiled(after.subscribed_topic_regex)  # refuse it before anything else
-        if after != before or self.member_id not in draft.state.members:
-            draft.put_member(after)
+        if after != before or self.member_id not in update.state.members:
+            update.put_member(after)
         self._renew_group(names_changed=names_changed, regex_changed=regex_changed)
         if not is_repeat:
             owned = _owned(request)
-            draft.step(self.member_id, owned=owned, subscription_changed=names_changed or regex_changed)
+            update.step(self.member_id, owned=owned, subscription_changed=names_changed or regex_changed)
         return self._finish(before)
 
-    def _open(self) -> Draft:
+    def _open(self) -> GroupUpdate:
         """A draft of the group as it is, or of a new one, or of what a classic group becomes."""
         request = self.request
         group = self.shard.groups.get(request.group_id)
         if isinstance(group, ConsumerGroup):
             self.checked = group.topics_seen is self.topics
-            return Draft(group.state, topics=self.topics, now_ms=self.now_ms)
+            return GroupUpdate(group.state, topics=self.topics, now_ms=self.now_ms)
         if request.member_epoch != JOIN_EPOCH:
             raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Consumer group {request.group_id} not found.")
         self.checked, self.is_upgrade = False, group is not None
         upgrade = migration.upgrade(self.shard, group, request.group_id, topics=self.topics, now_ms=self.now_ms)
         if upgrade.then is not None:
             self.then.append(upgrade.then)
-        return upgrade.draft
+        return upgrade.update
 
     def _check_room(self) -> None:
-        members = self.draft.state.members
-        if len(members) >= self.limits.members_max and self.member_id not in members:
+        members = self.update.state.members
+        if len(members) >= self.group_config.members_max and self.member_id not in members:
             raise Refused(
                 ErrorCode.GROUP_MAX_SIZE_REACHED,
-                f"The consumer group has reached its maximum capacity of {self.limits.members_max} members.",
+                f"The consumer group has reached its maximum capacity of {self.group_config.members_max} members.",
             )
 
     def _find(self) -> Member | None:
         """The member as it is now; None if it is to be created."""
-        request, state = self.request, self.draft.state
+        request, state = self.request, self.update.state
         joins = request.member_epoch == JOIN_EPOCH
         if request.instance_id is None:
             member = state.members.get(self.member_id)
@@ -246,8 +246,8 @@ class _Beat:
 
     def _find_instance(self, instance_id: str) -> Member | None:
         """A static member joins. The process before it must have left, or have spoken the classic protocol."""
-        state = self.draft.state
-        current = state.members.get(state.statics.get(instance_id, ""))
+        state = self.update.state
+        current = state.members.get(state.static_members.get(instance_id, ""))
         if current is None:
             return state.members.get(self.member_id)
         if current.member_id == self.member_id and current.member_epoch != STATIC_LEAVE_EPOCH:
@@ -259,7 +259,7 @@ class _Beat:
                 f"instance id is owned by {current.member_id} member.",
             )
         self.replaced = current.member_id
-        return self.draft.replace_member(current, member_id=self.member_id)
+        return self.update.replace_member(current, member_id=self.member_id)
 
     def _is_repeat(self, member: Member) -> bool:
         """Whether our last answer got lost: the member comes from the epoch before this one.
@@ -288,24 +288,24 @@ class _Beat:
         )
 
     def _renew_group(self, *, names_changed: bool, regex_changed: bool) -> None:
-        draft = self.draft
-        state = draft.state
+        update = self.update
+        state = update.state
         named_others = False
         if regex_changed or (state.regexes and not self.checked):
-            named_others = draft.resolve_regexes()
+            named_others = update.resolve_regexes()
         stale = not self.checked and state.hash_of(self.topics) != state.metadata_hash
         # What a classic group had assigned when it was taken over may be half of a rebalance.
         is_new = state.epoch == 0 or self.is_upgrade
         if is_new or names_changed or regex_changed or named_others or stale:
-            draft.bump()
+            update.bump()
         if state.epoch > state.assignment_epoch:
-            draft.assign(self.limits.assignors)
+            update.assign(self.group_config.assignors)
 
     def _finish(self, before: Member) -> Any:
-        member = self.draft.state.members[self.member_id]
+        member = self.update.state.members[self.member_id]
         answer = self._answer(member, changed=_is_other(before.assigned, member.assigned))
-        settle = partial(self._settle, member, moved=member.state is not before.state or bool(self.draft.facts))
-        if not self.draft.facts:
+        settle = partial(self._after_write, member, moved=member.state is not before.state or bool(self.update.records))
+        if not self.update.records:
             settle()
             return answer
 
@@ -314,15 +314,15 @@ class _Beat:
                 action()
             settle()
 
-        return Outcome(self.draft.facts, answer=answer, then=then, refuse=refusal)
+        return CoordinatorResult(self.update.records, answer=answer, then=then, refuse=refusal)
 
     def _answer(self, member: Member, *, changed: bool) -> ConsumerGroupHeartbeatResponse:
-        unchanged_ms = self.now_ms - self.draft.state.assignment_timestamp
+        unchanged_ms = self.now_ms - self.update.state.assignment_timestamp
         waits = member.state is MemberState.UNRELEASED_PARTITIONS
         answer = ConsumerGroupHeartbeatResponse(
             member_id=member.member_id,
             member_epoch=member.member_epoch,
-            heartbeat_interval_ms=self.limits.interval_ms(unchanged_ms=unchanged_ms, waits=waits),
+            heartbeat_interval_ms=self.group_config.interval_ms(unchanged_ms=unchanged_ms, waits=waits),
         )
         if changed or self.request.member_epoch == JOIN_EPOCH or _is_full(self.request):
             answer.assignment = Assignment(
@@ -333,19 +333,19 @@ class _Beat:
             )
         return answer
 
-    def _settle(self, member: Member, *, moved: bool) -> None:
+    def _after_write(self, member: Member, *, moved: bool) -> None:
         """The soft side of what was decided, once it is written."""
         group = self.shard.groups[self.request.group_id]
         assert isinstance(group, ConsumerGroup)
         if self.replaced is not None and self.replaced != member.member_id:
-            group.clocks.drop(self.replaced)
+            group.deadlines.drop(self.replaced)
         group.topics_seen = self.topics
-        group.clocks.sessions[member.member_id] = self.now_ms + self.limits.session_timeout_ms
-        group.clocks.joins.pop(member.member_id, None)  # it has changed over from the classic protocol
-        group.clocks.syncs.pop(member.member_id, None)
+        group.deadlines.sessions[member.member_id] = self.now_ms + self.group_config.session_timeout_ms
+        group.deadlines.joins.pop(member.member_id, None)  # it has changed over from the classic protocol
+        group.deadlines.syncs.pop(member.member_id, None)
         if moved:
-            group.watch_move(member, now_ms=self.now_ms)
-        group.rewind(self.shard)
+            group.schedule_revocation(member, now_ms=self.now_ms)
+        group.reschedule(self.shard)
 
 
 def _check_epoch(member: Member, request: ConsumerGroupHeartbeatRequest) -> None:
@@ -371,10 +371,10 @@ def _owned(request: ConsumerGroupHeartbeatRequest) -> Owned | None:
     return {bytes(topic.topic_id): frozenset(topic.partitions) for topic in request.topic_partitions}
 
 
-def _is_within(owned: Owned | None, holdings: Holdings) -> bool:
+def _is_within(owned: Owned | None, partitions_held: AssignedPartitions) -> bool:
     if owned is None:
         return False
-    return all(number in holdings.get(topic_id, {}) for topic_id, numbers in owned.items() for number in numbers)
+    return all(number in partitions_held.get(topic_id, {}) for topic_id, numbers in owned.items() for number in numbers)
 
 
 def _is_full(request: ConsumerGroupHeartbeatRequest) -> bool:
@@ -383,7 +383,7 @@ def _is_full(request: ConsumerGroupHeartbeatRequest) -> bool:
     return request.rebalance_timeout_ms != -1 and subscribes and request.topic_partitions is not None
 
 
-def _is_other(before: Holdings, after: Holdings) -> bool:
+def _is_other(before: AssignedPartitions, after: AssignedPartitions) -> bool:
     return {t: before[t].keys() for t in before} != {t: after[t].keys() for t in after}
 
 

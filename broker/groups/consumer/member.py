@@ -29,12 +29,12 @@ class MemberState(IntEnum):
     UNRELEASED_PARTITIONS = 2  # what it shall get is still with others
 
 
-Holdings = Mapping[bytes, Mapping[int, int]]  # by topic id: partition -> the epoch at which it was assigned
-NOTHING: Final[Holdings] = {}
+AssignedPartitions = Mapping[bytes, Mapping[int, int]]  # by topic id: partition -> the epoch at which it was assigned
+NOTHING: Final[AssignedPartitions] = {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClassicSide:
+class ClassicMetadata:
     """What a member that speaks the classic protocol has beside the rest."""
 
     session_timeout_ms: int
@@ -52,12 +52,12 @@ class Member:
     subscribed_topic_regex: str | None = None
     rebalance_timeout_ms: int = -1
     server_assignor: str | None = None
-    classic: ClassicSide | None = None
+    classic: ClassicMetadata | None = None
     member_epoch: int = 0
     previous_member_epoch: int = 0
     state: MemberState = MemberState.STABLE
-    assigned: Holdings = field(default_factory=dict)
-    pending_revocation: Holdings = field(default_factory=dict)
+    assigned: AssignedPartitions = field(default_factory=dict)
+    pending_revocation: AssignedPartitions = field(default_factory=dict)
 
     def is_reconciled_to(self, assignment_epoch: int) -> bool:
         return self.state is MemberState.STABLE and self.member_epoch == assignment_epoch
@@ -85,7 +85,7 @@ class Member:
         )
 
 
-def _classic_value(classic: ClassicSide | None) -> ClassicMemberMetadata | None:
+def _classic_value(classic: ClassicMetadata | None) -> ClassicMemberMetadata | None:
     if classic is None:
         return None
     return ClassicMemberMetadata(
@@ -94,27 +94,27 @@ def _classic_value(classic: ClassicSide | None) -> ClassicMemberMetadata | None:
     )
 
 
-def read_classic(value: ClassicMemberMetadata | None) -> ClassicSide | None:
+def read_classic(value: ClassicMemberMetadata | None) -> ClassicMetadata | None:
     if value is None:
         return None
-    return ClassicSide(
+    return ClassicMetadata(
         session_timeout_ms=value.session_timeout_ms,
         protocols=tuple((protocol.name, bytes(protocol.metadata)) for protocol in value.supported_protocols),
     )
 
 
-def _written(holdings: Holdings) -> list[TopicPartitions]:
+def _written(partitions_held: AssignedPartitions) -> list[TopicPartitions]:
     return [
         TopicPartitions(
             topic_id=topic_id,
             partitions=sorted(epochs),
             assignment_epochs=[epochs[number] for number in sorted(epochs)],
         )
-        for topic_id, epochs in sorted(holdings.items())
+        for topic_id, epochs in sorted(partitions_held.items())
     ]
 
 
-def read_holdings(written: Iterable[TopicPartitions], *, default_epoch: int) -> Holdings:
+def read_assigned_partitions(written: Iterable[TopicPartitions], *, default_epoch: int) -> AssignedPartitions:
     """Brokers before Kafka 4.3 wrote no assignment epochs: the member's own epoch is the strictest guess."""
     return {
         bytes(topic.topic_id): dict(
@@ -128,9 +128,9 @@ def read_holdings(written: Iterable[TopicPartitions], *, default_epoch: int) -> 
     }
 
 
-def partitions_of(holdings: Holdings) -> Assignment:
-    return {topic_id: tuple(sorted(epochs)) for topic_id, epochs in sorted(holdings.items())}
+def partitions_of(partitions_held: AssignedPartitions) -> Assignment:
+    return {topic_id: tuple(sorted(epochs)) for topic_id, epochs in sorted(partitions_held.items())}
 
 
-def held_at(assignment: Assignment, *, epoch: int) -> Holdings:
+def held_at(assignment: Assignment, *, epoch: int) -> AssignedPartitions:
     return {topic_id: dict.fromkeys(numbers, epoch) for topic_id, numbers in assignment.items()}

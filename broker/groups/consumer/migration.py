@@ -10,15 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tidemark.broker.coordination.outcome import Outcome
+from tidemark.broker.coordination.result import CoordinatorResult
 from tidemark.broker.core.errors import Refused
 from tidemark.broker.groups.classic.group import ClassicGroup
 from tidemark.broker.groups.classic.member import Member as ClassicMember
-from tidemark.broker.groups.classic.rebalance import dismiss, prepare, start_session
-from tidemark.broker.groups.consumer import facts
+from tidemark.broker.groups.classic.rebalance import prepare, remove_and_answer, start_session
+from tidemark.broker.groups.consumer import new_records
 from tidemark.broker.groups.consumer.assignors import Assignment
-from tidemark.broker.groups.consumer.draft import Draft
-from tidemark.broker.groups.consumer.embedded import (
+from tidemark.broker.groups.consumer.embedded_protocol import (
     PROTOCOL_TYPE,
     MalformedSubscription,
     Subscription,
@@ -26,54 +25,55 @@ from tidemark.broker.groups.consumer.embedded import (
     read_subscription,
     write_assignment,
 )
-from tidemark.broker.groups.consumer.member import ClassicSide, Member, held_at
+from tidemark.broker.groups.consumer.group_update import GroupUpdate
+from tidemark.broker.groups.consumer.member import ClassicMetadata, Member, held_at
 from tidemark.broker.groups.consumer.state import GroupState, Topics
 from tidemark.broker.groups.group import Group
 from tidemark.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
     from tidemark.broker.groups.consumer.group import ConsumerGroup
-    from tidemark.broker.groups.shard import Shard
+    from tidemark.broker.groups.shard import GroupShard
 
 
 class Upgrade(NamedTuple):
-    draft: Draft
+    update: GroupUpdate
     then: Callable[[], None] | None
 
 
 # -- classic to consumer ---------------------------------------------------
 
 
-def upgrade(shard: Shard, group: Group | None, group_id: str, *, topics: Topics, now_ms: int) -> Upgrade:
+def upgrade(shard: GroupShard, group: Group | None, group_id: str, *, topics: Topics, now_ms: int) -> Upgrade:
     """The draft of a consumer group in the place of `group`, which is no consumer group, if that may be."""
-    draft = Draft(GroupState(group_id), topics=topics, now_ms=now_ms)
+    update = GroupUpdate(GroupState(group_id), topics=topics, now_ms=now_ms)
     if group is None:
-        return Upgrade(draft, None)
+        return Upgrade(update, None)
     if not isinstance(group, ClassicGroup):
         raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
     if group.is_recorded:
-        draft.facts += group.tombstones()
+        update.records += group.tombstones()
     if group.members:
         _check_upgrade(shard, group)
-        _take_over(draft, group)
+        _convert_members(update, group)
 
     def then() -> None:
-        _dismantle(shard, group)
+        _close_classic_group(shard, group)
         _start_sessions(shard, group_id, now_ms=now_ms)
 
-    return Upgrade(draft, then)
+    return Upgrade(update, then)
 
 
-def _check_upgrade(shard: Shard, group: ClassicGroup) -> None:
-    from tidemark.broker.groups.consumer.group import find_limits
+def _check_upgrade(shard: GroupShard, group: ClassicGroup) -> None:
+    from tidemark.broker.groups.consumer.group import find_group_config
 
-    limits = find_limits(shard, group.group_id)
+    group_config = find_group_config(shard, group.group_id)
     because = None
-    if not limits.may_upgrade:
+    if not group_config.may_upgrade:
         because = "online upgrade is disabled"
     elif group.protocol_type != PROTOCOL_TYPE:
         because = "the group does not use the consumer embedded protocol"
-    elif len(group.members) > limits.members_max:
+    elif len(group.members) > group_config.members_max:
         because = "the group size exceeds the consumer group maximum size"
     if because is not None:
         raise _refused(group.group_id, because)
@@ -85,24 +85,26 @@ def _refused(group_id: str, because: str) -> Refused:
     )
 
 
-def _take_over(draft: Draft, group: ClassicGroup) -> None:
+def _convert_members(update: GroupUpdate, group: ClassicGroup) -> None:
     """Everybody is where the last generation left it; whoever was about to rebalance is asked to join again."""
     try:
-        members = _shared_out(group, draft.topics)
+        members = _members_with_assignments(group, update.topics)
     except MalformedSubscription:
         raise _refused(group.group_id, "the embedded consumer protocol is malformed") from None
     group_id, epoch = group.group_id, group.generation
     for member, _ in members:
-        draft.put_member(member)
-    draft.write(facts.group_fact(group_id, epoch=epoch, metadata_hash=draft.state.hash_of(draft.topics)))
+        update.put_member(member)
+    update.write(
+        new_records.group_epoch_record(group_id, epoch=epoch, metadata_hash=update.state.hash_of(update.topics))
+    )
     for member, share in members:
-        draft.write(facts.target_fact(group_id, member.member_id, share))
-    draft.write(facts.targets_fact(group_id, epoch=epoch, timestamp=draft.now_ms))
+        update.write(new_records.target_assignment_record(group_id, member.member_id, share))
+    update.write(new_records.target_assignment_epoch_record(group_id, epoch=epoch, timestamp=update.now_ms))
     for member, _ in members:
-        draft.put_holdings(member)
+        update.put_current_assignment(member)
 
 
-def _shared_out(group: ClassicGroup, topics: Topics) -> list[tuple[Member, Assignment]]:
+def _members_with_assignments(group: ClassicGroup, topics: Topics) -> list[tuple[Member, Assignment]]:
     """The members, each with what the last generation gave it.
 
     In the middle of a rebalance that may be forgotten already. A cooperative member holds on to what it had all the
@@ -119,7 +121,7 @@ def _shared_out(group: ClassicGroup, topics: Topics) -> list[tuple[Member, Assig
             named = [(name, number) for name, numbers in known for number in numbers]
             own = [each for each in dict.fromkeys(named) if each not in claimed and each[0] in topics]
             claimed.update(own)
-            found.append(_taken_over(member, group, subscription, _by_id(own, topics)))
+            found.append(_converted(member, group, subscription, _by_id(own, topics)))
     return found
 
 
@@ -135,7 +137,7 @@ def _by_id(partitions: Collection[tuple[str, int]], topics: Topics) -> Assignmen
     return {topic_id: tuple(numbers) for topic_id, numbers in by_id.items()}
 
 
-def _taken_over(
+def _converted(
     member: ClassicMember, group: ClassicGroup, subscription: Subscription, share: Assignment
 ) -> tuple[Member, Assignment]:
     taken = Member(
@@ -146,7 +148,7 @@ def _taken_over(
         client_host=member.client_host,
         subscribed_topic_names=frozenset(subscription.topics),
         rebalance_timeout_ms=member.rebalance_timeout_ms,
-        classic=ClassicSide(session_timeout_ms=member.session_timeout_ms, protocols=tuple(member.protocols)),
+        classic=ClassicMetadata(session_timeout_ms=member.session_timeout_ms, protocols=tuple(member.protocols)),
         member_epoch=group.generation,
         previous_member_epoch=group.generation,
         assigned=held_at(share, epoch=group.generation),
@@ -154,30 +156,30 @@ def _taken_over(
     return taken, share
 
 
-def _dismantle(shard: Shard, group: ClassicGroup) -> None:
+def _close_classic_group(shard: GroupShard, group: ClassicGroup) -> None:
     """Its alarms find nobody any more, and whoever waited for the others joins what the group is now."""
     group.cancel_phase()
-    for alarm in group.pending.values():
-        alarm.cancel()
+    for timer in group.pending.values():
+        timer.cancel()
     group.pending.clear()
     for member in list(group.members.values()):
-        dismiss(shard, group, member, ErrorCode.REBALANCE_IN_PROGRESS)
+        remove_and_answer(shard, group, member, ErrorCode.REBALANCE_IN_PROGRESS)
 
 
-def _start_sessions(shard: Shard, group_id: str, *, now_ms: int) -> None:
+def _start_sessions(shard: GroupShard, group_id: str, *, now_ms: int) -> None:
     from tidemark.broker.groups.consumer.group import ConsumerGroup
 
     group = shard.groups[group_id]
     assert isinstance(group, ConsumerGroup)
     for member in group.state.members.values():
         if member.classic is not None:
-            group.clocks.sessions[member.member_id] = now_ms + member.classic.session_timeout_ms
+            group.deadlines.sessions[member.member_id] = now_ms + member.classic.session_timeout_ms
 
 
 # -- consumer to classic ---------------------------------------------------
 
 
-def may_downgrade(shard: Shard, group: ConsumerGroup, leaving: Collection[str]) -> bool:
+def may_downgrade(shard: GroupShard, group: ConsumerGroup, leaving: Collection[str]) -> bool:
     """Whether only members that speak the classic protocol are left, and some are."""
     staying = [member for member_id, member in group.state.members.items() if member_id not in leaving]
     going = [group.state.members[member_id] for member_id in leaving]
@@ -185,36 +187,36 @@ def may_downgrade(shard: Shard, group: ConsumerGroup, leaving: Collection[str]) 
         return False
     if all(member.classic is not None for member in going):
         return False
-    limits = group.limits(shard)
-    return limits.may_downgrade and len(staying) <= limits.classic_members_max
+    group_config = group.group_config(shard)
+    return group_config.may_downgrade and len(staying) <= group_config.classic_members_max
 
 
 def downgrade(
-    shard: Shard,
+    shard: GroupShard,
     group: ConsumerGroup,
     leaving: Collection[str],
     *,
     answer: Any,
     refuse: Callable[[ErrorCode], Any],
     now_ms: int,
-) -> Outcome:
+) -> CoordinatorResult:
     """A classic group of those that stay, which is about to rebalance, since somebody left."""
     staying = [member for member_id, member in group.state.members.items() if member_id not in leaving]
     records = list(group.state.tombstones())
-    outcome = become_classic(shard, group.state, staying, now_ms=now_ms, rebalance=True)
-    return Outcome([*records, *outcome.records], answer=answer, then=outcome.then, refuse=refuse)
+    result = become_classic(shard, group.state, staying, now_ms=now_ms, rebalance=True)
+    return CoordinatorResult([*records, *result.records], answer=answer, then=result.then, refuse=refuse)
 
 
 def become_classic(
-    shard: Shard, state: GroupState, members: Collection[Member], *, now_ms: int, rebalance: bool
-) -> Outcome:
+    shard: GroupShard, state: GroupState, members: Collection[Member], *, now_ms: int, rebalance: bool
+) -> CoordinatorResult:
     """The record of the classic group, and what is to do once it is there."""
     protocols = {member.member_id: member.classic.protocols for member in members if member.classic is not None}
     group = ClassicGroup(state.group_id)
     group.protocol_type = PROTOCOL_TYPE
     group.generation = state.epoch
     for member in members:
-        group.add(_handed_back(member))
+        group.add(_to_classic_member(member))
     group.protocol = group.select_protocol()
     shares = {member.member_id: _share(shard, state, member, group.protocol) for member in members}
 
@@ -222,15 +224,15 @@ def become_classic(
         found = shard.groups[state.group_id]
         assert isinstance(found, ClassicGroup)
         for classic in found.members.values():
-            found.revise(classic, protocols[classic.member_id])
+            found.update_protocols(classic, protocols[classic.member_id])
             start_session(shard, found, classic, now_ms=now_ms)
         if rebalance:
             prepare(shard, found, reason="the group is a classic one again", now_ms=now_ms)
 
-    return Outcome([group.fact(shares, now_ms=now_ms)], then=then, refuse=lambda _: None)
+    return CoordinatorResult([group.record(shares, now_ms=now_ms)], then=then, refuse=lambda _: None)
 
 
-def _handed_back(member: Member) -> ClassicMember:
+def _to_classic_member(member: Member) -> ClassicMember:
     assert member.classic is not None
     return ClassicMember(
         member_id=member.member_id,
@@ -243,7 +245,7 @@ def _handed_back(member: Member) -> ClassicMember:
     )
 
 
-def _share(shard: Shard, state: GroupState, member: Member, protocol: str | None) -> bytes:
+def _share(shard: GroupShard, state: GroupState, member: Member, protocol: str | None) -> bytes:
     """What the target says it has, in the version that it speaks itself."""
     return encoded_share(state.target_of(member.member_id), shard.image.topic_names, version=_version(member, protocol))
 

@@ -11,10 +11,16 @@ from dataclasses import replace
 from hashlib import blake2b
 from typing import Any, Final, NamedTuple
 
-from tidemark.broker.coordination.facts import Fact
-from tidemark.broker.groups.consumer import facts
+from tidemark.broker.coordination.record import CoordinatorRecord
+from tidemark.broker.groups.consumer import new_records
 from tidemark.broker.groups.consumer.assignors import Assignment
-from tidemark.broker.groups.consumer.member import Holdings, Member, MemberState, read_classic, read_holdings
+from tidemark.broker.groups.consumer.member import (
+    AssignedPartitions,
+    Member,
+    MemberState,
+    read_assigned_partitions,
+    read_classic,
+)
 from tidemark.broker.groups.consumer.records import (
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupCurrentMemberAssignmentValue,
@@ -56,7 +62,7 @@ class GroupState:
         "metadata_hash",
         "owners",
         "regexes",
-        "statics",
+        "static_members",
         "targets",
     )
 
@@ -68,7 +74,7 @@ class GroupState:
         self.assignment_timestamp = 0
         self.has_partition_metadata = False  # written by Kafka before 4.1
         self.members: dict[str, Member] = {}
-        self.statics: dict[str, str] = {}  # instance id -> member id
+        self.static_members: dict[str, str] = {}  # instance id -> member id
         self.targets: dict[str, Assignment] = {}
         self.owners: dict[tuple[bytes, int], str] = {}  # who holds a partition, or still has to give it up
         self.regexes: dict[str, Resolved] = {}
@@ -78,7 +84,7 @@ class GroupState:
         twin = GroupState(self.group_id)
         for name in ("epoch", "metadata_hash", "assignment_epoch", "assignment_timestamp", "has_partition_metadata"):
             setattr(twin, name, getattr(self, name))
-        for name in ("members", "statics", "targets", "owners", "regexes"):
+        for name in ("members", "static_members", "targets", "owners", "regexes"):
             setattr(twin, name, getattr(self, name).copy())
         return twin
 
@@ -125,25 +131,25 @@ class GroupState:
             digest.update(b"%b%d." % (topics[name].topic_id, len(topics[name].partitions)))
         return int.from_bytes(digest.digest(), "big", signed=True)
 
-    def tombstones(self) -> Iterator[Fact]:
+    def tombstones(self) -> Iterator[CoordinatorRecord]:
         """The end of the group, in Kafka's order: members go before what they stood on."""
         for member_id in self.members:
-            yield facts.current_end(self.group_id, member_id)
+            yield new_records.current_assignment_tombstone(self.group_id, member_id)
         for member_id in sorted(self.members.keys() | self.targets.keys()):
-            yield facts.target_end(self.group_id, member_id)
-        yield facts.targets_end(self.group_id)
+            yield new_records.target_assignment_tombstone(self.group_id, member_id)
+        yield new_records.target_assignment_epoch_tombstone(self.group_id)
         for member_id in self.members:
-            yield facts.member_end(self.group_id, member_id)
+            yield new_records.member_subscription_tombstone(self.group_id, member_id)
         for regex in self.regexes:
-            yield facts.regex_end(self.group_id, regex)
+            yield new_records.regular_expression_tombstone(self.group_id, regex)
         if self.has_partition_metadata:
-            yield facts.partition_metadata_end(self.group_id)
-        yield facts.group_end(self.group_id)
+            yield new_records.partition_metadata_tombstone(self.group_id)
+        yield new_records.group_epoch_tombstone(self.group_id)
 
     # -- replay ------------------------------------------------------------
 
-    def replay(self, fact: Fact) -> None:
-        _REPLAY[type(fact.key)](self, fact.key, fact.value)
+    def replay(self, record: CoordinatorRecord) -> None:
+        _REPLAY[type(record.key)](self, record.key, record.value)
 
     def _group(self, _key: ConsumerGroupMetadataKey, value: ConsumerGroupMetadataValue | None) -> None:
         self.epoch, self.metadata_hash = (0, 0) if value is None else (value.epoch, value.metadata_hash)
@@ -189,7 +195,7 @@ class GroupState:
             classic=read_classic(value.classic_member_metadata),
         )
         if value.instance_id is not None:
-            self.statics[value.instance_id] = key.member_id
+            self.static_members[value.instance_id] = key.member_id
 
     def _current(
         self,
@@ -216,8 +222,10 @@ class GroupState:
             member_epoch=value.member_epoch,
             previous_member_epoch=value.previous_member_epoch,
             state=_STATES.get(value.state, MemberState.STABLE),
-            assigned=read_holdings(value.assigned_partitions, default_epoch=value.member_epoch),
-            pending_revocation=read_holdings(value.partitions_pending_revocation, default_epoch=value.member_epoch),
+            assigned=read_assigned_partitions(value.assigned_partitions, default_epoch=value.member_epoch),
+            pending_revocation=read_assigned_partitions(
+                value.partitions_pending_revocation, default_epoch=value.member_epoch
+            ),
         )
         self.members[key.member_id] = after
         self._own(key.member_id, after.assigned)
@@ -230,17 +238,17 @@ class GroupState:
             self.regexes[key.regular_expression] = Resolved(frozenset(value.topics), value.version, value.timestamp)
 
     def _forget_instance(self, instance_id: str, member_id: str) -> None:
-        if self.statics.get(instance_id) == member_id:
-            del self.statics[instance_id]
+        if self.static_members.get(instance_id) == member_id:
+            del self.static_members[instance_id]
 
-    def _own(self, member_id: str, holdings: Holdings) -> None:
-        for topic_id, epochs in holdings.items():
+    def _own(self, member_id: str, partitions_held: AssignedPartitions) -> None:
+        for topic_id, epochs in partitions_held.items():
             for number in epochs:
                 self.owners[topic_id, number] = member_id
 
     def _disown(self, member_id: str, member: Member) -> None:
-        for holdings in (member.assigned, member.pending_revocation):
-            for topic_id, epochs in holdings.items():
+        for partitions_held in (member.assigned, member.pending_revocation):
+            for topic_id, epochs in partitions_held.items():
                 for number in epochs:
                     if self.owners.get((topic_id, number)) == member_id:
                         del self.owners[topic_id, number]

@@ -31,8 +31,8 @@ from tidemark.protocol.messages.produce import (
 from tidemark.protocol.schema import Bytes
 
 if TYPE_CHECKING:
-    from tidemark.broker.transactions.appends import TransactionalAppends
-    from tidemark.broker.transactions.service import Transactions
+    from tidemark.broker.transactions.coordinator import TransactionCoordinator
+    from tidemark.broker.transactions.transactional_appends import TransactionalAppends
 
 TOPIC_IDS_FROM = 13
 ZSTD_FROM = 7
@@ -46,7 +46,7 @@ def produce(
     transactional: TransactionalAppends | None = None,
     *,
     replicas: ReplicaTable,
-    transactions: Transactions,
+    transactions: TransactionCoordinator,
 ) -> Any:
     if request.transactional_id is not None and transactional is None:
         return _produce_transactional(request, call, replicas, transactions)
@@ -106,13 +106,13 @@ def produce(
 
 
 def _produce_transactional(
-    request: ProduceRequest, call: Call, replicas: ReplicaTable, transactions: Transactions
+    request: ProduceRequest, call: Call, replicas: ReplicaTable, transactions: TransactionCoordinator
 ) -> Any:
     """First the coordinator must know, for good, of every partition that the transaction is going to touch."""
-    from tidemark.broker.transactions.appends import TransactionalAppends
+    from tidemark.broker.transactions.transactional_appends import TransactionalAppends
 
     appends = TransactionalAppends(request, version=call.version, replicas=replicas, transactions=transactions)
-    admitted = appends.admit()
+    admitted = appends.add_partitions()
     if not isinstance(admitted, Deferred):
         return produce(request, call, appends, replicas=replicas, transactions=transactions)
     later: Deferred[Any] = Deferred()

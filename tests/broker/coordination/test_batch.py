@@ -1,5 +1,5 @@
 from tidemark.broker.coordination.batch import build
-from tidemark.broker.coordination.facts import Fact
+from tidemark.broker.coordination.record import CoordinatorRecord
 from tidemark.broker.groups.records import (
     GroupMetadataKey,
     GroupMetadataValue,
@@ -12,12 +12,12 @@ from tidemark.broker.groups.records import (
 )
 from tidemark.protocol.records import check_single_batch, iter_records
 
-COMMIT = Fact(
+COMMIT = CoordinatorRecord(
     OffsetCommitKey(group="g", topic="t", partition=3),
     OffsetCommitValue(offset=7, leader_epoch=2, metadata="m" * 300, commit_timestamp=99, topic_id=b"i" * 16),
     4,
 )
-GROUP = Fact(
+GROUP = CoordinatorRecord(
     GroupMetadataKey(group="g"),
     GroupMetadataValue(
         protocol_type="consumer",
@@ -29,17 +29,17 @@ GROUP = Fact(
     ),
     3,
 )
-TOMBSTONE = Fact(OffsetCommitKey(group="g", topic="t", partition=4), None)
+TOMBSTONE = CoordinatorRecord(OffsetCommitKey(group="g", topic="t", partition=4), None)
 
 
 def test_a_batch_is_a_valid_one_and_holds_what_went_in() -> None:
-    for facts in ([COMMIT], [COMMIT, GROUP, TOMBSTONE], [COMMIT] * 100):
-        batch, header = build(facts, now_ms=1_700_000_000_000)
+    for records in ([COMMIT], [COMMIT, GROUP, TOMBSTONE], [COMMIT] * 100):
+        batch, header = build(records, now_ms=1_700_000_000_000)
         assert check_single_batch(memoryview(batch)) == header
-        records = list(iter_records(batch))
-        assert [decode(record.key or b"", record.value) for record in records] == facts
-        assert [record.offset for record in records] == list(range(len(facts)))
-        assert {record.timestamp for record in records} == {1_700_000_000_000}
+        read_back = list(iter_records(batch))
+        assert [decode(record.key or b"", record.value) for record in read_back] == records
+        assert [record.offset for record in read_back] == list(range(len(records)))
+        assert {record.timestamp for record in read_back} == {1_700_000_000_000}
 
 
 def test_the_builder_writes_what_the_plain_encoder_writes() -> None:

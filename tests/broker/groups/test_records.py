@@ -1,6 +1,6 @@
 import pytest
 
-from tidemark.broker.coordination.facts import Fact, UnknownRecord
+from tidemark.broker.coordination.record import CoordinatorRecord, UnknownRecord
 from tidemark.broker.groups.records import (
     GroupMetadataKey,
     OffsetCommitKey,
@@ -23,7 +23,7 @@ def test_an_offset_is_written_byte_for_byte_as_kafka_writes_it() -> None:
 def test_every_version_of_an_offset_can_be_read(version: int) -> None:
     key = OffsetCommitKey(group="g", topic="t", partition=3)
     value = OffsetCommitValue(offset=7, metadata="m", commit_timestamp=9)
-    assert decode(encode_key(key), encode_value(value, version)) == Fact(key, value, version)
+    assert decode(encode_key(key), encode_value(value, version)) == CoordinatorRecord(key, value, version)
 
 
 def test_the_oldest_offset_keys_can_be_read() -> None:
@@ -32,7 +32,7 @@ def test_the_oldest_offset_keys_can_be_read() -> None:
 
 
 def test_a_tombstone_has_no_value() -> None:
-    assert decode(encode_key(GroupMetadataKey(group="g")), None) == Fact(GroupMetadataKey(group="g"), None)
+    assert decode(encode_key(GroupMetadataKey(group="g")), None) == CoordinatorRecord(GroupMetadataKey(group="g"), None)
 
 
 @pytest.mark.parametrize(

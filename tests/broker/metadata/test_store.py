@@ -113,7 +113,7 @@ async def test_decisions_do_not_wait_for_the_disk_but_answers_do(
     store = await opened(tmp_path)
     saves: list[Any] = []
     save = store._storage.save
-    monkeypatch.setattr(store._storage, "save", lambda effects: (saves.append(effects), save(effects)))
+    monkeypatch.setattr(store._storage, "save", lambda effects: [saves.append(effects), save(effects)])  # type: ignore[func-returns-value]
     changes = [asyncio.create_task(store.change(lambda _, n=n: topic(n))) for n in range(50)]  # type: ignore[misc]
     nothing = asyncio.create_task(store.change(lambda image: [] if len(image.topics) == 50 else topic(99)))
     image = await nothing

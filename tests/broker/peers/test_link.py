@@ -74,8 +74,7 @@ async def link(peer: Peer) -> AsyncIterator[PeerLink]:
 
 
 async def ask(link: PeerLink, seconds: float = 5.0) -> ApiVersionsResponse:
-    answer: ApiVersionsResponse = await link.send(ApiVersionsRequest(), version=1, timeout=seconds)
-    return answer
+    return await link.send(ApiVersionsRequest(), version=1, timeout=seconds, response=ApiVersionsResponse)
 
 
 async def test_many_requests_share_one_connection(peer: Peer, link: PeerLink) -> None:
@@ -141,7 +140,7 @@ async def test_records_arrive_as_views_of_one_buffer(peer: Peer, link: PeerLink)
         writer.write(struct.pack(">i", len(body) + 5) + frame[4:8] + b"\0" + body)
 
     peer.answer = with_records
-    answer = await link.send(FetchRequest(), version=12, timeout=5.0)
+    answer = await link.send(FetchRequest(), version=12, timeout=5.0, response=FetchResponse)
     found = answer.responses[0].partitions[0].records
     assert isinstance(found, memoryview)
     assert found == records
@@ -188,3 +187,9 @@ async def test_who_hangs_up_ends_what_was_begun(peer: Peer, link: PeerLink) -> N
     with pytest.raises(PeerUnavailable, match="is gone"):
         await begun
     assert link.begin(ApiVersionsRequest(), version=1) is None
+
+
+async def test_links_of_two_nodes_in_one_process_share_no_buffer(peer: Peer) -> None:
+    one, other = (PeerLink("127.0.0.1", peer.port, client_id=client_id_of(number)) for number in (1, 2))
+    assert one.scratch is not other.scratch
+    await asyncio.gather(one.close(), other.close())

@@ -44,7 +44,7 @@ async def test_nothing_is_acknowledged_while_a_member_is_silent_until_it_is_out(
     assert cluster.values(3) == [b"a", b"b"]
 
 
-async def test_with_too_few_in_sync_nothing_is_committed_and_who_is_impatient_is_told(new_cluster: New) -> None:
+async def test_with_too_few_in_sync_nothing_is_committed_and_a_producer_that_waits_is_refused(new_cluster: New) -> None:
     cluster = new_cluster(**{"min.insync.replicas": "2", "replica.lag.time.max.ms": "300"})
     told: list[Exception | None] = []
     cluster.cut = {(2, 1), (3, 1)}

@@ -17,7 +17,9 @@ from tidemark.protocol.records import iter_batches, iter_records
 
 
 def values_of(partition: Any) -> list[bytes]:
-    return [bytes(record.value) for _, batch in iter_batches(partition.records) for record in iter_records(batch)]
+    return [
+        bytes(record.value or b"") for _, batch in iter_batches(partition.records) for record in iter_records(batch)
+    ]
 
 
 async def test_answers_leave_in_the_order_of_the_requests(start_node: Any, connect: Any, requests: Any) -> None:

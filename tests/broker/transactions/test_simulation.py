@@ -19,19 +19,19 @@ from typing import Any
 import pytest
 
 from tidemark.broker.config import BrokerConfig
-from tidemark.broker.coordination.outcome import Outcome
+from tidemark.broker.coordination.result import CoordinatorResult
 from tidemark.broker.groups.records import encode_key, encode_value
 from tidemark.broker.replication.partition import check_marker
-from tidemark.broker.transactions.records import decode, fact_of
-from tidemark.broker.transactions.shard import Order, TransactionShard
+from tidemark.broker.transactions.records import decode, record_of
+from tidemark.broker.transactions.shard import PendingMarkers, TransactionShard
 from tidemark.broker.transactions.transaction import (
     CLASSIC,
     EPOCH_MAX,
     EPOCH_PER_TRANSACTION,
     PREPARED,
-    State,
     TopicPartition,
     Transaction,
+    TransactionState,
 )
 from tidemark.broker.transactions.transitions import NeedsProducerId, Producer
 from tidemark.protocol.errors import ErrorCode
@@ -186,7 +186,7 @@ class Coordinator:
         return self.world.coordinator is self
 
     def finish(self, result: Any, reply: Callable[[Any], None], *, certain: bool = False) -> None:
-        if isinstance(result, Outcome):
+        if isinstance(result, CoordinatorResult):
             if not certain and self.world.trouble(0.02):
                 reply(result.refuse(ErrorCode.NOT_COORDINATOR))
                 return
@@ -211,49 +211,51 @@ class Coordinator:
             action()
 
     def send_orders(self) -> None:
-        orders, self.shard.to_send = self.shard.to_send, []
-        if orders:
-            self.when_committed(lambda: [self.send(order, each) for order in orders for each in parts(order)])
+        all_pending, self.shard.markers_to_send = self.shard.markers_to_send, []
+        if all_pending:
+            self.when_committed(
+                lambda: [self.send(pending, each) for pending in all_pending for each in parts(pending)]  # type: ignore[arg-type, func-returns-value]
+            )
 
-    def send(self, order: Order, each: TopicPartition | None) -> None:
+    def send(self, pending: PendingMarkers, each: TopicPartition | None) -> None:
         if each is None:
-            self.settled(order, None)
+            self.settled(pending, None)
             return
         # By the classic rules nothing tells a repeated marker from the next one's: such markers are sent once.
-        copies = 2 if order.version >= EPOCH_PER_TRANSACTION and self.world.trouble(0.1) else 1
+        copies = 2 if pending.version >= EPOCH_PER_TRANSACTION and self.world.trouble(0.1) else 1
         for _ in range(copies):
-            self.world.after(lambda: self.deliver(order, each), at_most=25)
+            self.world.after(lambda: self.deliver(pending, each), at_most=25)
 
-    def deliver(self, order: Order, each: TopicPartition) -> None:
+    def deliver(self, pending: PendingMarkers, each: TopicPartition) -> None:
         """At the partition's leader, where an old coordinator's markers arrive, too."""
 
         def written(is_there: bool) -> None:
             if not is_there:
-                self.world.after(lambda: self.send(order, each), at_most=10)
+                self.world.after(lambda: self.send(pending, each), at_most=10)
             else:
-                self.world.after(lambda: self.settled(order, each), at_most=10)
+                self.world.after(lambda: self.settled(pending, each), at_most=10)
 
         if self.world.trouble(0.05):
             written(False)
             return
         try:
-            self.world.partitions[each[1]].mark_end(order.marker, order.version, written)
+            self.world.partitions[each[1]].mark_end(pending.marker, pending.version, written)
         except StaleCoordinatorEpoch:
             pass
         except StorageError:
-            self.settled(order, each)
+            self.settled(pending, each)
 
-    def settled(self, order: Order, each: TopicPartition | None) -> None:
-        if not self.is_in_charge or (outcome := self.shard.marked(order, each, self.world.now)) is None:
+    def settled(self, pending: PendingMarkers, each: TopicPartition | None) -> None:
+        if not self.is_in_charge or (result := self.shard.marked(pending, each, self.world.now)) is None:
             return
         if self.world.trouble(0.02):  # it cannot be written down now
-            self.world.after(lambda: self.settled(order, each), at_most=10)
+            self.world.after(lambda: self.settled(pending, each), at_most=10)
         else:
-            self.finish(outcome, lambda _: None, certain=True)
+            self.finish(result, lambda _: None, certain=True)
 
 
-def parts(order: Order) -> list[Any]:
-    return sorted(order.partitions) or [None]
+def parts(pending: PendingMarkers) -> list[Any]:
+    return sorted(pending.partitions) or [None]
 
 
 Client = Generator[Callable[[Callable[[Any], None]], None], Any, None]
@@ -264,7 +266,7 @@ class World:
         self.random = Random(seed)
         self.now = 1_000
         self.events: list[tuple[int, int, Callable[[], None]]] = []
-        self.order = count()
+        self.pending = count()
         self.ids = count(1000)
         self.stories: list[Story] = []
         self.calm = False
@@ -277,7 +279,7 @@ class World:
     # -- events ------------------------------------------------------------
 
     def after(self, action: Callable[[], None], *, at_most: int) -> None:
-        heappush(self.events, (self.now + self.random.randint(0, at_most), next(self.order), action))
+        heappush(self.events, (self.now + self.random.randint(0, at_most), next(self.pending), action))
 
     def trouble(self, chance: float) -> bool:
         return not self.calm and self.random.random() < chance
@@ -312,8 +314,8 @@ class World:
 
     def time_out(self) -> None:
         coordinator = self.coordinator
-        for outcome in coordinator.shard.time_out(self.now):
-            coordinator.finish(outcome, lambda _: None)
+        for result in coordinator.shard.time_out(self.now):
+            coordinator.finish(result, lambda _: None)
 
     # -- producers ---------------------------------------------------------
 
@@ -344,10 +346,10 @@ class World:
                 self.after(lambda: request(lambda _: None), at_most=late)
             if fate < 0.3 and late:
                 self.after(lambda: request(receive), at_most=60)
-            heappush(self.events, (self.now + 200, next(self.order), lambda: receive(None)))
+            heappush(self.events, (self.now + 200, next(self.pending), lambda: receive(None)))
         else:
             self.after(lambda: request(receive), at_most=5)
-        heappush(self.events, (self.now + 250, next(self.order), lambda: receive(None)))
+        heappush(self.events, (self.now + 250, next(self.pending), lambda: receive(None)))
 
     # -- what arrives at brokers -------------------------------------------
 
@@ -437,7 +439,7 @@ class World:
             if story.is_committed and story.delivered != expected:
                 raise Broken(f"the commit of transaction {story.number} was acknowledged and is lost")
         transactions = self.coordinator.shard.transactions
-        if any(each.state in PREPARED or each.state is State.ONGOING for each in transactions.values()):
+        if any(each.state in PREPARED or each.state is TransactionState.ONGOING for each in transactions.values()):
             raise Broken("a transaction was never completed")
         rebuilt = TransactionShard(config=CONFIG, coordinator_epoch=0)
         for key, value in self.coordinator.log:
@@ -456,8 +458,8 @@ def worn_out(transactional_id: str, random: Random) -> Any:
         producer_epoch=epoch,
         timeout_ms=TIMEOUT_MS,
     )
-    fact = fact_of(used)
-    return encode_key(fact.key), encode_value(fact.value, fact.version)
+    record = record_of(used)
+    return encode_key(record.key), encode_value(record.value, record.version)
 
 
 def life(world: World, transactional_id: str, version: int) -> Client:
@@ -506,14 +508,14 @@ def write(
     for record in range(world.random.randint(0, 4)):
         partition = world.random.randrange(PARTITIONS)
         if version == CLASSIC and partition not in added:
-            if not (yield from retried(lambda p=partition: world.add(transactional_id, producer, p, version))):
+            if not (yield from retried(lambda p=partition: world.add(transactional_id, producer, p, version))):  # type: ignore[misc]
                 return False
             added.add(partition)
         sequence = sequences.get(partition, 0)
         value = (story.number, record)
         if not (
             yield from retried(
-                lambda p=partition, s=sequence, v=value: world.produce(transactional_id, producer, p, s, v, version)
+                lambda p=partition, s=sequence, v=value: world.produce(transactional_id, producer, p, s, v, version)  # type: ignore[misc]
             )
         ):
             return False

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tidemark.broker.transactions.markers import LocalMarkers
+from tidemark.broker.transactions.markers import LocalMarkerWriter
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
 from tidemark.protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
@@ -188,8 +188,8 @@ async def test_the_last_epoch_is_followed_by_a_new_producer_id(start_node: Any, 
     await txn.client.create("t", 1)
     await txn.prepare()
     producer_id, _ = await txn.start("a")
-    [hosted] = list(node._coordinators.transactions)
-    hosted.shard.transactions["a"] = hosted.shard.transactions["a"]._replace(producer_epoch=32766)
+    [host] = list(node._coordinators.transactions)
+    host.shard.transactions["a"] = host.shard.transactions["a"]._replace(producer_epoch=32766)
     assert await txn.produce("a", (producer_id, 32766), b"1") == ErrorCode.NONE
     producer = await txn.commit("a", (producer_id, 32766))
     assert producer[0] != producer_id
@@ -251,7 +251,7 @@ async def test_what_was_decided_is_carried_out_after_a_restart(
         await txn.produce(name, producer, name.encode(), partition=partition % 2)
     await txn.commit_offset("commits", producers["commits"], 7)
     with monkeypatch.context() as broken:  # the broker dies between the decision and the markers
-        broken.setattr(LocalMarkers, "write", lambda *_, **__: ErrorCode.NOT_ENOUGH_REPLICAS)
+        broken.setattr(LocalMarkerWriter, "write", lambda *_, **__: ErrorCode.NOT_ENOUGH_REPLICAS)
         await txn.commit("commits", producers["commits"])
         await txn.abort("aborts", producers["aborts"])
         assert (await txn.describe("commits")).transaction_state == "PrepareCommit"

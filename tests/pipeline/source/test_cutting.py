@@ -89,7 +89,7 @@ def test_append_time_is_the_time_of_every_record() -> None:
 def test_a_header_key_that_is_no_utf8_is_replaced_as_java_does() -> None:
     batch = build_batch([Record(timestamp=NOON_MS, headers=[("ab", b"x")])])
     damaged = bytes(batch).replace(b"\x04ab", b"\x04\xffb")
-    [payloads] = payload_groups(memoryview(damaged), [(build_header(damaged), 0)])
+    [payloads] = payload_groups(memoryview(damaged), [(build_header(damaged), 0)])  # type: ignore[list-item]
     [row] = record_batch(cut(payloads), topic="t", partition=0, with_headers=True).to_pylist()
     assert row["headers"] == [{"key": "\ufffdb", "value": b"x"}]
 
@@ -116,7 +116,7 @@ def test_damaged_payloads_raise_one_kind_of_error(seed: int) -> None:
         for _ in range(chance.choice([1, 1, 5])):
             damaged[chance.randrange(61, len(damaged))] = chance.choice([0, 1, 0x7F, 0x80, 0xFF, chance.randrange(256)])
         try:
-            [payloads] = payload_groups(memoryview(damaged), [(build_header(bytes(batch)), 0)])
+            [payloads] = payload_groups(memoryview(damaged), [(build_header(bytes(batch)), 0)])  # type: ignore[list-item]
             record_batch(cut(payloads), topic="t", partition=0, with_headers=True)
         except InvalidBatch:
             continue

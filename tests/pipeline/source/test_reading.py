@@ -132,13 +132,13 @@ def test_whatever_is_wrong_with_files_the_rows_are_right(
 
 def test_the_files_of_another_topic_or_node_are_not_read(broker: EmbeddedBroker, copied: Path) -> None:
     given = {"tidemark.log.dirs": moved(broker, copied), "tidemark.access": "files"}
-    assert len(read(broker, **given)) == len(VALUES)
+    assert len(read(broker, **given)) == len(VALUES)  # type: ignore[arg-type]
     (copied / f"{TOPIC}-0" / "partition.metadata").write_text("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAA\n")
     with pytest.raises(ReadFailed, match="does not belong to this topic"):
-        read(broker, **given)
+        read(broker, **given)  # type: ignore[arg-type]
     shutil.rmtree(copied)
     with pytest.raises(ReadFailed, match=r"tidemark\.access=files, but"):
-        read(broker, **given)
+        read(broker, **given)  # type: ignore[arg-type]
 
 
 def test_files_removed_while_they_are_read_stay_readable(broker: EmbeddedBroker, copied: Path) -> None:

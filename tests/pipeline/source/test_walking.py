@@ -7,7 +7,7 @@ from tidemark.protocol.records import CorruptBatch, EndTransaction, Record, buil
 def batch(base: int, count: int = 2, *, producer: int = -1, transactional: bool = False) -> bytes:
     records = [Record(timestamp=1, value=b"v%d" % number) for number in range(count)]
     fields = {"producer_id": producer, "producer_epoch": 0, "base_sequence": 0} if producer >= 0 else {}
-    return bytes(build_batch(records, base_offset=base, transactional=transactional, **fields))
+    return bytes(build_batch(records, base_offset=base, transactional=transactional, **fields))  # type: ignore[arg-type]
 
 
 def marker(base: int, *, producer: int, commit: bool) -> bytes:

@@ -10,7 +10,7 @@ from raft_simulation.checker import check
 from raft_simulation.faults import FAULTS, Fault, set_disk
 from raft_simulation.network import Network
 from raft_simulation.world import World
-from tidemark.raft import Node, Settings
+from tidemark.raft import Node, RaftSettings
 
 CHAOS_SECONDS = 20.0
 PEACE_SECONDS_MAX = 60.0
@@ -55,7 +55,7 @@ def make_world(seed: int, *, node_class: Callable[..., Node] = Node) -> World:
     random = Random(seed)
     hosts = random.choice((3, 3, 5))
     voters = range(1, 1 + random.choice((hosts, hosts, 3)))
-    settings = Settings(
+    settings = RaftSettings(
         heartbeat_interval=0.1,
         election_timeout=0.5,
         append_entries_max=4,

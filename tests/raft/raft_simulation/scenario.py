@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterable
 from random import Random
 
 from raft_simulation.disk import Disk
-from tidemark.raft import Configuration, Entry, Node, Settings
+from tidemark.raft import Configuration, Entry, Node, RaftSettings
 from tidemark.raft.messages import Message
 
 
 class Quorum:
-    def __init__(self, size: int = 3, *, spares: int = 0, settings: Settings | None = None) -> None:
-        self.settings = settings or Settings(heartbeat_interval=1.0, election_timeout=10.0)
+    def __init__(self, size: int = 3, *, spares: int = 0, settings: RaftSettings | None = None) -> None:
+        self.settings = settings or RaftSettings(heartbeat_interval=1.0, election_timeout=10.0)
         self.voters = tuple(range(1, size + 1))
         self.now = 0.0
         self.disks = {node_id: Disk() for node_id in range(1, size + spares + 1)}

@@ -11,7 +11,7 @@ from typing import Any
 from raft_simulation.checker import STATE, Checker
 from raft_simulation.disk import Disk
 from raft_simulation.network import Network
-from tidemark.raft import Effects, Node, RaftError, Settings
+from tidemark.raft import Effects, Node, RaftError, RaftSettings
 from tidemark.raft.codec import decode, encode
 from tidemark.raft.messages import AppendAccepted, Message, VoteResponse
 
@@ -58,7 +58,7 @@ class World:
         *,
         hosts: int,
         voters: Iterable[int],
-        settings: Settings,
+        settings: RaftSettings,
         node_class: Callable[..., Node] = Node,
         through_bytes: bool = False,
     ) -> None:

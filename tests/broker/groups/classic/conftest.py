@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from tidemark.broker.config import BrokerConfig
-from tidemark.broker.coordination.outcome import Outcome
+from tidemark.broker.coordination.result import CoordinatorResult
 from tidemark.broker.core.deferred import Deferred
 from tidemark.broker.groups.classic.group import ClassicGroup
-from tidemark.broker.groups.commit import commit
 from tidemark.broker.groups.group import Caller
+from tidemark.broker.groups.offset_commit import commit
 from tidemark.broker.groups.records import decode, encode_key, encode_value
-from tidemark.broker.groups.shard import Shard
+from tidemark.broker.groups.shard import GroupShard
 from tidemark.broker.metadata.image import Image, PartitionImage, TopicImage
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.messages.heartbeat import HeartbeatRequest
@@ -42,42 +42,44 @@ class Driver:
         self.now_ms = 1_000_000
         self.log: list[tuple[bytes, bytes | None]] = []
         self.fails = False
-        self.seekers = 0  # clients that asked for the coordinator a moment ago
+        self.recent_lookups = 0  # clients that asked for the coordinator a moment ago
         self.shard = self._shard()
 
-    def _shard(self) -> Shard:
+    def _shard(self) -> GroupShard:
         topics = {
             name: TopicImage(name=name, topic_id=name.encode() * 16, partitions=(PARTITION,) * 3) for name in ("t", "u")
         }
         names = {topic.topic_id: name for name, topic in topics.items()}
         image = Image(topics=topics, topic_names=names)
-        return Shard(config=self.config, image=image, random=Random(1), seekers=lambda *_: self.seekers)
+        return GroupShard(
+            config=self.config, image=image, random=Random(1), recent_lookups=lambda *_: self.recent_lookups
+        )
 
     def restart(self) -> None:
         self.shard = self._shard()
         for key, value in self.log:
             self.shard.replay(decode(key, value))
-        for outcome in self.shard.loaded(self.now_ms):
-            self.finish(outcome)
+        for result in self.shard.loaded(self.now_ms):
+            self.finish(result)
 
     def finish(self, result: Any) -> Any:
-        if type(result) is Outcome and self.fails:
+        if type(result) is CoordinatorResult and self.fails:
             result = result.refuse(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        elif type(result) is Outcome:
-            for fact in result.records:
-                self.log.append((encode_key(fact.key), encode_value(fact.value, fact.version)))
+        elif type(result) is CoordinatorResult:
+            for record in result.records:
+                self.log.append((encode_key(record.key), encode_value(record.value, record.version)))
             result = self.shard.apply(result)
         replies, self.shard.replies = self.shard.replies, []
-        for later, response in replies:
-            later.resolve(response)
+        for deferred, response in replies:
+            deferred.resolve(response)
         return answer_of(result) if isinstance(result, Deferred) and result.done else result
 
     def advance(self, ms: int) -> None:
         end_ms = self.now_ms + ms
-        while (next_ms := self.shard.alarms.next_ms) is not None and next_ms <= end_ms:
+        while (next_ms := self.shard.timers.next_ms) is not None and next_ms <= end_ms:
             self.now_ms = max(self.now_ms, next_ms)
-            for outcome in self.shard.wake(self.now_ms):
-                self.finish(outcome)
+            for result in self.shard.wake(self.now_ms):
+                self.finish(result)
         self.now_ms = end_ms
         self.finish(None)
 
@@ -187,14 +189,14 @@ class Driver:
         generation = members[0].generation_id
         waiting = [self.sync(member_id, generation) for member_id in ids[1:]]
         self.sync(ids[0], generation, {member_id: b"%d" % index for index, member_id in enumerate(ids)})
-        assert all(later.done for later in waiting)
+        assert all(deferred.done for deferred in waiting)
         return ids
 
 
-def answer_of(later: Deferred[Any]) -> Any:
+def answer_of(deferred: Deferred[Any]) -> Any:
     heard: list[Any] = []
-    later.then(heard.append)
-    assert later.done, "the answer is not there yet"
+    deferred.then(heard.append)
+    assert deferred.done, "the answer is not there yet"
     return heard[0]
 
 

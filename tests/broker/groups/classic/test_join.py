@@ -58,7 +58,7 @@ def test_the_initial_delay_ends_with_the_rebalance_time_out(make_driver: Any) ->
 
 
 def test_without_a_delay_a_member_waits_for_others_that_are_on_their_way(driver: Any, answer: Any) -> None:
-    driver.seekers = 2
+    driver.recent_lookups = 2
     first = driver.join()
     driver.advance(80)
     second = driver.join()
@@ -78,14 +78,14 @@ def test_without_a_delay_a_member_waits_for_others_that_were_given_their_ids(dri
 
 
 def test_without_a_delay_nobody_waits_long_for_others_that_do_not_come(driver: Any) -> None:
-    driver.seekers = 5
+    driver.recent_lookups = 5
     first = driver.join()
     driver.advance(100)
     assert first.done
 
 
 def test_without_a_delay_a_stream_of_newcomers_is_not_waited_for(driver: Any) -> None:
-    driver.seekers = 2
+    driver.recent_lookups = 2
     first = driver.join()
     for _ in range(20):
         driver.advance(50)

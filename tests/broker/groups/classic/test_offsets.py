@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from tidemark.broker.groups.fetch import fetch
 from tidemark.broker.groups.offset_delete import delete_offsets
+from tidemark.broker.groups.offset_fetch import fetch
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.messages.offset_delete import (
     OffsetDeleteRequest,
@@ -22,13 +22,13 @@ def driver(make_driver: Any) -> Any:
 
 
 def expire(driver: Any) -> None:
-    for outcome in driver.shard.expire(driver.now_ms):
-        driver.finish(outcome)
+    for result in driver.shard.expire(driver.now_ms):
+        driver.finish(result)
 
 
 def forget_topics(driver: Any, *names: str) -> None:
-    for outcome in driver.shard.forget_topics(set(names)):
-        driver.finish(outcome)
+    for result in driver.shard.forget_topics(set(names)):
+        driver.finish(result)
 
 
 def test_a_consumer_without_a_group_commits_and_makes_one(driver: Any) -> None:

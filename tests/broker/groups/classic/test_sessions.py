@@ -17,11 +17,11 @@ def test_a_silent_member_is_gone_when_its_session_ends(driver: Any) -> None:
 def test_heartbeats_keep_a_session_for_ever_and_set_few_alarms(driver: Any) -> None:
     [one] = driver.stable(1, session_ms=10_000)
     driver.advance(25_000 - 25_000 % 10_000 - 11_000)  # past the end of syncing
-    before = len(driver.shard.alarms._heap)
+    before = len(driver.shard.timers._heap)
     for _ in range(1_000):
         driver.advance(500)
         assert driver.heartbeat(one, 1) == ErrorCode.NONE
-    assert len(driver.shard.alarms._heap) <= before + 1
+    assert len(driver.shard.timers._heap) <= before + 1
 
 
 def test_a_commit_is_a_sign_of_life(driver: Any) -> None:

@@ -16,15 +16,15 @@ from typing import Any
 import pytest
 
 from tidemark.broker.config import BrokerConfig
-from tidemark.broker.coordination.outcome import Outcome
+from tidemark.broker.coordination.result import CoordinatorResult
 from tidemark.broker.core.deferred import Deferred
 from tidemark.broker.groups.classic.group import ClassicGroup
-from tidemark.broker.groups.classic.roster import State
-from tidemark.broker.groups.commit import commit
-from tidemark.broker.groups.fetch import fetch
+from tidemark.broker.groups.classic.membership import ClassicGroupState
 from tidemark.broker.groups.group import Caller
+from tidemark.broker.groups.offset_commit import commit
+from tidemark.broker.groups.offset_fetch import fetch
 from tidemark.broker.groups.records import decode, encode_key, encode_value
-from tidemark.broker.groups.shard import Shard
+from tidemark.broker.groups.shard import GroupShard
 from tidemark.broker.metadata.image import Image, PartitionImage, TopicImage
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.messages.heartbeat import HeartbeatRequest
@@ -92,10 +92,10 @@ class World:
 
     # -- the broker --------------------------------------------------------
 
-    def fresh_shard(self) -> Shard:
+    def fresh_shard(self) -> GroupShard:
         topic = TopicImage(name="t", topic_id=b"t" * 16, partitions=(PARTITION,) * self.partitions)
         image = Image(topics={"t": topic}, topic_names={topic.topic_id: "t"})
-        shard = Shard(config=self.config, image=image, random=Random(self.random.random()))
+        shard = GroupShard(config=self.config, image=image, random=Random(self.random.random()))
         for key, value in self.log:
             shard.replay(decode(key, value))
         return shard
@@ -103,33 +103,33 @@ class World:
     def crash(self) -> None:
         """Connections break: nobody gets the answer that it waits for, and nothing that was on its way arrives."""
         self.shard = self.fresh_shard()
-        for outcome in self.shard.loaded(self.now_ms):
-            self.finish(outcome)
+        for result in self.shard.loaded(self.now_ms):
+            self.finish(result)
         for client in self.clients:
             client.old_requests.clear()
             if client.waiting is not None:
                 client.waiting, client.state = None, "out"
 
     def finish(self, result: Any) -> Any:
-        if type(result) is Outcome:
+        if type(result) is CoordinatorResult:
             if self.fails:
                 before = durable(self.shard)
                 result = result.refuse(ErrorCode.COORDINATOR_NOT_AVAILABLE)
                 check(durable(self.shard) == before, "a failed append changed something")
             else:
-                for fact in result.records:
-                    self.log.append((encode_key(fact.key), encode_value(fact.value, fact.version)))
+                for record in result.records:
+                    self.log.append((encode_key(record.key), encode_value(record.value, record.version)))
                 result = self.shard.apply(result)
         replies, self.shard.replies = self.shard.replies, []
-        for later, response in replies:
-            later.resolve(response)
+        for deferred, response in replies:
+            deferred.resolve(response)
         return result
 
     def advance(self, ms: int) -> None:
         self.now_ms += ms
-        while (next_ms := self.shard.alarms.next_ms) is not None and next_ms <= self.now_ms:
-            for outcome in self.shard.wake(self.now_ms):
-                self.finish(outcome)
+        while (next_ms := self.shard.timers.next_ms) is not None and next_ms <= self.now_ms:
+            for result in self.shard.wake(self.now_ms):
+                self.finish(result)
         self.finish(None)
 
     # -- invariants --------------------------------------------------------
@@ -169,8 +169,8 @@ class World:
                 if self.random.random() < 0.03:  # the client loses patience, and its connection
                     client.waiting, client.state = None, "out"
                 return
-            later, client.waiting = client.waiting, None
-            later.then(lambda response: self.hear(client, response))
+            deferred, client.waiting = client.waiting, None
+            deferred.then(lambda response: self.hear(client, response))
         elif client.state == "out":
             self.send(client, "join", self.join_request(client))
         elif client.to_sync is not None:
@@ -365,7 +365,7 @@ class World:
     def haunt(self, zombie: Client) -> None:
         """Once its place is taken, nothing that the former self sends is accepted."""
         group = self.shard.groups.get(GROUP)
-        holder = group.statics.get(zombie.instance_id or "") if isinstance(group, ClassicGroup) else None
+        holder = group.static_members.get(zombie.instance_id or "") if isinstance(group, ClassicGroup) else None
         if holder == zombie.member_id:
             return
         expected = ErrorCode.UNKNOWN_MEMBER_ID if holder is None else ErrorCode.FENCED_INSTANCE_ID
@@ -386,16 +386,16 @@ class World:
             for client in list(self.clients):
                 self.act(client)
             self.advance(500)
-            if self.is_settled():
+            if self.is_committed():
                 return
         raise Broken(f"the group did not come to rest: {self.clients}")
 
-    def is_settled(self) -> bool:
+    def is_committed(self) -> bool:
         group = self.shard.groups.get(GROUP)
         owned = [partition for client in self.clients for partition in client.owned]
         return (
             isinstance(group, ClassicGroup)
-            and group.state is State.STABLE
+            and group.state is ClassicGroupState.STABLE
             and {client.member_id for client in self.clients} == group.members.keys()
             and sorted(owned) == list(range(self.partitions))
             and all(client.generation == group.generation for client in self.clients)
@@ -407,7 +407,7 @@ def check(condition: bool, message: str) -> None:
         raise Broken(message)
 
 
-def durable(shard: Shard) -> Any:
+def durable(shard: GroupShard) -> Any:
     """What of a shard must survive: offsets, and the group as it last was at rest."""
     group = shard.groups.get(GROUP)
     offsets = {
@@ -417,7 +417,7 @@ def durable(shard: Shard) -> Any:
     }
     if not isinstance(group, ClassicGroup) or not group.is_recorded:
         return offsets, None
-    if group.state not in (State.STABLE, State.EMPTY):
+    if group.state not in (ClassicGroupState.STABLE, ClassicGroupState.EMPTY):
         return offsets, BETWEEN
     members = {
         member_id: (member.instance_id, member.assignment, member.metadata(group.protocol))

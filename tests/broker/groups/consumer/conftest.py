@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 
 from tidemark.broker.config import BrokerConfig
-from tidemark.broker.coordination.facts import Fact
-from tidemark.broker.coordination.outcome import Outcome
+from tidemark.broker.coordination.record import CoordinatorRecord
+from tidemark.broker.coordination.result import CoordinatorResult
 from tidemark.broker.groups.consumer.heartbeat import consumer_heartbeat
 from tidemark.broker.groups.group import Caller
 from tidemark.broker.groups.records import decode, encode_key, encode_value
-from tidemark.broker.groups.shard import Shard
+from tidemark.broker.groups.shard import GroupShard
 from tidemark.broker.metadata.image import Image, PartitionImage, TopicImage
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions
@@ -24,10 +24,10 @@ class Coordinator:
 
     def __init__(self, **settings: Any) -> None:
         self.now_ms = 1_000_000
-        self.log: list[Fact] = []
+        self.log: list[CoordinatorRecord] = []
         self.disk_is_full = False
         self.configs: dict[tuple[int, str], dict[str, str]] = {}
-        self.shard = Shard(config=BrokerConfig(**settings), random=Random(0))
+        self.shard = GroupShard(config=BrokerConfig(**settings), random=Random(0))
         self.set_topics(t=4, u=2)
 
     def set_topics(self, **sizes: int) -> None:
@@ -47,18 +47,18 @@ class Coordinator:
         return self.shard.groups.get("g")
 
     def finish(self, result: Any) -> Any:
-        if not isinstance(result, Outcome):
+        if not isinstance(result, CoordinatorResult):
             return result
         if self.disk_is_full:
             return result.refuse(ErrorCode.NOT_COORDINATOR)
-        written = [(encode_key(fact.key), encode_value(fact.value, fact.version)) for fact in result.records]
+        written = [(encode_key(record.key), encode_value(record.value, record.version)) for record in result.records]
         self.log += [decode(key, value) for key, value in written]
         return self.shard.apply(result)
 
     def pass_time(self, ms: int) -> None:
         self.now_ms += ms
-        for outcome in self.shard.wake(self.now_ms):
-            self.finish(outcome)
+        for result in self.shard.wake(self.now_ms):
+            self.finish(result)
 
     def beat(self, member_id: str, epoch: int, *, version: int = 1, client: str = "c", **fields: Any) -> Any:
         owned = fields.pop("owned", None)
@@ -79,10 +79,10 @@ class Coordinator:
         names = {self.id_of(name): name for name in ("t", "u", "v")}
         return {names[each.topic_id]: each.partitions for each in answer.assignment.topic_partitions}
 
-    def replayed(self) -> Shard:
-        shard = Shard(config=self.shard.config, image=self.shard.image, random=Random(0))
-        for fact in self.log:
-            shard.replay(fact)
+    def replayed(self) -> GroupShard:
+        shard = GroupShard(config=self.shard.config, image=self.shard.image, random=Random(0))
+        for record in self.log:
+            shard.replay(record)
         return shard
 
 

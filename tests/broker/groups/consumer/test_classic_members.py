@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import struct
+from typing import Any
 
 import pytest
 
 from tidemark.broker.core.deferred import Deferred
 from tidemark.broker.groups.classic.group import ClassicGroup
-from tidemark.broker.groups.consumer.embedded import read_assignment, write_assignment
+from tidemark.broker.groups.consumer.embedded_protocol import read_assignment, write_assignment
 from tidemark.broker.groups.consumer.group import ConsumerGroup
 from tidemark.broker.groups.group import Caller
 from tidemark.protocol.errors import ErrorCode
@@ -74,10 +75,10 @@ class ClassicMember:
         coordinator = self.coordinator
         answer = coordinator.finish(ask(request, Caller("classic", "/h", version), coordinator.now_ms))
         replies, coordinator.shard.replies = coordinator.shard.replies, []
-        for later, response in replies:
-            later.resolve(response)
+        for deferred, response in replies:
+            deferred.resolve(response)
         if isinstance(answer, Deferred):
-            heard = []
+            heard: list[Any] = []
             answer.then(heard.append)
             return heard[0] if heard else answer
         return answer

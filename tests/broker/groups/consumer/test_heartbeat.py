@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from tidemark.broker.groups.commit import commit as commit_offsets
 from tidemark.broker.groups.consumer.member import MemberState
+from tidemark.broker.groups.offset_commit import commit as commit_offsets
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -141,7 +141,7 @@ def test_commits_are_taken_in_the_members_own_epoch_only(coordinator):
     coordinator.join("a")
 
     def check(member_id: str, epoch: int, version: int = 9) -> ErrorCode:
-        return coordinator.group.check_commit(
+        return coordinator.group.check_commit(  # type: ignore[no-any-return]
             member_id=member_id, instance_id=None, generation=epoch, version=version, now_ms=coordinator.now_ms
         )
 

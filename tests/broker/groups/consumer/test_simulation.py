@@ -8,19 +8,20 @@ from __future__ import annotations
 import os
 import re
 from random import Random
+from typing import Any
 
 import pytest
 
 from tidemark.broker.config import BrokerConfig
-from tidemark.broker.coordination.outcome import Outcome
+from tidemark.broker.coordination.result import CoordinatorResult
 from tidemark.broker.core.deferred import Deferred
 from tidemark.broker.groups.classic.group import ClassicGroup
-from tidemark.broker.groups.consumer.embedded import read_assignment, read_subscription, write_assignment
+from tidemark.broker.groups.consumer.embedded_protocol import read_assignment, read_subscription, write_assignment
 from tidemark.broker.groups.consumer.group import ConsumerGroup
 from tidemark.broker.groups.consumer.heartbeat import consumer_heartbeat
 from tidemark.broker.groups.group import Caller
 from tidemark.broker.groups.records import decode, encode_key, encode_value
-from tidemark.broker.groups.shard import Shard
+from tidemark.broker.groups.shard import GroupShard
 from tidemark.broker.metadata.image import Image, PartitionImage, TopicImage
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions
@@ -48,7 +49,7 @@ class World:
         self.now_ms = 1_000_000
         self.log: list[tuple[bytes, bytes | None]] = []
         self.sizes: dict[str, tuple[bytes, int]] = {"a": (self._uuid(), 3)}
-        self.shard = Shard(config=CONFIG, image=self._image(), random=random)
+        self.shard = GroupShard(config=CONFIG, image=self._image(), random=random)
         self.clients: list[Client | ClassicClient] = []
         self.epochs: dict[str, tuple[int, int]] = {}
         self.group_epoch = 0
@@ -71,11 +72,13 @@ class World:
     # -- events ------------------------------------------------------------
 
     def finish(self, result):
-        if isinstance(result, Outcome):
+        if isinstance(result, CoordinatorResult):
             if not self.healthy and self.random.random() < 0.03:
                 result = result.refuse(ErrorCode.NOT_COORDINATOR)  # the disk is full for a moment
             else:
-                self.log += [(encode_key(fact.key), encode_value(fact.value, fact.version)) for fact in result.records]
+                self.log += [
+                    (encode_key(record.key), encode_value(record.value, record.version)) for record in result.records
+                ]
                 result = self.shard.apply(result)
         self.drain()
         self.check()
@@ -83,13 +86,13 @@ class World:
 
     def drain(self) -> None:
         replies, self.shard.replies = self.shard.replies, []
-        for later, response in replies:
-            later.resolve(response)
+        for deferred, response in replies:
+            deferred.resolve(response)
 
     def pass_time(self, ms: int) -> None:
         self.now_ms += ms
-        for outcome in self.shard.wake(self.now_ms):
-            self.finish(outcome)
+        for result in self.shard.wake(self.now_ms):
+            self.finish(result)
         self.drain()
         self.check()
 
@@ -108,15 +111,15 @@ class World:
         """kill -9 and replay: the same state, whether the log was compacted meanwhile or not."""
         before = self.shard
         for entries in (self.log, self.compacted()):
-            self.shard = Shard(config=CONFIG, image=before.image, random=self.random)
+            self.shard = GroupShard(config=CONFIG, image=before.image, random=self.random)
             for key, value in entries:
                 self.shard.replay(decode(key, value))
             assert durable(self.shard) == durable(before)
         for client in self.clients:
             if isinstance(client, ClassicClient):
                 client.waiting = None  # its connection broke
-        for outcome in self.shard.loaded(self.now_ms):
-            self.finish(outcome)
+        for result in self.shard.loaded(self.now_ms):
+            self.finish(result)
         self.check()
 
     def compacted(self) -> list[tuple[bytes, bytes | None]]:
@@ -138,8 +141,8 @@ class World:
         state = group.state
         owners: dict[tuple[bytes, int], str] = {}
         for member in state.members.values():
-            for holdings in (member.assigned, member.pending_revocation):
-                for topic_id, numbers in holdings.items():
+            for partitions_held in (member.assigned, member.pending_revocation):
+                for topic_id, numbers in partitions_held.items():
                     for number in numbers:
                         assert (topic_id, number) not in owners, f"{number} is with two members"
                         owners[topic_id, number] = member.member_id
@@ -152,7 +155,7 @@ class World:
         targets = [(t, n) for target in state.targets.values() for t, numbers in target.items() for n in numbers]
         assert len(targets) == len(set(targets)), "a target gives something to two members"
         assert state.targets.keys() <= state.members.keys()
-        assert set(state.statics.values()) <= state.members.keys()
+        assert set(state.static_members.values()) <= state.members.keys()
         self.epochs = {m.member_id: (m.member_epoch, m.previous_member_epoch) for m in state.members.values()}
         self.group_epoch = state.epoch
 
@@ -167,9 +170,9 @@ class World:
                 owners[partition] = client.member_id
 
 
-def durable(shard: Shard):
+def durable(shard: GroupShard):
     """What must survive: everything that records can say."""
-    found = {}
+    found: dict[str, Any] = {}
     for group_id, group in shard.groups.items():
         if isinstance(group, ConsumerGroup):
             names = [name for name in group.state.__slots__ if name != "group_id"]
@@ -338,7 +341,7 @@ class ClassicClient:
         self.member_id = ""
         self.generation = -1
         self.owned: set[tuple[bytes, int]] = set()
-        self.waiting: Deferred | None = None
+        self.waiting: Deferred[Any] | None = None
         self.assigned_from: dict[str, tuple[bytes, int]] | None = None
         self.phase = "join"
 

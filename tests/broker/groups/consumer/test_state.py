@@ -1,8 +1,8 @@
 from __future__ import annotations
 
-from tidemark.broker.groups.consumer.facts import current_fact, member_fact
 from tidemark.broker.groups.consumer.group import ConsumerGroup
-from tidemark.broker.groups.consumer.member import ClassicSide, Member, MemberState
+from tidemark.broker.groups.consumer.member import ClassicMetadata, Member, MemberState
+from tidemark.broker.groups.consumer.new_records import current_assignment_record, member_subscription_record
 from tidemark.broker.groups.consumer.state import GroupState
 from tidemark.broker.groups.records import decode, encode_key, encode_value
 
@@ -22,7 +22,7 @@ def test_a_member_is_read_back_as_it_was_written():
         subscribed_topic_regex="a.*",
         rebalance_timeout_ms=7,
         server_assignor="range",
-        classic=ClassicSide(session_timeout_ms=9, protocols=(("range", b"\0\1"), ("sticky", b""))),
+        classic=ClassicMetadata(session_timeout_ms=9, protocols=(("range", b"\0\1"), ("sticky", b""))),
         member_epoch=5,
         previous_member_epoch=4,
         state=MemberState.UNREVOKED_PARTITIONS,
@@ -30,10 +30,10 @@ def test_a_member_is_read_back_as_it_was_written():
         pending_revocation={bytes(16): {1: 4}},
     )
     state = GroupState("g")
-    for fact in (member_fact("g", member), current_fact("g", member)):
-        state.replay(decode(encode_key(fact.key), encode_value(fact.value, fact.version)))
+    for record in (member_subscription_record("g", member), current_assignment_record("g", member)):
+        state.replay(decode(encode_key(record.key), encode_value(record.value, record.version)))
     assert state.members == {"m": member}
-    assert state.statics == {"i": "m"}
+    assert state.static_members == {"i": "m"}
     assert state.owners == dict.fromkeys([(bytes(16), 0), (bytes(16), 1), (bytes(16), 2)], "m")
 
 
@@ -49,8 +49,8 @@ def test_replaying_the_log_comes_to_the_same_group(coordinator):
 
 def test_the_tombstones_of_a_group_leave_nothing(coordinator):
     coordinator.join("a", "t", instance_id="i", subscribed_topic_regex="u")
-    for fact in coordinator.group.tombstones():
-        coordinator.shard.replay(fact)
+    for record in coordinator.group.tombstones():
+        coordinator.shard.replay(record)
     assert coordinator.shard.groups == {}
 
 
@@ -58,8 +58,8 @@ def test_tombstones_of_a_group_that_is_gone_make_none(coordinator):
     coordinator.join("a", "t")
     tombstones = coordinator.group.tombstones()
     shard = coordinator.replayed()
-    for fact in [*tombstones, *tombstones]:
-        shard.replay(fact)
+    for record in [*tombstones, *tombstones]:
+        shard.replay(record)
     assert shard.groups == {}
 
 

@@ -28,7 +28,7 @@ class Recorder:
 
     peer = "a test"
     client_id: str | None = None
-    client_id_mark = b"?"
+    client_id_field = b"?"
 
     def __init__(self) -> None:
         self.calls: dict[int, Any] = {}
@@ -134,7 +134,7 @@ async def test_it_answers_as_the_general_way_does(
         for node, connection, quick in zip(nodes, connections, (counted, None), strict=True):
             monkeypatch.setitem(registry._routes, 0, general._replace(quick=quick))
             try:
-                node._server._handle(connection, bytearray(data))  # type: ignore[arg-type]
+                node._server._handle(connection, bytearray(data))
             except CloseConnection as error:
                 connection.answers.append(str(error))
             if connection.waiting is not None:
@@ -160,7 +160,7 @@ def test_only_the_most_common_form_is_recognised() -> None:
 
     def recognised(version: int, **changes: Any) -> bool:
         out = bytearray()
-        codec(ProduceRequest, version).encode(ProduceRequest(**(plain | changes)), out)
+        codec(ProduceRequest, version).encode(ProduceRequest(**(plain | changes)), out)  # type: ignore[arg-type]
         return recognise(out, 0, version) is not None
 
     assert all(recognised(version) for version in range(9, 14))

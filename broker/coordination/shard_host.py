@@ -1,0 +1,143 @@
+"""A coordinator's shard with its partition: appends what it decides, and answers when that is committed."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from typing import Any, ClassVar, Final
+
+from tidemark.broker.coordination.batch import build
+from tidemark.broker.coordination.loading import Decode, ReplaysTransactions, replay_log
+from tidemark.broker.coordination.result import CoordinatorResult
+from tidemark.broker.core.deferred import Deferred
+from tidemark.broker.core.errors import EXPECTED, fault_of
+from tidemark.broker.replication.partition import Partition
+from tidemark.protocol.errors import ErrorCode
+from tidemark.protocol.schema import EncodeError
+
+log = logging.getLogger(__name__)
+
+# What a failed append means to a client: look for the coordinator again, give up, or (all others) try again.
+_CODES: Final = {
+    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+}
+
+
+class ShardHost(ABC):
+    """`shard` is the state machine: pure, with `apply`, `replay` and `loaded`."""
+
+    DECODE: ClassVar[Decode]
+    shard: Any
+
+    def __init__(self, partition: Partition, *, now_ms: Callable[[], int]) -> None:
+        self.partition = partition
+        self.now_ms = now_ms
+        self.name = f"{partition.topic}-{partition.index}"
+        self.is_loading = True
+        self._loop = asyncio.get_running_loop()
+        self._written = -1  # the last offset that we appended
+        self._task: asyncio.Task[None] | None = None
+
+    @abstractmethod
+    def _release_effects(self) -> None:
+        """What the shard has left for others than who sent the request."""
+
+    # -- loading -----------------------------------------------------------
+
+    def _load(
+        self,
+        *,
+        piece_bytes: int,
+        transactions: ReplaysTransactions | None = None,
+        then: Callable[[], None] = lambda: None,
+    ) -> None:
+        """What is in the log comes true, in a task of its own where there is something; `then` we are in charge."""
+        if self.partition.log.end_offset == self.partition.log.start_offset:
+            self._start(then)
+        else:
+            self._task = asyncio.create_task(self._replay(piece_bytes, transactions, then))
+
+    async def _replay(
+        self, piece_bytes: int, transactions: ReplaysTransactions | None, then: Callable[[], None]
+    ) -> None:
+        started, count, partition_log = self._loop.time(), 0, self.partition.log
+        try:
+            for replayed in replay_log(
+                self.shard, partition_log, decode=type(self).DECODE, piece_bytes=piece_bytes, transactions=transactions
+            ):
+                count += replayed
+                await asyncio.sleep(0)
+        except EXPECTED as error:
+            log.error("%s cannot be loaded, and nothing in it is served: %s", self.name, error)
+            return
+        self._start(then)
+        log.info("%s: %d records read in %.0f ms", self.name, count, (self._loop.time() - started) * 1000)
+
+    def _start(self, then: Callable[[], None]) -> None:
+        self.is_loading = False
+        self._written = self.partition.log.end_offset - 1  # what was read may not be committed yet
+        self.run_all(self.shard.loaded(self.now_ms()))
+        then()
+
+    # -- deciding, appending, applying -------------------------------------
+
+    def finish(self, result: Any) -> Any:
+        """What the shard made of a request, turned into what a handler may return."""
+        refuse = None
+        if type(result) is CoordinatorResult:
+            refuse = result.refuse
+            try:
+                self._append(result)
+            except EXPECTED as error:
+                return refuse(self._code_of(error))
+            except EncodeError as error:  # a text that is longer than the record's format can hold
+                log.warning("%s: %s", self.name, error)
+                return refuse(ErrorCode.UNKNOWN_SERVER_ERROR)
+            result = self.shard.apply(result)
+        self._release_effects()
+        if self._written >= self.partition.high_watermark and type(result) is not Deferred:
+            return self._when_committed(result, refuse)
+        return result
+
+    def run_all(self, results: Iterable[CoordinatorResult]) -> None:
+        """Outcomes that nobody waits for."""
+        for result in results:
+            self.finish(result)
+        self._release_effects()
+
+    def _append(self, result: CoordinatorResult) -> None:
+        now_ms = self.now_ms()
+        batch, header = build(result.records, now_ms=now_ms, producer=result.producer)
+        self._written = self.partition.append_internal(batch, header, now_ms).last_offset
+
+    def _code_of(self, error: Exception) -> ErrorCode:
+        return _CODES.get(fault_of(error, where=self.name).code, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+
+    def _when_committed(self, result: Any, refuse: Callable[[ErrorCode], Any] | None) -> Deferred[Any]:
+        """Nobody is told of what a failure could still undo."""
+        deferred: Deferred[Any] = Deferred()
+
+        def reached(error: Exception | None) -> None:
+            if error is None:
+                deferred.resolve(result)
+            else:
+                deferred.resolve(_refused(result) if refuse is None else refuse(ErrorCode.NOT_COORDINATOR))
+
+        self.partition.await_high_watermark(self._written, reached, fails_below_min_isr=True)
+        return deferred
+
+    def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+
+
+def _refused(result: Any) -> Any:
+    """An answer of the same kind that says to ask another coordinator, where it can say so."""
+    code = ErrorCode.NOT_COORDINATOR
+    if isinstance(result, ErrorCode):
+        return code
+    return type(result)(error_code=code) if hasattr(result, "error_code") else result

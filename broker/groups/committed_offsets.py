@@ -1,0 +1,117 @@
+"""Committed offsets of all the groups of a shard: one value per group, topic and partition."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Set
+
+from tidemark.broker.coordination.record import CoordinatorRecord
+from tidemark.broker.groups.group import Group
+from tidemark.broker.groups.pending_offsets import PendingOffsets
+from tidemark.broker.groups.records import OffsetCommitKey, OffsetCommitValue
+
+ByPartition = dict[int, OffsetCommitValue]
+ByTopic = dict[str, ByPartition]
+
+
+class CommittedOffsets:
+    """`replay` is the only way in, and `of_group` what readers see. What is committed in a transaction is held apart,
+    by producer, until its end."""
+
+    def __init__(self) -> None:
+        self._groups: dict[str, ByTopic] = {}
+        self._pending = PendingOffsets()
+
+    def replay(self, key: OffsetCommitKey, value: OffsetCommitValue | None) -> None:
+        if self._pending:
+            self._pending.supersede(key, forget=value is None)
+        self._store(key, value)
+
+    def _store(self, key: OffsetCommitKey, value: OffsetCommitValue | None) -> None:
+        if value is not None:
+            topics = self._groups.get(key.group)
+            if topics is None:
+                topics = self._groups[key.group] = {}
+            partitions = topics.get(key.topic)
+            if partitions is None:
+                partitions = topics[key.topic] = {}
+            partitions[key.partition] = value
+            return
+        self._forget(key)
+
+    def _forget(self, key: OffsetCommitKey) -> None:
+        topics = self._groups.get(key.group, {})
+        partitions = topics.get(key.topic, {})
+        partitions.pop(key.partition, None)
+        if not partitions:
+            topics.pop(key.topic, None)
+        if not topics:
+            self._groups.pop(key.group, None)
+
+    def of_group(self, group_id: str) -> ByTopic:
+        return self._groups.get(group_id, {})
+
+    def of_topic(self, group_id: str, topic: str) -> ByPartition:
+        return self._groups.get(group_id, {}).get(topic, {})
+
+    def group_ids(self) -> Collection[str]:
+        return self._groups.keys()
+
+    # -- in transactions ---------------------------------------------------
+
+    def replay_pending(self, producer_id: int, key: OffsetCommitKey, value: OffsetCommitValue | None) -> None:
+        self._pending.add(producer_id, key, value)
+
+    def end_transaction(self, producer_id: int, *, commit: bool) -> None:
+        for key, value in self._pending.end(producer_id, commit=commit):
+            self._store(key, value)
+
+    def has_pending(self, group_id: str) -> bool:
+        return bool(self._pending) and self._pending.has_group(group_id)
+
+    def is_pending(self, group_id: str, topic: str, partition: int) -> bool:
+        return bool(self._pending) and self._pending.has(group_id, topic, partition)
+
+    def pending_deletion(self, group_id: str) -> list[CoordinatorRecord]:
+        """The records that make a group forget what it has not committed yet, either."""
+        return [tombstone(*key) for key in self._pending.of_group(group_id)] if self._pending else []
+
+    # -- tombstones --------------------------------------------------------
+
+    def deletion(self, group_id: str) -> list[CoordinatorRecord]:
+        """The records that delete everything a group committed."""
+        return [
+            tombstone(group_id, topic, partition)
+            for topic, partitions in self.of_group(group_id).items()
+            for partition in partitions
+        ]
+
+    def deletion_of_topics(self, names: Set[str]) -> Iterator[CoordinatorRecord]:
+        """The records that delete what any group committed for these topics."""
+        for group_id, topics in self._groups.items():
+            for topic in sorted(topics.keys() & names):
+                for partition in topics[topic]:
+                    yield tombstone(group_id, topic, partition)
+
+    def expired(self, group: Group, *, now_ms: int, retention_ms: int) -> list[CoordinatorRecord]:
+        """The records that delete what a group has not renewed for so long that nobody can want it."""
+        return [
+            tombstone(group.group_id, topic, partition)
+            for topic, partitions in self.of_group(group.group_id).items()
+            if not group.subscribes_to(topic)
+            for partition, value in partitions.items()
+            if _is_expired(group, value, now_ms=now_ms, retention_ms=retention_ms)
+            and not self.is_pending(group.group_id, topic, partition)
+        ]
+
+
+def _is_expired(group: Group, value: OffsetCommitValue, *, now_ms: int, retention_ms: int) -> bool:
+    base_ms = group.expiry_base_ms(value)
+    if base_ms is None:
+        return False
+    if value.expire_timestamp >= 0:  # OffsetCommit up to version 4 could name its own retention
+        return now_ms >= value.expire_timestamp
+    return now_ms - base_ms >= retention_ms
+
+
+def tombstone(group_id: str, topic: str, partition: int) -> CoordinatorRecord:
+    return CoordinatorRecord(OffsetCommitKey(group=group_id, topic=topic, partition=partition), None)

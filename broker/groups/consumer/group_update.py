@@ -1,0 +1,142 @@
+"""A change under way: records, and the group as it will be once they are replayed.
+
+Deciding works on a copy to which each record is applied as it is made, by the same replay that loading uses. So what
+is decided is what any later replay of the log comes to, and dropping a draft leaves everything as it was.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+from tidemark.broker.coordination.record import CoordinatorRecord
+from tidemark.broker.groups.consumer import new_records
+from tidemark.broker.groups.consumer.assignors import ASSIGNORS, MemberSpec
+from tidemark.broker.groups.consumer.member import Member
+from tidemark.broker.groups.consumer.reconciliation import Owned, reconcile
+from tidemark.broker.groups.consumer.regex import matching
+from tidemark.broker.groups.consumer.state import GroupState, Topics
+
+FIRST_EPOCH: Final = 2  # as Kafka 4.3 counts
+
+
+class GroupUpdate:
+    def __init__(self, state: GroupState, *, topics: Topics, now_ms: int) -> None:
+        self.state = state.copy()
+        self.records: list[CoordinatorRecord] = []
+        self.topics = topics
+        self.now_ms = now_ms
+
+    def write(self, record: CoordinatorRecord) -> None:
+        self.records.append(record)
+        self.state.replay(record)
+
+    # -- members -----------------------------------------------------------
+
+    def put_member(self, member: Member) -> None:
+        self.write(new_records.member_subscription_record(self.state.group_id, member))
+
+    def put_current_assignment(self, member: Member) -> None:
+        self.write(new_records.current_assignment_record(self.state.group_id, member))
+
+    def remove_member(self, member_id: str) -> None:
+        """The order matters to Kafka: what a member has goes before the member."""
+        self.write(new_records.current_assignment_tombstone(self.state.group_id, member_id))
+        self.write(new_records.target_assignment_tombstone(self.state.group_id, member_id))
+        self.write(new_records.member_subscription_tombstone(self.state.group_id, member_id))
+
+    def replace_member(self, old: Member, *, member_id: str) -> Member:
+        """A static member goes on under another id: with its share, and what it holds."""
+        target = self.state.target_of(old.member_id)
+        new = replace(old, member_id=member_id, member_epoch=0, previous_member_epoch=0)
+        self.remove_member(old.member_id)
+        self.put_member(new)
+        self.write(new_records.target_assignment_record(self.state.group_id, member_id, target))
+        self.put_current_assignment(new)
+        return new
+
+    # -- the group ---------------------------------------------------------
+
+    def resolve_regexes(self) -> bool:
+        """Bring what the members' expressions name up to date. Returns whether any of them names something else now."""
+        state = self.state
+        changed = False
+        wanted = {member.subscribed_topic_regex for member in state.members.values() if member.subscribed_topic_regex}
+        for regex in sorted(state.regexes.keys() - wanted):
+            self.write(new_records.regular_expression_tombstone(state.group_id, regex))
+        for regex in sorted(wanted):
+            found = matching(regex, self.topics)
+            known = state.regexes.get(regex)
+            if known is not None and known.topics == found:
+                continue
+            changed = True
+            version = 0 if known is None else known.version + 1
+            self.write(
+                new_records.regular_expression_record(
+                    state.group_id, regex, found, version=version, timestamp=self.now_ms
+                )
+            )
+        return changed
+
+    def bump(self) -> None:
+        state = self.state
+        epoch = FIRST_EPOCH if state.epoch == 0 else state.epoch + 1
+        self.write(
+            new_records.group_epoch_record(state.group_id, epoch=epoch, metadata_hash=state.hash_of(self.topics))
+        )
+        if state.has_partition_metadata:
+            self.write(new_records.partition_metadata_tombstone(state.group_id))
+
+    def assign(self, assignors: Sequence[str]) -> None:
+        """Compute the target of the present epoch, and write down whose share is another one."""
+        state = self.state
+        members = self._specs()
+        counts = dict(self._subscribed_topics())
+        computed = ASSIGNORS[preferred_assignor(state.members.values(), assignors)](members, counts)
+        for member_id, target in computed.items():
+            previous = members[member_id].previous
+            if target is not previous and (target != previous or member_id not in state.targets):
+                self.write(new_records.target_assignment_record(state.group_id, member_id, target))
+        self.write(new_records.target_assignment_epoch_record(state.group_id, epoch=state.epoch, timestamp=self.now_ms))
+
+    def _specs(self) -> Mapping[str, MemberSpec]:
+        state = self.state
+        ids: dict[frozenset[str], frozenset[bytes]] = {}
+        specs = {}
+        for member_id, member in state.members.items():
+            names = state.subscribed_names(member)
+            if names not in ids:
+                ids[names] = frozenset(self.topics[name].topic_id for name in names if name in self.topics)
+            specs[member_id] = MemberSpec(member.instance_id, ids[names], state.target_of(member_id))
+        return specs
+
+    def _subscribed_topics(self) -> Iterable[tuple[bytes, int]]:
+        for name in self.state.all_subscribed_names():
+            if name in self.topics:
+                yield self.topics[name].topic_id, len(self.topics[name].partitions)
+
+    def step(self, member_id: str, *, owned: Owned | None, subscription_changed: bool = False) -> None:
+        """Move a member towards its target as far as it can go now."""
+        state = self.state
+        member = state.members[member_id]
+        if not subscription_changed and member.is_reconciled_to(state.assignment_epoch):
+            return
+        after = reconcile(
+            member,
+            target=state.target_of(member_id),
+            target_epoch=state.assignment_epoch,
+            subscribed=state.subscribed_ids(member, self.topics),
+            owned=owned,
+            is_free=state.is_free,
+            subscription_changed=subscription_changed,
+        )
+        if after is not member:
+            self.put_current_assignment(after)
+
+
+def preferred_assignor(members: Collection[Member], assignors: Sequence[str]) -> str:
+    """The one that most members ask for; of equals, the one that comes first in the broker's own order."""
+    votes = Counter(member.server_assignor for member in members if member.server_assignor in assignors)
+    return max(assignors, key=lambda name: votes[name])

@@ -1,0 +1,75 @@
+"""The group coordinator of this node: the shards that it leads, found by group id."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any, Final
+
+from tidemark.broker.coordination.coordinator import Coordinator
+from tidemark.broker.groups.group_shard_host import GroupShardHost
+from tidemark.broker.groups.recent_lookups import RecentLookups
+from tidemark.broker.metadata.image import Image
+from tidemark.broker.metadata.internal import OFFSETS_TOPIC
+from tidemark.broker.replication.partition import Partition
+from tidemark.protocol.errors import ErrorCode
+from tidemark.protocol.records import EndTransaction
+
+# Sessions must not end because somebody sets the clock: we take the time once, and count from there.
+_CLOCK_OFFSET_MS: Final = time.time_ns() // 1_000_000 - time.monotonic_ns() // 1_000_000
+
+
+class GroupCoordinator(Coordinator[GroupShardHost]):
+    TOPIC = OFFSETS_TOPIC
+
+    def __init__(self, **services: Any) -> None:
+        super().__init__(**services)
+        self.recent_lookups = RecentLookups()
+
+    @staticmethod
+    def now_ms() -> int:
+        return time.monotonic_ns() // 1_000_000 + _CLOCK_OFFSET_MS
+
+    def _start_shard(self, partition: Partition) -> GroupShardHost:
+        host = GroupShardHost(
+            partition,
+            config=self.settings.current,
+            image=self.image,
+            now_ms=self.now_ms,
+            recent_lookups=self.recent_lookups.count,
+        )
+        host.load(then=self._loaded)
+        return host
+
+    def _loaded(self, host: GroupShardHost) -> None:
+        """Topics may have been deleted before their offsets were."""
+        host.run_all(host.shard.forget_topics(host.shard.unknown_topics(self.image.topics)))
+
+    def follow(self, old: Image, new: Image) -> None:
+        for host in self:
+            host.shard.image = new
+        super().follow(old, new)
+        if old.topics is new.topics:
+            return
+        gone = {name for topic_id, name in old.topic_names.items() if topic_id not in new.topic_names}
+        for host in self:
+            if gone and not host.is_loading:
+                host.run_all(host.shard.forget_topics(gone))
+
+    async def expire(self) -> None:
+        for host in self:
+            if not host.is_loading:
+                host.run_all(host.shard.expire(self.now_ms()))
+            await asyncio.sleep(0)
+
+    # -- transactions ------------------------------------------------------
+
+    def state_of(self, index: int) -> ErrorCode:
+        host = self._shards.get(index)
+        if host is None:
+            return ErrorCode.NOT_COORDINATOR
+        return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if host.is_loading else ErrorCode.NONE
+
+    def end_transaction(self, index: int, marker: EndTransaction) -> None:
+        """The marker is in the log of that partition."""
+        self._shards[index].shard.end_transaction(marker.producer_id, commit=marker.commit)

@@ -1,0 +1,73 @@
+"""The transaction coordinator of this node: the shards that it leads, found by transactional id."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from tidemark.broker.coordination.coordinator import Coordinator
+from tidemark.broker.core.deferred import Deferred, mapped
+from tidemark.broker.metadata.internal import TRANSACTIONS_TOPIC
+from tidemark.broker.replication.partition import Partition
+from tidemark.broker.transactions.markers import LocalMarkerWriter
+from tidemark.broker.transactions.remote_participants import (
+    AddPartitions,
+    ClusterMarkerWriter,
+    Codes,
+    RemoteCoordinators,
+)
+from tidemark.broker.transactions.transaction import EPOCH_PER_TRANSACTION
+from tidemark.broker.transactions.transaction_shard_host import TransactionShardHost
+from tidemark.protocol.errors import ErrorCode
+
+
+class TransactionCoordinator(Coordinator[TransactionShardHost]):
+    TOPIC = TRANSACTIONS_TOPIC
+
+    def __init__(self, *, markers: LocalMarkerWriter, **services: Any) -> None:
+        super().__init__(**services)
+        self.local_markers = markers  # for partitions that we lead
+        self._markers = ClusterMarkerWriter(markers, self._replicas)
+        self._others = RemoteCoordinators(self._replicas)
+
+    @staticmethod
+    def now_ms() -> int:
+        return time.time_ns() // 1_000_000
+
+    def _start_shard(self, partition: Partition) -> TransactionShardHost:
+        host = TransactionShardHost(partition, config=self.settings.current, markers=self._markers, now_ms=self.now_ms)
+        host.load()
+        return host
+
+    def add_partitions(self, addition: AddPartitions) -> Codes | Deferred[Codes]:
+        """Have partitions counted into a transaction, or find out whether they are, by its coordinator, here or
+        elsewhere."""
+        host = self.find(addition.transactional_id)
+        if not isinstance(host, TransactionShardHost):
+            coordinator = self.coordinator_of(addition.transactional_id)
+            if host == ErrorCode.NOT_COORDINATOR and coordinator not in (-1, self._node_id):
+                return self._others.ask(coordinator, addition)
+            return dict.fromkeys(addition.partitions, host)
+        if addition.verify_only:
+            return host.shard.verify(addition.transactional_id, addition.producer, addition.partitions)
+        added = host.shard.add(
+            addition.transactional_id,
+            addition.producer,
+            addition.partitions,
+            client_version=EPOCH_PER_TRANSACTION,
+            now_ms=self.now_ms(),
+        )
+        code: ErrorCode | Deferred[ErrorCode] = host.finish(added)
+        return mapped(code, lambda code: dict.fromkeys(addition.partitions, code))
+
+    # -- in the background -------------------------------------------------
+
+    async def abort_timed_out(self) -> None:
+        for host in self:
+            if not host.is_loading:
+                host.run_all(host.shard.time_out(self.now_ms()))
+
+    async def forget_expired(self) -> None:
+        for host in self:
+            if not host.is_loading:
+                host.run_all(host.shard.expire(self.now_ms()))

@@ -1,0 +1,63 @@
+"""Questions to other brokers, gathered: while one request is under way, the next ones wait, and go together."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final, Generic, TypeVar
+
+from tidemark.broker.core.deferred import Deferred
+from tidemark.broker.peers import PeerUnavailable
+
+log = logging.getLogger(__name__)
+
+BATCH_MAX: Final = 1_000
+
+Question = TypeVar("Question")
+Answer = TypeVar("Answer")
+
+
+class RequestBatcher(Generic[Question, Answer]):
+    def __init__(
+        self,
+        *,
+        send: Callable[[int, Sequence[Question]], Awaitable[Sequence[Answer]]],
+        failed: Callable[[Question], Answer],
+    ) -> None:
+        """`send(broker, questions)` returns their answers in order; `failed` when it has none."""
+        self._send = send
+        self._failed = failed
+        self._waiting: dict[int, deque[tuple[Question, Deferred[Answer]]]] = {}
+        self._tasks: dict[int, asyncio.Task[None]] = {}
+
+    def ask(self, broker: int, question: Question) -> Deferred[Answer]:
+        deferred: Deferred[Answer] = Deferred()
+        self._waiting.setdefault(broker, deque()).append((question, deferred))
+        if broker not in self._tasks:
+            self._tasks[broker] = asyncio.get_running_loop().create_task(self._run(broker))
+        return deferred
+
+    async def _run(self, broker: int) -> None:
+        waiting = self._waiting[broker]
+        try:
+            while waiting:
+                batch = [waiting.popleft() for _ in range(min(len(waiting), BATCH_MAX))]
+                answers = await self._answers(broker, [question for question, _ in batch])
+                for (_, deferred), answer in zip(batch, answers, strict=True):
+                    deferred.resolve(answer)
+        finally:
+            del self._tasks[broker]
+
+    async def _answers(self, broker: int, questions: Sequence[Question]) -> Sequence[Answer]:
+        try:
+            answers = await self._send(broker, questions)
+            if len(answers) == len(questions):
+                return answers
+            log.error("broker %d answered %d of %d questions", broker, len(answers), len(questions))
+        except PeerUnavailable as error:
+            log.info("broker %d cannot be asked: %s", broker, error)
+        except Exception:
+            log.exception("asking broker %d failed", broker)
+        return [self._failed(question) for question in questions]

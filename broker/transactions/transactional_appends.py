@@ -1,0 +1,116 @@
+"""A producer's transactional writes: no batch enters a log before the coordinator counts its partition in.
+
+Without that a batch that arrives late, when its transaction is over, would open one that nobody ever ends (KIP-890).
+From Produce version 12 writing to a partition is what adds it to the transaction; before, it must have been added.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from tidemark.broker.core.deferred import Deferred, mapped
+from tidemark.broker.core.errors import Refused
+from tidemark.broker.replication.partition import Partition
+from tidemark.broker.replication.replica_table import ReplicaTable
+from tidemark.broker.transactions.coordinator import TransactionCoordinator
+from tidemark.broker.transactions.remote_participants import AddPartitions
+from tidemark.broker.transactions.transaction import TopicPartition
+from tidemark.broker.transactions.transitions import Producer
+from tidemark.protocol.errors import ErrorCode
+from tidemark.protocol.messages.produce import ProduceRequest
+from tidemark.protocol.records import HEADER_SIZE, BatchHeader, check_batch, read_header
+from tidemark.storage import Appended, OutOfOrderSequence
+
+TOPIC_IDS_FROM: Final = 13
+ADDS_PARTITIONS_FROM: Final = 12
+ABORTABLE_FROM: Final = 11
+
+# What the coordinator says, in words that producers expect of a partition's leader.
+_TOLD: Final = {
+    ErrorCode.PRODUCER_FENCED: ErrorCode.INVALID_PRODUCER_EPOCH,
+    ErrorCode.CONCURRENT_TRANSACTIONS: ErrorCode.NOT_ENOUGH_REPLICAS,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: ErrorCode.NOT_ENOUGH_REPLICAS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: ErrorCode.NOT_ENOUGH_REPLICAS,
+    ErrorCode.NOT_COORDINATOR: ErrorCode.NOT_ENOUGH_REPLICAS,
+}
+
+Codes = Mapping[TopicPartition, ErrorCode]
+
+
+class TransactionalAppends:
+    """One request's worth."""
+
+    def __init__(
+        self, request: ProduceRequest, *, version: int, replicas: ReplicaTable, transactions: TransactionCoordinator
+    ) -> None:
+        self._request = request
+        self._version = version
+        self._replicas = replicas
+        self._transactions = transactions
+        self._codes: Codes = {}
+
+    def add_partitions(self) -> Deferred[None] | None:
+        """Tell the coordinator, in one go, of all partitions that have no open transaction of this producer yet."""
+        producer, partitions = self._unopened()
+        if producer is None:
+            return None
+        return mapped(self._ask(producer, partitions), self._told)
+
+    def append(self, partition: Partition, records: memoryview, now_ms: int) -> Appended:
+        header = check_batch(records)
+        if not header.is_transactional or header.is_control:
+            return partition.append(records, now_ms)
+        code = self._codes.get((partition.topic, partition.index), ErrorCode.NONE)
+        if code:
+            raise Refused(code, "The transaction coordinator does not count this partition in.")
+        if self._version >= ADDS_PARTITIONS_FROM:
+            _check_first_sequence(partition, header)
+        return partition.append_transactional(records, header, now_ms)
+
+    def _unopened(self) -> tuple[Producer | None, frozenset[TopicPartition]]:
+        by_id = self._version >= TOPIC_IDS_FROM
+        producers = set()
+        unopened = set()
+        for topic in self._request.topic_data:
+            host = self._replicas.topics_by_id.get(topic.topic_id) if by_id else self._replicas.topics.get(topic.name)
+            for data in topic.partition_data:
+                partition = None if host is None else host.partitions.get(data.index)
+                if partition is None or data.records is None or len(data.records) < HEADER_SIZE:
+                    continue
+                header = read_header(data.records)
+                if not header.is_transactional:
+                    continue
+                producers.add(Producer(header.producer_id, header.producer_epoch))
+                if not partition.has_open_transaction(header.producer_id, header.producer_epoch):
+                    unopened.add((partition.topic, data.index))
+        if len(producers) > 1:
+            mixed = ErrorCode.INVALID_PRODUCER_ID_MAPPING  # one transactional id is one producer
+            self._codes = dict.fromkeys(unopened, mixed)
+            return None, frozenset()
+        return (next(iter(producers)) if unopened else None), frozenset(unopened)
+
+    def _ask(self, producer: Producer, partitions: frozenset[TopicPartition]) -> Any:
+        """A code for each partition, or a Deferred of that."""
+        transactional_id = self._request.transactional_id or ""
+        adds = self._version >= ADDS_PARTITIONS_FROM
+        if not adds and not self._transactions.settings.current.transaction_partition_verification_enable:
+            return {}
+        return self._transactions.add_partitions(
+            AddPartitions(transactional_id, producer, partitions, verify_only=not adds)
+        )
+
+    def _told(self, codes: Codes) -> None:
+        told = _TOLD if self._version >= ABORTABLE_FROM else _TOLD_BEFORE_ABORTABLE
+        self._codes = {each: told.get(code, code) for each, code in codes.items()}
+
+
+_TOLD_BEFORE_ABORTABLE: Final = {**_TOLD, ErrorCode.TRANSACTION_ABORTABLE: ErrorCode.INVALID_TXN_STATE}
+
+
+def _check_first_sequence(partition: Partition, header: BatchHeader) -> None:
+    """Every transaction is a new epoch, so who is not known here begins at 0: else something was lost on the way."""
+    if header.base_sequence > 0 and partition.log.producer(header.producer_id) is None:
+        raise OutOfOrderSequence(
+            f"producer {header.producer_id} began at sequence {header.base_sequence}; a transaction begins at 0"
+        )

@@ -1,0 +1,78 @@
+"""How the tests share the machine: which run side by side, which together in one process, which alone.
+
+`make test` starts several pytest workers. A file's tests stay together, since they share what its fixtures start; tests
+that take long are dealt out one by one; everything that needs Spark shares one JVM. A test marked `alone` measures time
+or fills the machine: while it runs, no other does.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+ROOT: Final = Path(__file__).parent
+sys.path.append(str(ROOT / "compat-tests"))  # at the end, so that no folder there can shadow a client library
+
+TOGETHER: Final = {  # folder -> the group of its tests
+    "tests/pipeline": "spark",
+    "compat-tests/spark": "spark",
+}
+ONE_BY_ONE: Final = (
+    "compat-tests/cluster",
+    "compat-tests/durability",
+    "compat-tests/groups",
+    "compat-tests/pipelines",
+    "tests/broker/groups",
+    "tests/broker/transactions",
+)
+RUN_ID: Final = os.environ.get("PYTEST_XDIST_TESTRUNUID", "")  # the same in all workers of one run; else empty
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "alone: no other test runs meanwhile")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if RUN_ID:
+        for item in items:
+            if group := _group(item.path.relative_to(ROOT).as_posix()):
+                item.add_marker(pytest.mark.xdist_group(group))
+
+
+def _group(path: str) -> str | None:
+    for folder, group in TOGETHER.items():
+        if path.startswith(f"{folder}/"):
+            return group
+    return None if path.startswith(ONE_BY_ONE) else path
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """Around everything else, so that waiting for other tests does not count towards a test's time-out."""
+    if not RUN_ID:
+        return (yield)
+    with _turn(alone=item.get_closest_marker("alone") is not None):
+        return (yield)
+
+
+@contextmanager
+def _turn(*, alone: bool) -> Iterator[None]:
+    """One test alone, or several together. Whoever wants to be alone closes the gate: then no other test begins."""
+    folder = tempfile.gettempdir()
+    with (
+        open(f"{folder}/tidemark-tests-{RUN_ID}.gate", "w") as gate,
+        open(f"{folder}/tidemark-tests-{RUN_ID}.lock", "w") as lock,
+    ):
+        fcntl.flock(gate, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
+        fcntl.flock(lock, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
+        if not alone:
+            fcntl.flock(gate, fcntl.LOCK_UN)
+        yield

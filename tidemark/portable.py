@@ -1,0 +1,177 @@
+"""What only some systems have, each with what the others get instead. Tidemark is fast on Linux and runs on macOS.
+
+Everything that exists on Linux alone is reached through this module, so that there is one place to read and to port.
+What is missing is looked up when the module is imported: a call costs what the system call costs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import resource
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+IS_LINUX: Final = sys.platform == "linux"
+
+O_DIRECTORY: Final[int] = getattr(os, "O_DIRECTORY", 0)
+
+_FULL_SYNC: Final[int | None] = getattr(fcntl, "F_FULLFSYNC", None)
+_NO_WAIT: Final[int | None] = getattr(os, "RWF_NOWAIT", None)
+_PROBE_EVERY_BYTES: Final = 64 << 10  # half of what Linux reads ahead by default
+_OPEN_FILES_MAX_MACOS: Final = 10_240  # OPEN_MAX
+_WITHOUT_FULL_SYNC: Final = (errno.ENOTSUP, errno.EINVAL, errno.ENOTTY)
+
+
+# Syncing
+
+
+def _sync_through_the_drive(fd: int) -> None:
+    """On macOS fsync hands the bytes to the drive, which may keep them in its cache; F_FULLFSYNC makes it write them.
+    Network file systems do not know it."""
+    assert _FULL_SYNC is not None
+    try:
+        fcntl.fcntl(fd, _FULL_SYNC)
+    except OSError as error:
+        if error.errno not in _WITHOUT_FULL_SYNC:
+            raise
+        os.fsync(fd)
+
+
+# A file's bytes and its size are on the disk when it returns. `sync_all`: its other metadata too.
+sync_all: Callable[[int], None] = os.fsync if _FULL_SYNC is None else _sync_through_the_drive
+sync_data: Callable[[int], None] = getattr(os, "fdatasync", sync_all) if _FULL_SYNC is None else sync_all
+
+
+# Reading and sending
+
+
+def _read_and_send(out_fd: int, in_fd: int, offset: int, count: int) -> int:
+    """`os.sendfile` where its meaning differs: macOS reports a partial send as an error."""
+    data = os.pread(in_fd, min(count, 256 << 10), offset)
+    return os.write(out_fd, data) if data else 0
+
+
+send_file: Callable[[int, int, int, int], int] = os.sendfile if IS_LINUX and hasattr(os, "sendfile") else _read_and_send
+
+
+def is_cached(fd: int, *, position: int, length: int) -> bool:
+    """Whether reading these bytes would wait for the disk: False if some of them are not in the page cache.
+
+    Asks for one byte in every 64 KiB, about a microsecond each. True where the system cannot say, so that a caller who
+    moves cold reads to a thread goes on as if all were warm.
+    """
+    if _NO_WAIT is None or length <= 0:
+        return True
+    byte, last = [bytearray(1)], position + length - 1
+    try:
+        for at in range(position, last, _PROBE_EVERY_BYTES):
+            os.preadv(fd, byte, at, _NO_WAIT)
+        os.preadv(fd, byte, last, _NO_WAIT)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True  # the file system does not know the flag
+    return True
+
+
+def _pread_into(fd: int, buffer: bytearray, position: int) -> int:
+    data = os.pread(fd, len(buffer), position)
+    buffer[: len(data)] = data
+    return len(data)
+
+
+def _preadv_into(fd: int, buffer: bytearray, position: int) -> int:
+    return os.preadv(fd, [buffer], position)
+
+
+# Fills a buffer from a position of a file and returns how many bytes there were.
+read_into: Callable[[int, bytearray, int], int] = _preadv_into if hasattr(os, "preadv") else _pread_into
+
+
+def advise_sequential(fd: int) -> None:
+    """The file will be read from one end to the other: a larger read-ahead pays."""
+    if hasattr(os, "posix_fadvise"):
+        os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_SEQUENTIAL)
+
+
+# Sockets
+
+
+def stop_pacing(connected: socket.socket) -> None:
+    """Lets a connection send as fast as it can, where the congestion control can be chosen per socket."""
+    if hasattr(socket, "TCP_CONGESTION"):
+        with contextlib.suppress(OSError):
+            connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, b"reno")
+
+
+def keep_alive(connected: socket.socket, *, idle_seconds: int, interval_seconds: int, probes: int) -> None:
+    """Probes a silent peer. Where the times cannot be set per socket, the system's own are used."""
+    connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    idle: int | None = getattr(socket, "TCP_KEEPIDLE", getattr(socket, "TCP_KEEPALIVE", None))  # macOS: TCP_KEEPALIVE
+    for option, value in (
+        (idle, idle_seconds),
+        (getattr(socket, "TCP_KEEPINTVL", None), interval_seconds),
+        (getattr(socket, "TCP_KEEPCNT", None), probes),
+    ):
+        if option is not None:
+            connected.setsockopt(socket.IPPROTO_TCP, option, value)
+
+
+def limit_unacknowledged(connected: socket.socket, *, milliseconds: int) -> bool:
+    """Ends a connection whose peer acknowledges nothing for so long, instead of after TCP's many retransmissions.
+    False where the system cannot: the caller then has only its own time-outs."""
+    option: int | None = getattr(socket, "TCP_USER_TIMEOUT", getattr(socket, "TCP_RXT_CONNDROPTIME", None))
+    if option is None:
+        return False
+    counts_seconds = not hasattr(socket, "TCP_USER_TIMEOUT")  # macOS
+    connected.setsockopt(socket.IPPROTO_TCP, option, -(-milliseconds // 1000) if counts_seconds else milliseconds)
+    return True
+
+
+# Processes
+
+
+def _boot_clock() -> Callable[[], float]:
+    # macOS counts sleep in CLOCK_MONOTONIC, but Python's time.monotonic there reads another clock, which does not.
+    for name in ("CLOCK_BOOTTIME", "CLOCK_MONOTONIC"):
+        if hasattr(time, name) and hasattr(time, "clock_gettime"):
+            return partial(time.clock_gettime, getattr(time, name))
+    return time.monotonic
+
+
+# Seconds that go on while a process is stopped or its machine sleeps, whatever the wall clock is set to.
+boot_clock: Callable[[], float] = _boot_clock()
+
+
+def end_with_parent() -> None:
+    """In a child: when the parent dies, however it does, this process is told to stop. Linux only; elsewhere a parent
+    that is killed leaves its children running."""
+    if not IS_LINUX:
+        return
+    import ctypes
+
+    pr_set_pdeathsig = 1
+    ctypes.CDLL(None, use_errno=True).prctl(pr_set_pdeathsig, signal.SIGTERM)
+
+
+def raise_descriptor_limit() -> tuple[int, int]:
+    """Raises this process's soft limit of open files to the hard one. Returns the limit before and after.
+
+    The low soft limit exists for programs that use select(2); this one does not. macOS reports a hard limit without end
+    but refuses more than OPEN_MAX, hence the second try.
+    """
+    before, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    for wanted in (hard, _OPEN_FILES_MAX_MACOS):
+        if before != resource.RLIM_INFINITY and (wanted == resource.RLIM_INFINITY or wanted > before):
+            with contextlib.suppress(ValueError, OSError):
+                resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+                return before, wanted
+    return before, before
