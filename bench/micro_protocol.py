@@ -120,8 +120,8 @@ def imports() -> None:
     """In a process of its own, since here everything is imported already."""
     script = (
         "import typing, re, struct, time; start = time.perf_counter()\n"
-        "from tidemark.protocol.apis import APIS\n"
-        "for entry in APIS.values(): entry.request\n"
+        "from tidemark.protocol.apis import apis\n"
+        "for entry in apis().values(): entry.request\n"
         "print(time.perf_counter() - start)"
     )
     runs = [

@@ -1,6 +1,6 @@
 """A node among others: the quorum, the controller, and this broker's membership, put together.
 
-A node without a controller listener needs nothing of this, and does not load it.
+A node without a controller listener is run by `StandaloneRuntime` instead, and does not load this.
 """
 
 from __future__ import annotations
@@ -13,19 +13,20 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from tidemark.broker.cluster.broker_membership import BrokerMembership
 from tidemark.broker.cluster.forwarding import Forwarding
-from tidemark.broker.cluster.membership import Membership
-from tidemark.broker.cluster.quorum_membership import Quorum
+from tidemark.broker.cluster.identity import NodeIdentity, random_id
+from tidemark.broker.cluster.quorum_membership import QuorumMembership
 from tidemark.broker.cluster.suspected_brokers import SuspectedBrokers
+from tidemark.broker.cluster.view import ClusterView
 from tidemark.broker.config import BrokerConfig
 from tidemark.broker.controller.controller import Controller
-from tidemark.broker.controller.probing import is_gone
-from tidemark.broker.core.api_table import SERVED_BY_CONTROLLER
 from tidemark.broker.core.errors import Refused
 from tidemark.broker.metadata.dynamic_config import DynamicConfig
 from tidemark.broker.metadata.producer_ids import reserve
 from tidemark.broker.metadata.records import Endpoint
 from tidemark.broker.peers import PeerUnavailable
+from tidemark.broker.replication.replicas import Replicas
 from tidemark.broker.server.dispatch import Dispatcher
 from tidemark.broker.server.server import Server
 from tidemark.protocol.errors import ErrorCode
@@ -39,6 +40,8 @@ HAND_OVER_SECONDS_MAX: Final = 1.0
 REQUEST_SECONDS_MAX: Final = 5.0
 RETRY_SECONDS: Final = 0.05
 
+Services = dict[str, Callable[[], Any]]
+
 
 class ClusterRuntime:
     def __init__(
@@ -47,47 +50,62 @@ class ClusterRuntime:
         directory: Path,
         *,
         settings: DynamicConfig,
-        cluster_id: str,
-        new_cluster_id: Callable[[], str],
+        identity: NodeIdentity,
+        replicas: Replicas,
+        services: Services,
         endpoints: Callable[[], Sequence[Endpoint]],
-        renew_lease: Callable[[float], None],
         failed: Callable[[BaseException], None],
     ) -> None:
+        """`services`: what handlers may name; the node fills it before it takes requests."""
         self._config = config
         self._clean_stop = directory / CLEAN_STOP
-        self.quorum = Quorum(config, directory, failed=failed)
+        self._replicas = replicas
+        self.quorum = QuorumMembership(config, directory, broker_lost=self._broker_lost, failed=failed)
         self.store = self.quorum.store
         self.peers = self.quorum.peers
-        self.controller = self.quorum.controller = Controller(
+        self.controller = Controller(
             self.store,
             settings,
-            listener=config.parsed_inter_broker_listener_name,
-            new_cluster_id=lambda: cluster_id or new_cluster_id(),
+            new_cluster_id=lambda: identity.cluster_id or random_id(),
+            probe=lambda broker_id: self.suspects.probe(broker_id),
         )
-        self.suspects = self.quorum.suspects = SuspectedBrokers(
-            listener=config.parsed_inter_broker_listener_name, image=lambda: self.store.image, is_gone=is_gone
+        self.suspects = SuspectedBrokers(
+            listener=config.parsed_inter_broker_listener_name,
+            image=lambda: self.store.image,
+            report_gone=self.controller.fence_gone,
         )
         self.store.watch(self.suspects.follow)
-        self.membership = Membership(
+        self.membership = BrokerMembership(
             store=self.store,
             peers=self.peers,
             settings=settings,
             endpoints=endpoints,
-            cluster_id=lambda: cluster_id,
-            renew_lease=renew_lease,
+            cluster_id=lambda: identity.cluster_id,
+            renew_lease=self._renew_lease,
             previous_epoch=self._take_clean_stop(),
         )
+        self.view = ClusterView(
+            self.store,
+            node_id=config.node_id,
+            suspects=self.suspects,
+            is_leased=lambda: replicas.table.is_leased,
+            is_isolated=lambda: self.quorum.is_isolated,
+        )
+        self.forwarding = Forwarding(self.store, self.peers, services)
 
-    def services(self, services: Mapping[str, Callable[[], Any]]) -> dict[str, Callable[[], Any]]:
+    def services(self) -> Services:
         """What handlers may name beside what there is on every node."""
-        added: dict[str, Callable[[], Any]] = {
+        return {
             "controller": lambda: self.controller,
             "forwarding": lambda: self.forwarding,
             "quorum": lambda: self.quorum,
         }
-        together = {**services, **added}
-        self.forwarding = Forwarding(self.store, self.peers, together)
-        return together
+
+    def _renew_lease(self, until: float) -> None:
+        self._replicas.table.lease_until = until
+
+    def _broker_lost(self, broker_id: int) -> None:
+        self.suspects.suspect(broker_id)
 
     # -- joining and leaving -----------------------------------------------
 
@@ -95,16 +113,27 @@ class ClusterRuntime:
         """Returns when this broker is registered, and has the metadata up to that moment."""
         listener = self._config.parsed_controller_listener
         assert listener is not None
-        dispatcher = Dispatcher(services, SERVED_BY_CONTROLLER)
-        await server.listen(listener, handle=dispatcher, lost=lambda connection: self.quorum.lost(connection.client_id))
+        dispatcher = Dispatcher(services, "controller")
+        await server.listen(
+            listener, handle=dispatcher, lost=lambda connection: self.quorum.connection_closed(connection.client_id)
+        )
         await server.serve(listener.name)
         await self.quorum.start()
         await self.membership.register()
 
+    def start_replication(self) -> None:
+        """Follow others, and be followed. From here on nothing is served without a lease."""
+        self._replicas.start_replication(self.peers)
+
+    async def unfence(self) -> None:
+        """Send heartbeats; returns when the controller has unfenced this broker, and this node knows it."""
+        self.membership.start()
+        await self.membership.unfenced()
+
     async def leave(self) -> None:
         """Before anything is stopped: let others lead what this node leads."""
         if self._config.controlled_shutdown_enable:
-            await self.membership.leave()
+            await self.membership.shut_down()
         await self._hand_over()
 
     async def _hand_over(self) -> None:
@@ -118,11 +147,11 @@ class ClusterRuntime:
         ]
         if not others:
             return
-        heir = max(others, key=lambda each: (each.match_index, each.heard_at)).member.node_id
+        successor = max(others, key=lambda each: (each.match_index, each.heard_at)).member.node_id
         changed = asyncio.Event()
         self.store.watch_leader(changed.set)
         with contextlib.suppress(TimeoutError, RaftError):
-            driver.transfer_leadership(heir)
+            driver.transfer_leadership(successor)
             async with asyncio.timeout(HAND_OVER_SECONDS_MAX):
                 await changed.wait()
 

@@ -159,6 +159,7 @@ class Api(NamedTuple):
     key: int
     versions: Span
     flexible: Span
+    listeners: str  # where a request is served: "broker", "controller" or both
 
 
 class Struct:
@@ -232,12 +233,15 @@ def struct(cls: type[T]) -> type[T]:
 
 
 @dataclass_transform(kw_only_default=True)
-def message(*, key: int, versions: str, flexible: str = "") -> Callable[[type[T]], type[T]]:
-    """A request or a response: a struct with an API key and a version range."""
+def message(*, key: int, versions: str, flexible: str = "", listeners: str = "broker") -> Callable[[type[T]], type[T]]:
+    """A request or a response: a struct with an API key and a version range.
+
+    `listeners` is said of requests only: the kinds of listeners that serve it, separated by a space.
+    """
 
     def declare(cls: type[T]) -> type[T]:
         made = struct(cls)
-        made.__api__ = Api(key, span(versions), span(flexible))  # type: ignore[attr-defined]
+        made.__api__ = Api(key, span(versions), span(flexible), listeners)  # type: ignore[attr-defined]
         return made
 
     return declare

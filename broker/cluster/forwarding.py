@@ -18,8 +18,8 @@ from tidemark.broker.core.errors import Refused
 from tidemark.broker.core.registry import Call, Route, bind, find_route
 from tidemark.broker.metadata.store import MetadataStore
 from tidemark.broker.peers import Peers, PeerUnavailable
-from tidemark.broker.peers.messages import ForwardedRequest, ForwardedResponse
 from tidemark.protocol.errors import ErrorCode
+from tidemark.protocol.messages.forwarded import ForwardedRequest, ForwardedResponse
 from tidemark.protocol.schema import api, codec
 
 SECONDS_DEFAULT: Final = 30.0

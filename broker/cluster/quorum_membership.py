@@ -1,4 +1,4 @@
-"""This node's place in the quorum that keeps the metadata: who the others are, where they listen, how to join them."""
+"""This node's place in the quorum that keeps the metadata: its members, their addresses, and how to join them."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ import socket
 import time
 from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from tidemark.broker.config import BrokerConfig
 from tidemark.broker.core.errors import Refused
 from tidemark.broker.metadata.store import MetadataStore
 from tidemark.broker.peers import Address, PeerLink, Peers, PeerUnavailable, node_id_of
-from tidemark.broker.peers.messages import JoinQuorumRequest, JoinQuorumResponse
 from tidemark.broker.peers.peers import client_id_of
 from tidemark.broker.peers.raft_transport import QuorumTransport, addresses_of, detail_of, member_of
 from tidemark.protocol.errors import ErrorCode
+from tidemark.protocol.messages.join_quorum import JoinQuorumRequest, JoinQuorumResponse
 from tidemark.raft import (
     ChangePending,
     Configuration,
@@ -28,28 +28,31 @@ from tidemark.raft import (
     UnknownMember,
 )
 
-if TYPE_CHECKING:
-    from tidemark.broker.cluster.suspected_brokers import SuspectedBrokers
-    from tidemark.broker.controller.controller import Controller
-
 log = logging.getLogger(__name__)
 
 RETRY_SECONDS: Final = 0.1
 REQUEST_SECONDS_MAX: Final = 2.0
 WATCH_SECONDS: Final = 0.5
-ALONE_SECONDS_MAX: Final = 2.0  # without a leader; by then a quorum that works has elected one
+LEADERLESS_SECONDS_MAX: Final = 2.0  # by then a quorum that works has elected a leader
 ISOLATED_SECONDS: Final = 2.0  # members say something several times per second, a leader or not
 WILD: Final = ("", "0.0.0.0", "::")
 
 
-class Quorum:
-    def __init__(self, config: BrokerConfig, directory: Path, *, failed: Callable[[BaseException], None]) -> None:
-        self.controller: Controller | None = None  # both are told of connections that closed
-        self.suspects: SuspectedBrokers | None = None
+class QuorumMembership:
+    def __init__(
+        self,
+        config: BrokerConfig,
+        directory: Path,
+        *,
+        broker_lost: Callable[[int], None],
+        failed: Callable[[BaseException], None],
+    ) -> None:
+        """`broker_lost` is told of a node whose connection closed: its process may have ended."""
         self._config = config
+        self._broker_lost = broker_lost
         self._voters = {each.node_id: Address(each.host, each.port) for each in config.parsed_controller_voters}
-        self._strangers: dict[Address, PeerLink] = {}  # links to those whose ids are not known yet
-        self._seen: tuple[Configuration, Mapping[int, Address]] = (Configuration(), {})
+        self._links_by_address: dict[Address, PeerLink] = {}  # to nodes whose ids are not known yet
+        self._addresses: tuple[Configuration, Mapping[int, Address]] = (Configuration(), {})
         self._transport = QuorumTransport(config.node_id)
         election_timeout = config.controller_quorum_election_timeout_ms / 1000
         self.store = MetadataStore(
@@ -67,13 +70,13 @@ class Quorum:
             leader_id=lambda: self.store.leader_id,
             controllers=self.addresses,
         )
-        self.peers.lost = self._lost_node
+        self.peers.lost = self._node_lost
         self.store.watch_leader(self.peers.leader_changed)
-        self.store.watch_controller(self._lead)
+        self.store.watch_controller(self._controller_changed)
         self._tasks: set[asyncio.Task[None]] = set()
         self._heard_at = 0.0
 
-    # -- who and where -----------------------------------------------------
+    # -- members and addresses -----------------------------------------------
 
     @property
     def own_address(self) -> Address:
@@ -84,7 +87,7 @@ class Quorum:
         assert listener is not None
         return Address(socket.gethostname() if listener.host in WILD else listener.host, listener.port)
 
-    def _others(self) -> list[Address]:
+    def _bootstrap_addresses(self) -> list[Address]:
         """Where a node that is no member can ask to become one."""
         servers = [Address(host, port) for host, port in self._config.parsed_bootstrap_servers]
         own = self.own_address
@@ -96,28 +99,28 @@ class Quorum:
         """Of a new cluster: the voters that the settings name, or this node alone; none for a node that joins one."""
         if self._config.node_id in self._voters:
             return Configuration(tuple(member_of(*each) for each in sorted(self._voters.items())))
-        if self._voters or self._others():
+        if self._voters or self._bootstrap_addresses():
             return Configuration()
         return Configuration((member_of(self._config.node_id, self.own_address),))
 
     def addresses(self) -> Mapping[int, Address]:
         """The controller listeners of all members. What the settings say is newer than what the log says."""
         configuration = self.store.driver.node.configuration
-        if configuration is not self._seen[0]:
-            self._seen = (configuration, {**addresses_of(configuration), **self._voters})
-        return self._seen[1]
+        if configuration is not self._addresses[0]:
+            self._addresses = (configuration, {**addresses_of(configuration), **self._voters})
+        return self._addresses[1]
 
     # -- taking part -------------------------------------------------------
 
     async def start(self) -> None:
         await self.store.start()
         if self.store.driver.node.configuration.voters != (self._config.node_id,):
-            self._spawn(self._join())
+            self._spawn(self._stay_joined())
 
     async def close(self) -> None:
         for task in self._tasks:
             task.cancel()
-        for link in self._strangers.values():
+        for link in self._links_by_address.values():
             await link.close()
         await self.store.close()
         await self.peers.close()
@@ -132,33 +135,29 @@ class Quorum:
         is_alone = self.store.driver.node.configuration.voters == (self._config.node_id,)
         return not is_alone and time.monotonic() - self._heard_at > ISOLATED_SECONDS
 
-    def lost(self, client_id: str | None) -> None:
+    def connection_closed(self, client_id: str | None) -> None:
         """A connection to the controller listener has ended: if it was a node's, that node may have, too."""
         node_id = node_id_of(client_id)
         if node_id is None or node_id == self._config.node_id:
             return
         self.store.driver.disconnected(node_id)
-        self._lost_node(node_id)
+        self._node_lost(node_id)
 
-    def _lost_node(self, node_id: int) -> None:
-        if node_id == self._config.node_id:
-            return
-        if self.controller is not None:
-            self.controller.suspect(node_id)
-        if self.suspects is not None:
-            self.suspects.note(node_id)
+    def _node_lost(self, node_id: int) -> None:
+        if node_id != self._config.node_id:
+            self._broker_lost(node_id)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    def _lead(self, epoch: int | None) -> None:
+    def _controller_changed(self, epoch: int | None) -> None:
         if epoch is not None and self.store.driver.node.configuration_index == 0:
-            # From here on the log says who the members are, whatever somebody writes into the settings.
-            self._spawn(self._note_configuration())
+            # From here on the log says who the members are, whatever the settings say.
+            self._spawn(self._write_configuration())
 
-    async def _note_configuration(self) -> None:
+    async def _write_configuration(self) -> None:
         try:
             await self.store.driver.update_member(self._config.node_id, detail=detail_of(self.own_address))
         except (RaftError, LeadershipLost) as error:
@@ -166,16 +165,16 @@ class Quorum:
 
     # -- joining, and being found ------------------------------------------
 
-    async def _join(self) -> None:
+    async def _stay_joined(self) -> None:
         """Make sure, again and again, that the quorum knows this node and where it listens.
 
-        Who loses its vote is no member any more; as long as it is a broker, it goes on without one.
+        A node that loses its vote is no member any more; as long as it is a broker, it goes on without one.
         """
-        alone_since: float | None = None
+        leaderless_since: float | None = None
         while True:
-            alone_since = None if self.store.leader_id is not None else alone_since or time.monotonic()
-            is_alone = alone_since is not None and time.monotonic() > alone_since + ALONE_SECONDS_MAX
-            if is_alone or not self._is_known():
+            leaderless_since = None if self.store.leader_id is not None else leaderless_since or time.monotonic()
+            is_cut_off = leaderless_since is not None and time.monotonic() > leaderless_since + LEADERLESS_SECONDS_MAX
+            if is_cut_off or not self._is_known():
                 for link in self._links_to_ask():
                     if await self._ask_to_join(link):
                         break
@@ -191,11 +190,11 @@ class Quorum:
             return [self.peers.to_controller(purpose="joining")]
         except PeerUnavailable:
             pass
-        known = {*self._others(), *self.addresses().values()} - {self.own_address}
+        known = {*self._bootstrap_addresses(), *self.addresses().values()} - {self.own_address}
         client_id = client_id_of(self._config.node_id)
-        for address in known - self._strangers.keys():
-            self._strangers[address] = PeerLink(*address, client_id=client_id)
-        return [self._strangers[address] for address in sorted(known)]
+        for address in known - self._links_by_address.keys():
+            self._links_by_address[address] = PeerLink(*address, client_id=client_id)
+        return [self._links_by_address[address] for address in sorted(known)]
 
     async def _ask_to_join(self, link: PeerLink) -> bool:
         own = self.own_address
@@ -219,7 +218,7 @@ class Quorum:
             log.error("the quorum does not take this node: %s", answer.error_message)
         return answer.error_code == ErrorCode.NONE
 
-    async def admit(self, node_id: int, *, host: str, port: int, cluster_id: str) -> None:
+    async def add_observer(self, node_id: int, *, host: str, port: int, cluster_id: str) -> None:
         """On the leader: a node asks to follow the metadata, or says that it has moved."""
         mine = self.store.image.cluster_id
         if cluster_id and mine and cluster_id != mine:
@@ -245,7 +244,7 @@ class Quorum:
             try:
                 if driver.node.configuration.member(node_id) is None:
                     if address is None:
-                        raise Refused(ErrorCode.INVALID_REQUEST, f"Nobody knows where node {node_id} listens.")
+                        raise Refused(ErrorCode.INVALID_REQUEST, f"The address of node {node_id} is not known.")
                     await driver.add_learner(node_id, detail=detail_of(address))
                 await driver.add_voter(node_id)
                 return
@@ -256,7 +255,7 @@ class Quorum:
                 raise Refused(ErrorCode.NOT_CONTROLLER, str(error)) from error
             await asyncio.sleep(RETRY_SECONDS)
 
-    async def forget(self, node_id: int) -> None:
+    async def remove_observer(self, node_id: int) -> None:
         """On the leader: a broker is gone for good. If it had a vote, taking that is another decision."""
         if node_id in self.store.driver.node.configuration.learners:
             try:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import os
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Final
 
 from tidemark.broker.core.errors import Refused
 from tidemark.broker.metadata.dynamic_config import DynamicConfig
@@ -11,38 +14,54 @@ from tidemark.broker.metadata.image import Image
 from tidemark.broker.metadata.internal import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, offsets_topic, transactions_topic
 from tidemark.broker.metadata.records import Record
 from tidemark.broker.metadata.store import MetadataStore
-from tidemark.broker.metadata.topics import TopicWish, create_topic
+from tidemark.broker.metadata.topics import NewTopic, create_topic
 from tidemark.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
     from tidemark.broker.cluster.forwarding import Forwarding
 
 
+OPENED_SECONDS_MAX: Final = 5.0  # how long an answer waits for the logs of a new topic to be open on this node
+
+
 class TopicCreation:
-    def __init__(self, store: MetadataStore, settings: DynamicConfig) -> None:
+    def __init__(
+        self,
+        store: MetadataStore,
+        settings: DynamicConfig,
+        *,
+        opened: Callable[[], Awaitable[None]],
+        forwarding: Forwarding | None = None,
+    ) -> None:
+        """`opened` returns when all logs that this node is to have are open. `forwarding`: to the controller, where
+        that may be another node."""
         self._store = store
         self._settings = settings
-        self.forwarding: Forwarding | None = None  # to the controller, where that may be another node
+        self._opened = opened
+        self._forwarding = forwarding
 
     async def create_automatically(self, name: str) -> None:
         """For a client that names a topic nobody created; another client may be doing the same."""
         try:
-            if self.forwarding is not None and not self._store.is_controller:
-                await self._ask_controller(self.forwarding, self._wish(self._store.image, name))
-                return
-            await self._store.change(lambda image: create_topic(image, self._wish(image, name), self._settings.current))
+            if self._forwarding is not None and not self._store.is_controller:
+                await self._ask_controller(self._forwarding, self._new_topic(self._store.image, name))
+            else:
+                await self._store.change(
+                    lambda image: create_topic(image, self._new_topic(image, name), self._settings.current)
+                )
+            await self._wait_until_opened()
         except Refused as refusal:
             if refusal.code != ErrorCode.TOPIC_ALREADY_EXISTS:
                 raise
 
-    async def _ask_controller(self, forwarding: Forwarding, wish: TopicWish) -> None:
+    async def _ask_controller(self, forwarding: Forwarding, wanted: NewTopic) -> None:
         from tidemark.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 
         topic = CreatableTopic(
-            name=wish.name,
-            num_partitions=wish.partitions,
-            replication_factor=wish.replication_factor,
-            configs=[CreatableTopicConfig(name=name, value=value) for name, value in wish.configs.items()],
+            name=wanted.name,
+            num_partitions=wanted.partitions,
+            replication_factor=wanted.replication_factor,
+            configs=[CreatableTopicConfig(name=name, value=value) for name, value in wanted.configs.items()],
         )
         request = CreateTopicsRequest(topics=[topic], timeout_ms=self._settings.current.request_timeout_ms)
         response = await forwarding.ask(request, version=7)
@@ -50,41 +69,48 @@ class TopicCreation:
             if result.error_code != ErrorCode.NONE:
                 raise Refused(ErrorCode(result.error_code), result.error_message or "The controller refused the topic.")
 
-    def _wish(self, image: Image, name: str) -> TopicWish:
+    def _new_topic(self, image: Image, name: str) -> NewTopic:
         if name == OFFSETS_TOPIC:
             return offsets_topic(image, self._settings.current, topic_id=new_topic_id())
         if name == TRANSACTIONS_TOPIC:
             return transactions_topic(image, self._settings.current, topic_id=new_topic_id())
-        return TopicWish(name=name, topic_id=new_topic_id(), partitions=-1, replication_factor=-1)
+        return NewTopic(name=name, topic_id=new_topic_id(), partitions=-1, replication_factor=-1)
 
-    async def create(self, wishes: list[TopicWish]) -> tuple[dict[str, Refused], Image]:
+    async def create(self, topics: list[NewTopic]) -> tuple[dict[str, Refused], Image]:
         """Create all that can be, in one commit; the others with their reasons."""
         refused: dict[str, Refused] = {}
 
         def decide(image: Image) -> list[Record]:
             records: list[Record] = []
-            for wish in wishes:
+            for topic in topics:
                 try:
-                    made = create_topic(image, wish, self._settings.current)
+                    made = create_topic(image, topic, self._settings.current)
                 except Refused as refusal:
-                    refused[wish.name] = refusal
+                    refused[topic.name] = refusal
                     continue
                 image = image.apply(made)
                 records += made
             return records
 
         image = await self._store.change(decide)
+        await self._wait_until_opened()
         return refused, image
 
-    def check(self, wishes: list[TopicWish]) -> tuple[dict[str, Refused], Image]:
+    async def _wait_until_opened(self) -> None:
+        """A client that was told of a new topic can use it at once, at least over this node."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(OPENED_SECONDS_MAX):
+                await self._opened()
+
+    def check(self, topics: list[NewTopic]) -> tuple[dict[str, Refused], Image]:
         """As `create`, but nothing is created: the image is what would be."""
         refused: dict[str, Refused] = {}
         image = self._store.image
-        for wish in wishes:
+        for topic in topics:
             try:
-                image = image.apply(create_topic(image, wish, self._settings.current))
+                image = image.apply(create_topic(image, topic, self._settings.current))
             except Refused as refusal:
-                refused[wish.name] = refusal
+                refused[topic.name] = refusal
         return refused, image
 
 

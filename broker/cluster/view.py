@@ -1,4 +1,4 @@
-"""The cluster as handlers see it: the newest image, who is in it, where they are reached."""
+"""The cluster as handlers see it: the newest image, the brokers in it and their addresses."""
 
 from __future__ import annotations
 
@@ -21,23 +21,33 @@ class BrokerAddress(NamedTuple):
 
 
 class ClusterView:
-    def __init__(self, store: MetadataStore, *, node_id: int) -> None:
+    def __init__(
+        self,
+        store: MetadataStore,
+        *,
+        node_id: int,
+        suspects: SuspectedBrokers | None = None,
+        is_leased: Callable[[], bool] = lambda: True,
+        is_isolated: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """`suspects`: brokers that may be dead, on a node that has others beside it. `is_leased`: whether this node
+        surely leads what its image says it leads. `is_isolated`: whether it hears from no other node."""
         self._store = store
         self._node_id = node_id
-        self.suspects: SuspectedBrokers | None = None
-        self.is_leased: Callable[[], bool] = lambda: True  # whether this node surely leads what its image says it leads
-        self.is_isolated: Callable[[], bool] = lambda: False
+        self.suspects = suspects
+        self._is_leased = is_leased
+        self._is_isolated = is_isolated
 
     def check_contact(self) -> None:
-        """Who is cut off from all others cannot say who leads now. A client that gets an answer, even none of use, asks
-        the same broker again and again, because it used it most; hung up on, it asks another."""
-        if not self.is_leased() and self.is_isolated():
+        """A node that is cut off from all others cannot say who leads now. A client that gets an answer, even a useless
+        one, asks the same broker again and again, because it used it most; hung up on, it asks another."""
+        if not self._is_leased() and self._is_isolated():
             raise CloseConnection("this node is cut off from the others, and cannot say who leads")
 
     @property
     def unsure_of(self) -> int | None:
-        """The broker of whom nobody should hear from us that it leads: this very node, while it is cut off."""
-        return None if self.is_leased() else self._node_id
+        """The broker that clients should not be told is a leader: this very node, while it has no lease."""
+        return None if self._is_leased() else self._node_id
 
     @property
     def cluster_id(self) -> str:

@@ -16,14 +16,14 @@ _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class ConfigFile:
     """What a file says, by Kafka name."""
 
     values: Mapping[str, str]
     is_properties: bool
 
 
-def read_settings(path: Path) -> Settings:
+def read_config_file(path: Path) -> ConfigFile:
     """Read a file of either kind; the name's ending tells which, or else the contents."""
     try:
         text = path.read_text(encoding="utf-8")
@@ -32,8 +32,8 @@ def read_settings(path: Path) -> Settings:
     except UnicodeDecodeError:
         raise ConfigError(f"{path}: the configuration file is not UTF-8 text.") from None
     if _is_properties(path, text):
-        return Settings(values=parse_properties(text), is_properties=True)
-    return Settings(values=_parse_yaml(path, text), is_properties=False)
+        return ConfigFile(values=parse_properties(text), is_properties=True)
+    return ConfigFile(values=_parse_yaml(path, text), is_properties=False)
 
 
 def parse_properties(text: str) -> dict[str, str]:

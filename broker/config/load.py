@@ -9,7 +9,7 @@ from typing import Any
 
 from tidemark.broker.config.broker import KEYS, BrokerConfig, broker_key
 from tidemark.broker.config.errors import ConfigError
-from tidemark.broker.config.files import Settings, read_settings
+from tidemark.broker.config.files import ConfigFile, read_config_file
 from tidemark.broker.config.kafka_names import is_kafka_name
 
 CLUSTER_OF_MANY = 3
@@ -17,7 +17,7 @@ CLUSTER_OF_MANY = 3
 
 def load_config(path: Path | None = None, overrides: Sequence[str] | Mapping[str, Any] = ()) -> BrokerConfig:
     """The defaults, then what the file says, then the overrides (`key=value` texts, or a mapping)."""
-    file = read_settings(path) if path is not None else Settings(values={}, is_properties=False)
+    file = read_config_file(path) if path is not None else ConfigFile(values={}, is_properties=False)
     ignored = [name for name in file.values if file.is_properties and name not in KEYS and is_kafka_name(name)]
     explicit = {name: text for name, text in file.values.items() if name not in ignored} | override_values(overrides)
     config = _from_texts(explicit, warnings=tuple(_about_ignored(path, ignored)))

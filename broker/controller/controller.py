@@ -14,7 +14,6 @@ from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from tidemark.broker.controller.probing import is_gone
 from tidemark.broker.controller.sessions import Session, Sessions
 from tidemark.broker.core.errors import Refused
 from tidemark.broker.core.lease import LeaseTimings
@@ -40,20 +39,19 @@ class Controller:
         store: MetadataStore,
         settings: DynamicConfig,
         *,
-        listener: str,
         new_cluster_id: Callable[[], str],
+        probe: Callable[[int], None],
         time: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`listener` is the one by which brokers reach each other."""
+        """`probe(broker_id)` finds out whether a broker is gone, and reports it to `fence_gone`."""
         self._store = store
         self._settings = settings
-        self._listener = listener
         self._new_cluster_id = new_cluster_id
+        self._probe = probe
         self._time = time
         self._sessions = self._no_sessions()
         self._led_since = 0.0
         self._tasks: set[asyncio.Task[None]] = set()
-        self._probed: set[int] = set()
         store.watch_controller(self._lead)
 
     def _no_sessions(self) -> Sessions:
@@ -84,7 +82,6 @@ class Controller:
         for task in self._tasks:
             task.cancel()
         self._tasks.clear()
-        self._probed.clear()
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
@@ -107,7 +104,7 @@ class Controller:
         # The controller before this one is probably dead, and others may have died with it.
         for broker_id, broker in self._store.image.brokers.items():
             if not broker.fenced and broker_id != self._store.node_id:
-                self.suspect(broker_id)
+                self._probe(broker_id)
 
     # -- brokers -----------------------------------------------------------
 
@@ -186,9 +183,9 @@ class Controller:
         await self._store.change(lambda image: brokers.unfence(image, broker_id, self._settings.current))
         log.info("broker %d is unfenced", broker_id)
 
-    async def _fence(self, broker_id: int, reason: str) -> None:
+    async def _fence(self, broker_id: int, reason: str, *, broker_epoch: int | None = None) -> None:
         broker = self._store.image.brokers.get(broker_id)
-        if broker is None or broker.fenced:
+        if broker is None or broker.fenced or broker_epoch not in (None, broker.broker_epoch):
             return
         epoch = broker.broker_epoch
         log.warning("broker %d is fenced: %s", broker_id, reason)
@@ -231,22 +228,10 @@ class Controller:
         expiry = self._sessions.next_expiry(self._unfenced(), self._words())
         return WATCH_SECONDS_MAX if expiry is None else min(max(expiry - self._time(), 0.01), WATCH_SECONDS_MAX)
 
-    def suspect(self, broker_id: int) -> None:
-        """Its connection closed. If its process has ended, there is no need to wait for its session to run out."""
-        if not self._store.is_controller or broker_id in self._probed:
-            return
-        broker = self._store.image.brokers.get(broker_id)
-        if broker is not None and not broker.fenced:
-            self._probed.add(broker_id)
-            self._spawn(self._probe(broker))
-
-    async def _probe(self, broker: BrokerImage) -> None:
-        try:
-            endpoint = broker.endpoints.get(self._listener)
-            if endpoint is not None and await is_gone(endpoint.host, endpoint.port):
-                await self._fence(broker.broker_id, f"nobody listens at {endpoint.host}:{endpoint.port} any more")
-        finally:
-            self._probed.discard(broker.broker_id)
+    async def fence_gone(self, broker: BrokerImage, reason: str) -> None:
+        """A probe found that the broker's process has ended: no need to wait for its session to run out."""
+        if self._store.is_controller:
+            await self._try(self._fence(broker.broker_id, reason, broker_epoch=broker.broker_epoch))
 
     # -- keeping order -----------------------------------------------------
 

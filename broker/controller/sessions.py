@@ -22,14 +22,14 @@ class Session:
 
 
 class Sessions:
-    def __init__(self, patience: LeaseTimings) -> None:
-        self._patience = patience
+    def __init__(self, timings: LeaseTimings) -> None:
+        self._timings = timings
         self._sessions: dict[int, Session] = {}
 
     def take_over(self, broker_id: int, *, broker_epoch: int, now: float, unfence_after: int = 0) -> Session:
         """What the controller before this one heard is not known: it may have granted a lease until a moment ago, and
         that must end before others lead. Who lives will be heard from long before."""
-        heard_at = now - (self._patience.silence - self._patience.lease)
+        heard_at = now - (self._timings.silence - self._timings.lease)
         return self.begin(broker_id, broker_epoch=broker_epoch, now=heard_at, unfence_after=unfence_after)
 
     def begin(self, broker_id: int, *, broker_epoch: int, now: float, unfence_after: int = 0) -> Session:
@@ -46,7 +46,7 @@ class Sessions:
     def is_alive(self, broker_id: int, now: float) -> bool:
         """It has told this very controller so."""
         session = self._sessions.get(broker_id)
-        return session is not None and session.is_heard and now < session.heard_at + self._patience.session
+        return session is not None and session.is_heard and now < session.heard_at + self._timings.session
 
     def expires_at(self, broker_id: int, word_at: float = NEVER) -> float:
         """When its heartbeats have been missing for a session, or it has not given any sign of life for half of one.
@@ -54,7 +54,7 @@ class Sessions:
         session = self._sessions.get(broker_id)
         if session is None:
             return NEVER
-        return min(session.heard_at + self._patience.session, max(session.heard_at, word_at) + self._patience.silence)
+        return min(session.heard_at + self._timings.session, max(session.heard_at, word_at) + self._timings.silence)
 
     def expired(self, among: Iterable[int], now: float, words: Mapping[int, float]) -> Iterator[int]:
         return (each for each in among if now >= self.expires_at(each, words.get(each, NEVER)))

@@ -1,7 +1,8 @@
-"""Which handler answers which API. A handler registers itself when its module is loaded; `api_table` names the module.
+"""Which handler answers which API. A handler registers itself when its module is loaded, on first use.
 
-A handler is a function of the request, the call it came in, and the services it names as keyword arguments. It returns
-the response, a `Deferred` of it, or (declared `async`) a coroutine; a handler that must not answer returns `NO_ANSWER`.
+Its file, and the function in it, are named as the API: `describe_configs` in handlers/describe_configs.py. A handler
+is a function of the request, the call it came in, and the services it names as keyword arguments. It returns the
+response, a `Deferred` of it, or (declared `async`) a coroutine; a handler that must not answer returns `NO_ANSWER`.
 """
 
 from __future__ import annotations
@@ -12,12 +13,15 @@ from functools import partial
 from importlib import import_module
 from typing import Any, Final, NamedTuple, TypeVar
 
-from tidemark.broker.core.api_table import BETWEEN_NODES, SERVED
+from tidemark.broker.core.api_table import api_table
+from tidemark.protocol.apis import api_module
 from tidemark.protocol.schema import Span, api
 
 H = TypeVar("H", bound=Callable[..., Any])
 
 NO_ANSWER: Final = object()
+
+_HANDLERS: Final = "tidemark.broker.handlers."
 
 
 class Call:
@@ -35,7 +39,7 @@ class Call:
 class Route(NamedTuple):
     request: type[Any]
     response: type[Any]
-    versions: Span  # what is really answered, which may be less than clients are told
+    versions: Span
     handle: Callable[..., Any]
     in_parts: bool  # the response holds file slices
     on_controller: bool  # other nodes pass it on
@@ -50,7 +54,6 @@ class Route(NamedTuple):
         return self.request.__name__.removesuffix("Request")
 
 
-_ALL: Final = {**SERVED, **BETWEEN_NODES}
 _routes: Final[dict[int, Route]] = {}
 
 
@@ -72,15 +75,11 @@ def handles(
     def register(handle: H) -> H:
         key, versions = api(request).key, api(request).versions
         route = Route(request, response, versions, handle, in_parts, on_controller, quick)
-        served = _ALL.get(key)
+        module = api_module(route.name)
         if key in _routes:
             raise TypeError(f"API {key} has two handlers")
-        if served is None or served.name != route.name or handle.__module__ != _module_of(key):
-            raise TypeError(
-                f"{route.name} (API {key}, {handle.__module__}) is not what the table of APIs says: {served}"
-            )
-        if served.versions.last != versions.last or served.versions.first > versions.first:
-            raise TypeError(f"{route.name} is served in versions {versions}, but clients are told {served.versions}")
+        if (handle.__module__, handle.__name__) != (_HANDLERS + module, module):
+            raise TypeError(f"{route.name} is answered by a function {module} in handlers/{module}, not {handle}")
         _routes[key] = route
         return handle
 
@@ -90,14 +89,10 @@ def handles(
 def find_route(key: int) -> Route | None:
     """The handler of an API, which is loaded if it is the first time; None if there is none."""
     found = _routes.get(key)
-    if found is None and key in _ALL:
-        import_module(_module_of(key))
+    if found is None and (entry := api_table().get(key)) is not None:
+        import_module(_HANDLERS + entry.module)
         found = _routes[key]
     return found
-
-
-def _module_of(key: int) -> str:
-    return f"tidemark.broker.handlers.{_ALL[key].module}"
 
 
 def bind(handle: Callable[..., Any], services: Mapping[str, Callable[[], Any]]) -> Callable[..., Any]:

@@ -14,6 +14,7 @@ from tidemark.protocol.messages.leave_group import LeaveGroupRequest
 from tidemark.protocol.messages.sync_group import SyncGroupRequest
 
 if TYPE_CHECKING:
+    from tidemark.broker.core.registry import Call
     from tidemark.broker.groups.shard import GroupShard
 
 
@@ -23,6 +24,11 @@ class Caller(NamedTuple):
     client_id: str
     host: str
     version: int  # of the request
+
+
+def caller_of(call: Call) -> Caller:
+    """Hosts are written as Kafka, and Java, write them."""
+    return Caller(call.client_id or "", f"/{call.connection.host}", call.version)
 
 
 class Group(ABC):

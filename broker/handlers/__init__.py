@@ -1,1 +1,1 @@
-"""One file per API family; each registers itself (see broker.registry)."""
+"""One file (or folder) per API, named as the API; each holds the function of that name, which registers itself."""

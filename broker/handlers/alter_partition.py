@@ -8,7 +8,7 @@ from tidemark.broker.core.errors import Refused
 from tidemark.broker.core.registry import Call, handles
 from tidemark.broker.metadata.dynamic_config import DynamicConfig
 from tidemark.broker.metadata.image import Image, PartitionImage, partition_record
-from tidemark.broker.metadata.isr import ANY_EPOCH, IsrWish, alter_isr, check_sender
+from tidemark.broker.metadata.isr import ANY_EPOCH, IsrProposal, alter_isr, check_sender
 from tidemark.broker.metadata.records import Record
 from tidemark.broker.metadata.store import MetadataStore
 from tidemark.protocol.errors import ErrorCode
@@ -62,7 +62,7 @@ def _change(
             isr = [(each.broker_id, each.broker_epoch) for each in data.new_isr_with_epochs]
         else:
             isr = [(broker_id, ANY_EPOCH) for broker_id in data.new_isr]
-        wish = IsrWish(
+        wish = IsrProposal(
             partition_index=data.partition_index,
             leader_epoch=data.leader_epoch,
             partition_epoch=data.partition_epoch,

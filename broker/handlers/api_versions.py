@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from typing import Final
 
 from tidemark.broker.cluster.view import ClusterView
-from tidemark.broker.core.api_table import FIRST_PRIVATE, SERVED, SERVED_BY_CONTROLLER
+from tidemark.broker.core.api_table import served_on
 from tidemark.broker.core.registry import Call, handles
 from tidemark.broker.metadata.dynamic_config import DynamicConfig
 from tidemark.broker.metadata.features import SUPPORTED, finalized
@@ -19,6 +20,8 @@ from tidemark.protocol.messages.api_versions import (
 )
 
 SOFTWARE_FROM = 3
+# As Kafka 4: librdkafka takes a missing Produce v0 for a broker without compression. Nobody may use versions 0 to 2.
+TOLD_FROM: Final = {0: 0}
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
@@ -31,11 +34,11 @@ def api_versions(
         if not all(_SOFTWARE.fullmatch(name) for name in named):  # KIP-511
             return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
         call.connection.client_software = " ".join(named)
-    table = SERVED_BY_CONTROLLER if call.connection.listener in settings.static.controller_listener_names else SERVED
+    is_controller = call.connection.listener in settings.static.controller_listener_names
     keys = [
-        ApiVersion(api_key=key, min_version=served.versions.first, max_version=served.versions.last)
-        for key, served in table.items()
-        if key < FIRST_PRIVATE
+        ApiVersion(api_key=key, min_version=TOLD_FROM.get(key, entry.versions.first), max_version=entry.versions.last)
+        for key, entry in served_on("controller" if is_controller else "broker").items()
+        if not entry.is_private
     ]
     # KIP-584. From transaction.version clients know that they may use transactions version 2 (KIP-890).
     return ApiVersionsResponse(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidemark.broker.cluster.membership import SECURITY_PROTOCOLS
+from tidemark.broker.cluster.broker_membership import SECURITY_PROTOCOLS
 from tidemark.broker.controller.controller import Controller
 from tidemark.broker.core.errors import Refused
 from tidemark.broker.core.registry import Call, handles

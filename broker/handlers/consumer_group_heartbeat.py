@@ -10,8 +10,8 @@ from typing import Any
 from tidemark.broker.core.registry import Call, handles
 from tidemark.broker.groups.consumer.heartbeat import consumer_heartbeat, refusal
 from tidemark.broker.groups.coordinator import GroupCoordinator
+from tidemark.broker.groups.group import caller_of
 from tidemark.broker.groups.group_shard_host import GroupShardHost
-from tidemark.broker.handlers.join_group import caller_of
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,

@@ -16,7 +16,7 @@ from tidemark.protocol.messages.describe_cluster import (
 )
 
 if TYPE_CHECKING:
-    from tidemark.broker.cluster.quorum_membership import Quorum
+    from tidemark.broker.cluster.quorum_membership import QuorumMembership
 
 BROKERS: Final = 1
 CONTROLLERS: Final = 2
@@ -27,7 +27,12 @@ KINDS: Final = {BROKERS: "broker", CONTROLLERS: "controller"}
 
 @handles(DescribeClusterRequest, DescribeClusterResponse)
 def describe_cluster(
-    request: DescribeClusterRequest, call: Call, *, cluster: ClusterView, settings: DynamicConfig, quorum: Quorum | None
+    request: DescribeClusterRequest,
+    call: Call,
+    *,
+    cluster: ClusterView,
+    settings: DynamicConfig,
+    quorum: QuorumMembership | None,
 ) -> DescribeClusterResponse:
     is_own = call.connection.listener in settings.static.controller_listener_names
     kind = CONTROLLERS if is_own else BROKERS
@@ -63,7 +68,7 @@ def _brokers(request: DescribeClusterRequest, call: Call, cluster: ClusterView) 
     ]
 
 
-def _controllers(quorum: Quorum) -> list[DescribeClusterBroker]:
+def _controllers(quorum: QuorumMembership) -> list[DescribeClusterBroker]:
     voters = quorum.store.driver.node.configuration.voters
     return [
         DescribeClusterBroker(broker_id=node_id, host=address.host, port=address.port)

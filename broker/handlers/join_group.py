@@ -7,7 +7,7 @@ from typing import Any
 from tidemark.broker.core.registry import Call, handles
 from tidemark.broker.groups.classic.join import refusal
 from tidemark.broker.groups.coordinator import GroupCoordinator
-from tidemark.broker.groups.group import Caller
+from tidemark.broker.groups.group import caller_of
 from tidemark.broker.groups.group_shard_host import GroupShardHost
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
@@ -26,8 +26,3 @@ def join_group(request: JoinGroupRequest, call: Call, *, groups: GroupCoordinato
     if not isinstance(hosted, GroupShardHost):
         return refusal(hosted, caller, member_id=request.member_id)
     return hosted.finish(hosted.shard.join(request, caller, groups.now_ms()))
-
-
-def caller_of(call: Call) -> Caller:
-    """Hosts are written as Kafka, and Java, write them."""
-    return Caller(call.client_id or "", f"/{call.connection.host}", call.version)

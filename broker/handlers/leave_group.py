@@ -7,8 +7,8 @@ from typing import Any, Final
 from tidemark.broker.core.deferred import Deferred
 from tidemark.broker.core.registry import Call, handles
 from tidemark.broker.groups.coordinator import GroupCoordinator
+from tidemark.broker.groups.group import caller_of
 from tidemark.broker.groups.group_shard_host import GroupShardHost
-from tidemark.broker.handlers.join_group import caller_of
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
 

@@ -5,11 +5,11 @@ Negative timestamps are questions of their own; those about tiered storage are a
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Final
 
 from tidemark.broker.core.errors import EXPECTED, Refused, check_leader_epoch, fault_of
 from tidemark.broker.core.registry import Call, handles
+from tidemark.broker.core.repeats import repeated
 from tidemark.broker.replication.partition import Partition
 from tidemark.broker.replication.replica_table import ReplicaTable
 from tidemark.protocol.errors import ErrorCode
@@ -34,15 +34,14 @@ SPECIAL_FROM_VERSION: Final = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERE
 
 @handles(ListOffsetsRequest, ListOffsetsResponse)
 def list_offsets(request: ListOffsetsRequest, call: Call, *, replicas: ReplicaTable) -> ListOffsetsResponse:
-    asked = Counter((topic.name, each.partition_index) for topic in request.topics for each in topic.partitions)
-    repeated = {key for key, count in asked.items() if count > 1}
+    twice = repeated((topic.name, each.partition_index) for topic in request.topics for each in topic.partitions)
     committed = request.isolation_level == READ_COMMITTED
     return ListOffsetsResponse(
         topics=[
             ListOffsetsTopicResponse(
                 name=topic.name,
                 partitions=[
-                    _one(replicas, topic.name, each, call.version, repeated, committed) for each in topic.partitions
+                    _one(replicas, topic.name, each, call.version, twice, committed) for each in topic.partitions
                 ],
             )
             for topic in request.topics
@@ -55,12 +54,12 @@ def _one(
     topic: str,
     asked: ListOffsetsPartition,
     version: int,
-    repeated: set[tuple[str, int]],
+    twice: set[tuple[str, int]],
     committed: bool,
 ) -> ListOffsetsPartitionResponse:
     answer = ListOffsetsPartitionResponse(partition_index=asked.partition_index)
     try:
-        if (topic, asked.partition_index) in repeated:
+        if (topic, asked.partition_index) in twice:
             raise Refused(ErrorCode.INVALID_REQUEST, "the partition is in the request twice")
         partition = replicas.leader_of(topic, asked.partition_index)
         check_leader_epoch(asked.current_leader_epoch, partition.leader_epoch)

@@ -56,7 +56,7 @@ async def _answer_soon(
     request: MetadataRequest, call: Call, cluster: ClusterView, settings: DynamicConfig, creation: TopicCreation
 ) -> MetadataResponse:
     if cluster.suspects is not None:
-        await cluster.suspects.settled()
+        await cluster.suspects.wait_until_none()
     answer = _answer_now(request, call, cluster, settings, creation)
     return answer if isinstance(answer, MetadataResponse) else await answer
 

@@ -6,8 +6,8 @@ from typing import Any
 
 from tidemark.broker.core.registry import Call, handles
 from tidemark.broker.groups.coordinator import GroupCoordinator
+from tidemark.broker.groups.group import caller_of
 from tidemark.broker.groups.group_shard_host import GroupShardHost
-from tidemark.broker.handlers.join_group import caller_of
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 

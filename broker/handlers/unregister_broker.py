@@ -13,7 +13,7 @@ from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 
 if TYPE_CHECKING:
-    from tidemark.broker.cluster.quorum_membership import Quorum
+    from tidemark.broker.cluster.quorum_membership import QuorumMembership
 
 
 @handles(UnregisterBrokerRequest, UnregisterBrokerResponse, on_controller=True)
@@ -23,7 +23,7 @@ async def unregister_broker(
     *,
     store: MetadataStore,
     settings: DynamicConfig,
-    quorum: Quorum | None,
+    quorum: QuorumMembership | None,
 ) -> UnregisterBrokerResponse:
     try:
         await store.change(lambda image: unregister(image, request.broker_id, settings.current))
@@ -32,5 +32,5 @@ async def unregister_broker(
             raise
         return UnregisterBrokerResponse(error_code=refusal.code, error_message=refusal.message)
     if quorum is not None:
-        await quorum.forget(request.broker_id)
+        await quorum.remove_observer(request.broker_id)
     return UnregisterBrokerResponse()

@@ -6,17 +6,17 @@ from typing import Final
 
 from tidemark.broker.config import BrokerConfig
 from tidemark.broker.metadata.image import Image
-from tidemark.broker.metadata.topics import TopicWish
+from tidemark.broker.metadata.topics import NewTopic
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"
 TRANSACTIONS_TOPIC: Final = "__transaction_state"
 INTERNAL_TOPICS: Final = frozenset((OFFSETS_TOPIC, TRANSACTIONS_TOPIC))
 
 
-def transactions_topic(image: Image, broker: BrokerConfig, *, topic_id: bytes) -> TopicWish:
+def transactions_topic(image: Image, broker: BrokerConfig, *, topic_id: bytes) -> NewTopic:
     """Likewise; and a decision is never left to a replica that may not have seen it."""
     brokers = len(image.brokers)
-    return TopicWish(
+    return NewTopic(
         name=TRANSACTIONS_TOPIC,
         topic_id=topic_id,
         partitions=broker.transaction_state_log_num_partitions,
@@ -31,9 +31,9 @@ def transactions_topic(image: Image, broker: BrokerConfig, *, topic_id: bytes) -
     )
 
 
-def offsets_topic(image: Image, broker: BrokerConfig, *, topic_id: bytes) -> TopicWish:
+def offsets_topic(image: Image, broker: BrokerConfig, *, topic_id: bytes) -> NewTopic:
     """Kept for ever and compacted; as many replicas as are wanted, or as there are brokers."""
-    return TopicWish(
+    return NewTopic(
         name=OFFSETS_TOPIC,
         topic_id=topic_id,
         partitions=broker.offsets_topic_num_partitions,

@@ -16,7 +16,7 @@ ANY_EPOCH = -1  # a version of the request that knows no epochs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class IsrWish:
+class IsrProposal:
     partition_index: int
     leader_epoch: int
     partition_epoch: int
@@ -30,7 +30,9 @@ def check_sender(image: Image, *, broker_id: int, broker_epoch: int) -> None:
         raise Refused(ErrorCode.STALE_BROKER_EPOCH, f"Broker {broker_id} is not registered under epoch {broker_epoch}.")
 
 
-def alter_isr(image: Image, topic: TopicImage, wish: IsrWish, config: BrokerConfig, *, leader: int) -> PartitionImage:
+def alter_isr(
+    image: Image, topic: TopicImage, wish: IsrProposal, config: BrokerConfig, *, leader: int
+) -> PartitionImage:
     """The partition after the change; the same object if it is so already."""
     if not 0 <= wish.partition_index < len(topic.partitions):
         raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{topic.name} has no partition {wish.partition_index}.")
@@ -50,7 +52,7 @@ def alter_isr(image: Image, topic: TopicImage, wish: IsrWish, config: BrokerConf
     )
 
 
-def _check_epochs(partition: PartitionImage, wish: IsrWish, *, leader: int) -> None:
+def _check_epochs(partition: PartitionImage, wish: IsrProposal, *, leader: int) -> None:
     if wish.leader_epoch > partition.leader_epoch or wish.partition_epoch > partition.partition_epoch:
         raise Refused(ErrorCode.NOT_CONTROLLER, "This controller knows less than the leader that asks.")
     if wish.leader_epoch < partition.leader_epoch:
@@ -61,7 +63,7 @@ def _check_epochs(partition: PartitionImage, wish: IsrWish, *, leader: int) -> N
         raise Refused(ErrorCode.INVALID_UPDATE_VERSION, f"The partition epoch is {partition.partition_epoch}.")
 
 
-def _check_isr(partition: PartitionImage, wish: IsrWish, isr: tuple[int, ...], *, leader: int) -> None:
+def _check_isr(partition: PartitionImage, wish: IsrProposal, isr: tuple[int, ...], *, leader: int) -> None:
     if not set(isr) <= set(partition.replicas) or len(set(isr)) != len(isr):
         raise Refused(ErrorCode.INVALID_REQUEST, f"In sync can only be replicas, each once, not {list(isr)}.")
     # A leader whose disk fails it may step aside, for others that are in sync (Kafka's has no such way).
@@ -74,7 +76,7 @@ def _check_isr(partition: PartitionImage, wish: IsrWish, isr: tuple[int, ...], *
             raise Refused(ErrorCode.INVALID_REQUEST, "A leader that has recovered cannot go back to recovering.")
 
 
-def _check_members(image: Image, partition: PartitionImage, wish: IsrWish) -> None:
+def _check_members(image: Image, partition: PartitionImage, wish: IsrProposal) -> None:
     """KIP-841, KIP-903: who has gone, or come back since the leader saw it, is not in sync."""
     for broker_id, epoch in wish.isr:
         broker = image.brokers.get(broker_id)

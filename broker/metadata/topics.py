@@ -21,7 +21,7 @@ _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TopicWish:
+class NewTopic:
     name: str
     topic_id: bytes
     partitions: int  # -1 leaves it to num.partitions
@@ -47,7 +47,7 @@ def _name_problem(name: str) -> str | None:
     return None
 
 
-def create_topic(image: Image, wish: TopicWish, broker: BrokerConfig) -> list[Record]:
+def create_topic(image: Image, wish: NewTopic, broker: BrokerConfig) -> list[Record]:
     check_topic_name(wish.name)
     if wish.name in image.topics:
         raise Refused(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{wish.name}' already exists.")
@@ -82,7 +82,7 @@ def _check_configs(configs: Mapping[str, str], broker: BrokerConfig) -> None:
         raise Refused(ErrorCode.INVALID_CONFIG, str(error)) from error
 
 
-def _placement(image: Image, wish: TopicWish, broker: BrokerConfig) -> list[Sequence[int]]:
+def _placement(image: Image, wish: NewTopic, broker: BrokerConfig) -> list[Sequence[int]]:
     if wish.assignments:
         if wish.partitions != -1 or wish.replication_factor != -1:
             raise Refused(
@@ -130,6 +130,13 @@ def _fresh(image: Image, replicas: Sequence[int]) -> PartitionImage:
     if not any(map(image.is_active, replicas)):
         raise Refused(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"All of the brokers {list(replicas)} are fenced.")
     return fresh(replicas, is_active=image.is_active)
+
+
+def existing_topic(image: Image, name: str) -> TopicImage:
+    topic = image.topics.get(name)
+    if topic is None:
+        raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic '{name}'.")
+    return topic
 
 
 def delete_topic(topic: TopicImage) -> list[Record]:

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from tidemark.broker.peers.link import PeerUnavailable
-from tidemark.broker.peers.messages import RaftMessageRequest
 from tidemark.broker.peers.peers import Address, Peers
+from tidemark.protocol.messages.raft_message import RaftMessageRequest
 from tidemark.protocol.schema import api, codec
 from tidemark.raft import Configuration, Member
 

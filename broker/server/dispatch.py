@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tidemark.broker.core.api_table import SERVED, Served
+from tidemark.broker.core.api_table import ListenerKind, served_on
 from tidemark.broker.core.deferred import Deferred
 from tidemark.broker.core.errors import CloseConnection
 from tidemark.broker.core.registry import NO_ANSWER, Call, Route, bind, find_route
@@ -60,9 +60,9 @@ class _Bound:
 
 
 class Dispatcher:
-    def __init__(self, services: Mapping[str, Callable[[], Any]], served: Mapping[int, Served] = SERVED) -> None:
+    def __init__(self, services: Mapping[str, Callable[[], Any]], kind: ListenerKind = "broker") -> None:
         self._services = services
-        self._served = served
+        self._kind = kind
         self._bound: dict[int, _Bound] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -115,7 +115,7 @@ class Dispatcher:
 
     def _bind(self, selector: int, frame: bytearray) -> _Bound:
         key, version = split_selector(selector)
-        route = find_route(key) if key in self._served else None
+        route = find_route(key) if key in served_on(self._kind) else None
         if route is None:
             raise CloseConnection(f"API key {key} (version {version}) is not served here: {_hex(frame)}")
         if version not in route.versions:
@@ -195,8 +195,7 @@ def _failure(bound: _Bound) -> Any:
 def _api_versions_hint(route: Route) -> Any:
     from tidemark.protocol.messages.api_versions import ApiVersion
 
-    versions = SERVED[route.key].versions
-    hint = ApiVersion(api_key=route.key, min_version=versions.first, max_version=versions.last)
+    hint = ApiVersion(api_key=route.key, min_version=route.versions.first, max_version=route.versions.last)
     return route.response(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[hint])
 
 

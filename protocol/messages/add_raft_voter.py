@@ -12,7 +12,7 @@ class Listener:
     port: int = uint16()
 
 
-@message(key=80, versions="0-1", flexible="0+")
+@message(key=80, versions="0-1", flexible="0+", listeners="broker controller")
 class AddRaftVoterRequest:
     cluster_id: str | None = string(nullable="0+", default="")
     timeout_ms: int = int32()

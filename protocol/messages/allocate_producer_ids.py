@@ -5,7 +5,7 @@ from __future__ import annotations
 from tidemark.protocol.schema import int16, int32, int64, message
 
 
-@message(key=67, versions="0", flexible="0+")
+@message(key=67, versions="0", flexible="0+", listeners="controller")
 class AllocateProducerIdsRequest:
     broker_id: int = int32()
     broker_epoch: int = int64(default=-1)

@@ -18,7 +18,7 @@ class AlterConfigsResource:
     configs: list[AlterableConfig] = array(AlterableConfig)
 
 
-@message(key=33, versions="0-2", flexible="2+")
+@message(key=33, versions="0-2", flexible="2+", listeners="broker controller")
 class AlterConfigsRequest:
     resources: list[AlterConfigsResource] = array(AlterConfigsResource)
     validate_only: bool = boolean()

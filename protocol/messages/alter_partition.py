@@ -27,7 +27,7 @@ class TopicData:
     partitions: list[PartitionData] = array(PartitionData)
 
 
-@message(key=56, versions="2-3", flexible="0+")
+@message(key=56, versions="2-3", flexible="0+", listeners="controller")
 class AlterPartitionRequest:
     broker_id: int = int32()
     broker_epoch: int = int64(default=-1)

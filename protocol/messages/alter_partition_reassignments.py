@@ -17,7 +17,7 @@ class ReassignableTopic:
     partitions: list[ReassignablePartition] = array(ReassignablePartition)
 
 
-@message(key=45, versions="0-1", flexible="0+")
+@message(key=45, versions="0-1", flexible="0+", listeners="broker controller")
 class AlterPartitionReassignmentsRequest:
     timeout_ms: int = int32(default=60_000)
     allow_replication_factor_change: bool = boolean("1+", default=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from tidemark.protocol.schema import array, boolean, int16, int32, int64, message, string, struct
 
 
-@message(key=18, versions="0-4", flexible="3+")
+@message(key=18, versions="0-4", flexible="3+", listeners="broker controller")
 class ApiVersionsRequest:
     client_software_name: str = string("3+")
     client_software_version: str = string("3+")

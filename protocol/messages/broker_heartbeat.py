@@ -5,7 +5,7 @@ from __future__ import annotations
 from tidemark.protocol.schema import array, boolean, int16, int32, int64, message
 
 
-@message(key=63, versions="0-1", flexible="0+")
+@message(key=63, versions="0-1", flexible="0+", listeners="controller")
 class BrokerHeartbeatRequest:
     broker_id: int = int32()
     broker_epoch: int = int64(default=-1)

@@ -20,7 +20,7 @@ class Feature:
     max_supported_version: int = int16()
 
 
-@message(key=62, versions="0-4", flexible="0+")
+@message(key=62, versions="0-4", flexible="0+", listeners="controller")
 class BrokerRegistrationRequest:
     broker_id: int = int32()
     cluster_id: str = string()

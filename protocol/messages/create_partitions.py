@@ -17,7 +17,7 @@ class CreatePartitionsTopic:
     assignments: list[CreatePartitionsAssignment] | None = array(CreatePartitionsAssignment, nullable="0+")
 
 
-@message(key=37, versions="0-3", flexible="2+")
+@message(key=37, versions="0-3", flexible="2+", listeners="broker controller")
 class CreatePartitionsRequest:
     topics: list[CreatePartitionsTopic] = array(CreatePartitionsTopic)
     timeout_ms: int = int32()

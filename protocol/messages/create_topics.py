@@ -26,7 +26,7 @@ class CreatableTopic:
     configs: list[CreatableTopicConfig] = array(CreatableTopicConfig)
 
 
-@message(key=19, versions="2-7", flexible="5+")
+@message(key=19, versions="2-7", flexible="5+", listeners="broker controller")
 class CreateTopicsRequest:
     topics: list[CreatableTopic] = array(CreatableTopic)
     timeout_ms: int = int32(default=60000)

@@ -11,7 +11,7 @@ class DeleteTopicState:
     topic_id: bytes = uuid("6+")
 
 
-@message(key=20, versions="1-6", flexible="4+")
+@message(key=20, versions="1-6", flexible="4+", listeners="broker controller")
 class DeleteTopicsRequest:
     topics: list[DeleteTopicState] = array(DeleteTopicState, "6+")
     topic_names: list[str] = array("string", "0-5")

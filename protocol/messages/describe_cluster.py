@@ -5,7 +5,7 @@ from __future__ import annotations
 from tidemark.protocol.schema import array, boolean, int8, int16, int32, message, string, struct
 
 
-@message(key=60, versions="0-2", flexible="0+")
+@message(key=60, versions="0-2", flexible="0+", listeners="broker controller")
 class DescribeClusterRequest:
     include_cluster_authorized_operations: bool = boolean()
     endpoint_type: int = int8("1+", default=1)

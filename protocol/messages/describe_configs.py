@@ -12,7 +12,7 @@ class DescribeConfigsResource:
     configuration_keys: list[str] | None = array("string", nullable="0+")
 
 
-@message(key=32, versions="1-4", flexible="4+")
+@message(key=32, versions="1-4", flexible="4+", listeners="broker controller")
 class DescribeConfigsRequest:
     resources: list[DescribeConfigsResource] = array(DescribeConfigsResource)
     include_synonyms: bool = boolean()

@@ -16,7 +16,7 @@ class TopicData:
     partitions: list[PartitionData] = array(PartitionData)
 
 
-@message(key=55, versions="0-2", flexible="0+")
+@message(key=55, versions="0-2", flexible="0+", listeners="broker controller")
 class DescribeQuorumRequest:
     topics: list[TopicData] = array(TopicData)
 

@@ -11,7 +11,7 @@ class TopicPartitions:
     partitions: list[int] = array("int32")
 
 
-@message(key=43, versions="0-2", flexible="2+")
+@message(key=43, versions="0-2", flexible="2+", listeners="broker controller")
 class ElectLeadersRequest:
     election_type: int = int8("1+")
     topic_partitions: list[TopicPartitions] | None = array(TopicPartitions, nullable="0+")

@@ -11,7 +11,7 @@ class ListPartitionReassignmentsTopics:
     partition_indexes: list[int] = array("int32")
 
 
-@message(key=46, versions="0", flexible="0+")
+@message(key=46, versions="0", flexible="0+", listeners="broker controller")
 class ListPartitionReassignmentsRequest:
     timeout_ms: int = int32(default=60_000)
     topics: list[ListPartitionReassignmentsTopics] | None = array(

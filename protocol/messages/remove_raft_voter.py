@@ -5,7 +5,7 @@ from __future__ import annotations
 from tidemark.protocol.schema import int16, int32, message, string, uuid
 
 
-@message(key=81, versions="0", flexible="0+")
+@message(key=81, versions="0", flexible="0+", listeners="broker controller")
 class RemoveRaftVoterRequest:
     cluster_id: str | None = string(nullable="0+", default="")
     voter_id: int = int32()

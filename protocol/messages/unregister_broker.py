@@ -5,7 +5,7 @@ from __future__ import annotations
 from tidemark.protocol.schema import int16, int32, message, string
 
 
-@message(key=64, versions="0", flexible="0+")
+@message(key=64, versions="0", flexible="0+", listeners="broker controller")
 class UnregisterBrokerRequest:
     broker_id: int = int32()
 

@@ -13,7 +13,7 @@ class FeatureUpdateKey:
     upgrade_type: int = int8("1+", default=1)
 
 
-@message(key=57, versions="0-2", flexible="0+")
+@message(key=57, versions="0-2", flexible="0+", listeners="broker controller")
 class UpdateFeaturesRequest:
     timeout_ms: int = int32(default=60_000)
     feature_updates: list[FeatureUpdateKey] = array(FeatureUpdateKey)

@@ -1,7 +1,22 @@
-"""Produce: append one batch per partition, and answer when the acknowledgement asked for is due.
+"""Produce (key 0): append one batch per partition, and answer when the acknowledgement asked for is due.
 
-Versions 0–2 are advertised, as Apache Kafka 4 does, because librdkafka takes their absence for a broker without
-compression; a request that uses one of them is refused by hanging up. From version 13 topics are named by id.
+A produce has two phases. Phase one (`appending`) fixes the order: each batch is validated and appended before the next
+request is looked at. Phase two (`acks`) waits until what was appended is committed; meanwhile other requests go on, and
+answers leave in the order of the requests. One batch for one partition is what most requests hold: `fast_path` answers
+it from its bytes, by the same decisions.
+
+acks=0: no answer; an error closes the connection, which is how Kafka makes the client notice.
+acks=1: the answer leaves after the append, or after the sync if the topic has flush.messages=1.
+acks=-1: after the high watermark has passed the batch; refused beforehand if too few replicas are in sync
+(NOT_ENOUGH_REPLICAS), and with NOT_ENOUGH_REPLICAS_AFTER_APPEND if that happens while it waits.
+
+v0–2: the record formats of before 0.11. Advertised, as Kafka 4 does, because librdkafka takes their absence for a
+      broker without compression; a request that uses one of them is refused by hanging up.
+v3: record batches, transactional ids (KIP-98). v5: log_start_offset in the answer (KIP-107).
+v7: zstd (KIP-110); before, a zstd batch is UNSUPPORTED_COMPRESSION_TYPE. v8: errors by record (KIP-467).
+v9: flexible (KIP-482). v10: the new leader is told with NOT_LEADER_OR_FOLLOWER (KIP-951).
+v11: TRANSACTION_ABORTABLE (KIP-890). v12: writing to a partition adds it to the transaction (KIP-890).
+v13: topics by id (KIP-516).
 """
 
 from __future__ import annotations
@@ -9,100 +24,42 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tidemark.broker.core.deferred import Deferred
-from tidemark.broker.core.errors import EXPECTED, CloseConnection, fault_of
-from tidemark.broker.core.lease import lease_clock
+from tidemark.broker.core.errors import CloseConnection
 from tidemark.broker.core.registry import Call, handles
-from tidemark.broker.handlers.produce.acks import Acknowledging, no_answer, refuse
-from tidemark.broker.handlers.produce.fast_path import produce_one
-from tidemark.broker.replication import hints
-from tidemark.broker.replication.hosted_topic import HostedTopic
+from tidemark.broker.handlers.produce.acks import PendingAcks, no_answer
+from tidemark.broker.handlers.produce.appending import Append, Appending
+from tidemark.broker.handlers.produce.fast_path import produce_fast
 from tidemark.broker.replication.partition import Partition
 from tidemark.broker.replication.replica_table import ReplicaTable
-from tidemark.protocol.errors import ErrorCode
-from tidemark.protocol.messages.produce import (
-    LeaderIdAndEpoch,
-    NodeEndpoint,
-    PartitionProduceData,
-    PartitionProduceResponse,
-    ProduceRequest,
-    ProduceResponse,
-    TopicProduceResponse,
-)
-from tidemark.protocol.schema import Bytes
+from tidemark.protocol.messages.produce import ProduceRequest, ProduceResponse
+from tidemark.storage import Appended
 
 if TYPE_CHECKING:
     from tidemark.broker.transactions.coordinator import TransactionCoordinator
-    from tidemark.broker.transactions.transactional_appends import TransactionalAppends
-
-TOPIC_IDS_FROM = 13
-ZSTD_FROM = 7
-ZSTD = 4
 
 
-@handles(ProduceRequest, ProduceResponse, quick=produce_one)
+@handles(ProduceRequest, ProduceResponse, quick=produce_fast)
 def produce(
-    request: ProduceRequest,
-    call: Call,
-    transactional: TransactionalAppends | None = None,
-    *,
-    replicas: ReplicaTable,
-    transactions: TransactionCoordinator,
+    request: ProduceRequest, call: Call, *, replicas: ReplicaTable, transactions: TransactionCoordinator
 ) -> Any:
-    if request.transactional_id is not None and transactional is None:
-        return _produce_transactional(request, call, replicas, transactions)
-    now_ms = replicas.now_ms()
-    acks = request.acks
-    by_id = call.version >= TOPIC_IDS_FROM
-    topics = []
-    due: list[tuple[Partition, int, PartitionProduceResponse]] = []
-    hinted = False
-    cut_off = replicas.lease_until is not None and lease_clock() >= replicas.lease_until
-    for topic in request.topic_data:
-        hosted = replicas.topics_by_id.get(topic.topic_id) if by_id else replicas.topics.get(topic.name)
-        results = []
-        for data in topic.partition_data:
-            partition = None if hosted is None else hosted.partitions.get(data.index)
-            if (
-                partition is None
-                or not data.records
-                or not -1 <= acks <= 1
-                or (acks == -1 and partition.too_few_in_sync)
-                or call.version < ZSTD_FROM
-                or cut_off
-            ):
-                if code := _guard(partition, data, hosted, call, acks, cut_off):
-                    result = PartitionProduceResponse(index=data.index, base_offset=-1, error_code=code)
-                    if code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
-                        hinted |= _hint(result, hosted, replicas, call)
-                    results.append(result)
-                    continue
-                assert partition is not None
-            try:
-                if transactional is None:
-                    appended = partition.append(data.records, now_ms)  # type: ignore[arg-type]
-                else:
-                    appended = transactional.append(partition, data.records, now_ms)  # type: ignore[arg-type]
-            except EXPECTED as error:
-                result = PartitionProduceResponse(index=data.index)
-                refuse(result, fault_of(error, where=f"{partition.topic}-{partition.index}"))
-                results.append(result)
-                continue
-            result = PartitionProduceResponse(
-                index=data.index,
-                base_offset=appended.base_offset,
-                log_append_time_ms=appended.log_append_time,
-                log_start_offset=partition.log.start_offset,
-            )
-            results.append(result)
-            if acks and appended.last_offset >= partition.high_watermark and (acks == -1 or partition.flush_each):
-                due.append((partition, appended.last_offset, result))
-        topics.append(TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=results))
-    response = ProduceResponse(responses=topics)
-    if hinted:
-        response.node_endpoints = _endpoints(response, replicas, call)
-    if acks == 0:
+    if request.transactional_id is None:
+        return _both_phases(request, call, replicas, _append)
+    return _produce_transactional(request, call, replicas, transactions)
+
+
+def _append(partition: Partition, records: memoryview, now_ms: int) -> Appended:
+    return partition.append(records, now_ms)
+
+
+def _both_phases(request: ProduceRequest, call: Call, replicas: ReplicaTable, append: Append) -> Any:
+    appending = Appending(request, call, replicas, append)
+    response = appending.run()
+    if request.acks == 0:
         return no_answer(response)
-    return Acknowledging(response, due, acks=acks, timeout_ms=request.timeout_ms).later if due else response
+    unacknowledged = appending.unacknowledged
+    if not unacknowledged:
+        return response
+    return PendingAcks(response, unacknowledged, acks=request.acks, timeout_ms=request.timeout_ms).deferred
 
 
 def _produce_transactional(
@@ -112,73 +69,21 @@ def _produce_transactional(
     from tidemark.broker.transactions.transactional_appends import TransactionalAppends
 
     appends = TransactionalAppends(request, version=call.version, replicas=replicas, transactions=transactions)
-    admitted = appends.add_partitions()
-    if not isinstance(admitted, Deferred):
-        return produce(request, call, appends, replicas=replicas, transactions=transactions)
-    later: Deferred[Any] = Deferred()
+    added = appends.add_partitions()
+    if not isinstance(added, Deferred):
+        return _both_phases(request, call, replicas, appends.append)
+    deferred: Deferred[Any] = Deferred()
 
-    def go_on(_admitted: object) -> None:
+    def go_on(_added: object) -> None:
         try:
-            answer = produce(request, call, appends, replicas=replicas, transactions=transactions)
+            answer = _both_phases(request, call, replicas, appends.append)
         except CloseConnection as error:
             call.connection.fail(str(error))
             return
         if isinstance(answer, Deferred):
-            answer.then(later.resolve)
+            answer.then(deferred.resolve)
         else:
-            later.resolve(answer)
+            deferred.resolve(answer)
 
-    admitted.then(go_on)
-    return later
-
-
-def _guard(
-    partition: Partition | None,
-    data: PartitionProduceData,
-    hosted: HostedTopic | None,
-    call: Call,
-    acks: int,
-    cut_off: bool,
-) -> ErrorCode:
-    """The uncommon reasons not to append; NONE if it is none of them after all."""
-    if not -1 <= acks <= 1:
-        return ErrorCode.INVALID_REQUIRED_ACKS
-    if hosted is None:
-        by_id = call.version >= TOPIC_IDS_FROM
-        return ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    if partition is None:
-        return hosted.why_not_led(data.index)
-    if cut_off:
-        return ErrorCode.NOT_LEADER_OR_FOLLOWER
-    if not data.records:
-        return ErrorCode.INVALID_RECORD
-    if acks == -1 and partition.too_few_in_sync:
-        return ErrorCode.NOT_ENOUGH_REPLICAS
-    if call.version < ZSTD_FROM and _compression(data.records) == ZSTD:
-        return ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
-    return ErrorCode.NONE
-
-
-def _hint(result: PartitionProduceResponse, hosted: HostedTopic | None, replicas: ReplicaTable, call: Call) -> bool:
-    """KIP-951: who leads it, if that is known and another."""
-    leader, epoch = hints.leader_of(hosted, result.index)
-    known = hints.endpoint_of(replicas.image, leader, call.connection.listener) is not None
-    if not known or leader == replicas.node_id:
-        return False
-    result.current_leader = LeaderIdAndEpoch(leader_id=leader, leader_epoch=epoch)
-    return True
-
-
-def _endpoints(response: ProduceResponse, replicas: ReplicaTable, call: Call) -> list[NodeEndpoint]:
-    leaders = {each.current_leader.leader_id for topic in response.responses for each in topic.partition_responses}
-    endpoints = []
-    for leader in sorted(leaders - {-1}):
-        found = hints.endpoint_of(replicas.image, leader, call.connection.listener)
-        if found is not None:
-            endpoint, rack = found
-            endpoints.append(NodeEndpoint(node_id=leader, host=endpoint.host, port=endpoint.port, rack=rack))
-    return endpoints
-
-
-def _compression(records: Bytes) -> int:
-    return records[22] & 7 if len(records) > 22 else 0
+    added.then(go_on)
+    return deferred

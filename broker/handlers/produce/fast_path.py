@@ -1,8 +1,8 @@
 """The most common produce request, answered from its bytes: one batch for one partition, no transaction, no tags.
 
 What precedes the partition's index is the same in every such request of a connection to a topic, so it is read once and
-compared from then on; the answer is one struct after a prefix that is known, too. Whatever is unusual goes to the
-general handler, as if this had never looked.
+compared from then on; the answer is one struct after a prefix that is known, too. Anything unusual is left to the
+general handler, before anything has happened. Who may append and what must wait is decided by the same functions there.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ import struct
 from typing import Any, Final, NamedTuple
 
 from tidemark.broker.core.errors import EXPECTED, fault_of
-from tidemark.broker.core.lease import lease_clock
 from tidemark.broker.core.registry import NO_ANSWER, Call
-from tidemark.broker.handlers.produce.acks import Acknowledging, no_answer, refuse
+from tidemark.broker.handlers.produce.acks import PendingAcks, Unacknowledged, is_unacknowledged, no_answer
+from tidemark.broker.handlers.produce.appending import TOPIC_IDS_FROM, appended_result, led_partition, refused_result
 from tidemark.broker.replication.partition import Partition
 from tidemark.broker.replication.replica_table import ReplicaTable
 from tidemark.protocol.messages.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
@@ -21,7 +21,6 @@ from tidemark.protocol.schema import DecodeError
 from tidemark.protocol.varint import read_uvarint
 
 FLEXIBLE_FROM: Final = 9
-TOPIC_IDS_FROM: Final = 13
 RESPONSE_HEAD: Final = bytes(9)  # size, correlation id, no tags: the dispatcher fills it in
 NO_TRANSACTION: Final = 0
 ONE: Final = 2  # the length of a compact array of one element
@@ -42,7 +41,7 @@ class Form(NamedTuple):
     head: bytes  # of the answer
 
 
-def produce_one(frame: bytearray, position: int, call: Call, *, replicas: ReplicaTable) -> Any:
+def produce_fast(frame: bytearray, position: int, call: Call, *, replicas: ReplicaTable) -> Any:
     """The answer's bytes, but for its size and correlation id; or the answer as the general handler would give it; or
     None: nothing was done, and it is that handler's turn."""
     form: Form | None = call.memo
@@ -59,38 +58,27 @@ def produce_one(frame: bytearray, position: int, call: Call, *, replicas: Replic
     except (struct.error, IndexError, DecodeError):
         return None
     stop = start + size - 1
+    if size < 2 or len(frame) - stop != 3 or not frame.endswith(NO_TAGS_AT_ALL):
+        return None
     topic, acks = form.topic, form.acks
     hosted = replicas.topics.get(topic) if type(topic) is str else replicas.topics_by_id.get(topic)  # type: ignore[arg-type]
-    partition = None if hosted is None else hosted.partitions.get(index)
-    if (
-        partition is None
-        or size < 2
-        or len(frame) - stop != 3
-        or not frame.endswith(NO_TAGS_AT_ALL)
-        or (acks == -1 and partition.too_few_in_sync)
-        or (replicas.lease_until is not None and lease_clock() >= replicas.lease_until)
-    ):
+    partition = led_partition(hosted, index, acks, replicas)
+    if partition is None:
         return None
     try:
         appended = partition.append(memoryview(frame)[start:stop], replicas.now_ms())
     except EXPECTED as error:
-        result = PartitionProduceResponse(index=index)
-        refuse(result, fault_of(error, where=f"{partition.topic}-{partition.index}"))
-        response = _response(partition, result)
+        fault = fault_of(error, where=f"{partition.topic}-{partition.index}")
+        response = _response(partition, refused_result(index, fault))
         return response if acks else no_answer(response)
-    base_offset, last_offset, append_time, _ = appended
     if acks == 0:
         return NO_ANSWER
-    if last_offset >= partition.high_watermark and (acks == -1 or partition.flush_each):
-        result = PartitionProduceResponse(
-            index=index,
-            base_offset=base_offset,
-            log_append_time_ms=append_time,
-            log_start_offset=partition.log.start_offset,
-        )
-        response = _response(partition, result)
+    base_offset, last_offset, append_time, _ = appended
+    if is_unacknowledged(partition, last_offset, acks):
+        result = appended_result(index, appended, partition)
+        waiting = [Unacknowledged(partition, last_offset, result)]
         timeout_ms = _start.unpack_from(form.prefix)[2]
-        return Acknowledging(response, [(partition, last_offset, result)], acks=acks, timeout_ms=timeout_ms).later
+        return PendingAcks(_response(partition, result), waiting, acks=acks, timeout_ms=timeout_ms).deferred
     out = bytearray(form.head)
     out += _answer(index, 0, base_offset, append_time, partition.log.start_offset, 1, 0, 0, 0, 0, 0)
     return out

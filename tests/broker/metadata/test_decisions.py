@@ -22,11 +22,11 @@ from tidemark.broker.metadata.image import (
     TopicImage,
     partition_record,
 )
-from tidemark.broker.metadata.isr import IsrWish, alter_isr
+from tidemark.broker.metadata.isr import IsrProposal, alter_isr
 from tidemark.broker.metadata.partitions import Election
 from tidemark.broker.metadata.reassignment import reassign
 from tidemark.broker.metadata.records import Record
-from tidemark.broker.metadata.topics import TopicWish, create_topic
+from tidemark.broker.metadata.topics import NewTopic, create_topic
 
 STEPS = 300
 BROKERS = range(1, 6)
@@ -122,7 +122,7 @@ class Cluster:
     def create(self) -> None:
         number = len(self.image.topics)
         if number < 4:
-            wish = TopicWish(
+            wish = NewTopic(
                 name=f"t{number}",
                 topic_id=b"%16d" % number,
                 partitions=2,
@@ -167,7 +167,7 @@ class Cluster:
 
     def alter(self, topic: TopicImage, index: int, isr: list[int]) -> None:
         partition = topic.partitions[index]
-        wish = IsrWish(
+        wish = IsrProposal(
             partition_index=index,
             leader_epoch=partition.leader_epoch,
             partition_epoch=partition.partition_epoch,

@@ -9,7 +9,7 @@ from tidemark.broker.core.errors import Refused
 from tidemark.broker.metadata.image import TOPIC_RESOURCE, Image
 from tidemark.broker.metadata.records import RegisterBrokerRecord
 from tidemark.broker.metadata.topics import (
-    TopicWish,
+    NewTopic,
     add_partitions,
     check_topic_name,
     create_topic,
@@ -24,8 +24,8 @@ def image_of(*brokers: int) -> Image:
     return Image().apply(RegisterBrokerRecord(broker_id=broker, broker_epoch=1) for broker in brokers)
 
 
-def wish(name: str = "topic", partitions: int = -1, factor: int = -1, **rest: object) -> TopicWish:
-    return TopicWish(name=name, topic_id=b"%16d" % 7, partitions=partitions, replication_factor=factor, **rest)  # type: ignore[arg-type]
+def wish(name: str = "topic", partitions: int = -1, factor: int = -1, **rest: object) -> NewTopic:
+    return NewTopic(name=name, topic_id=b"%16d" % 7, partitions=partitions, replication_factor=factor, **rest)  # type: ignore[arg-type]
 
 
 def refusal_of(action: object, *arguments: object, **named: object) -> ErrorCode:
@@ -76,7 +76,7 @@ def test_legal_names_are_taken(name: str) -> None:
         (wish(assignments=[(0, [9])]), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
     ],
 )
-def test_impossible_wishes_are_refused(asked: TopicWish, code: ErrorCode) -> None:
+def test_impossible_wishes_are_refused(asked: NewTopic, code: ErrorCode) -> None:
     assert refusal_of(create_topic, image_of(0), asked, BROKER) == code
 
 

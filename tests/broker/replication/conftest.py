@@ -46,7 +46,7 @@ class Link:
         self.source = source
         self.target = target
 
-    async def send(self, request: Any, *, version: int, timeout: float) -> Any:  # noqa: ASYNC109
+    async def send(self, request: Any, *, version: int, timeout: float, response: Any = None) -> Any:  # noqa: ASYNC109
         await asyncio.sleep(0)
         body = bytearray()
         codec(type(request), version).encode(request, body)
@@ -55,9 +55,9 @@ class Link:
             return self.cluster.alter(request)
         self.cluster.check_link(self.source, self.target)
         assert isinstance(request, FetchRequest)
-        response = await awaited(self.cluster.nodes[self.target].follower_sessions.fetch(request))
+        answer = await awaited(self.cluster.nodes[self.target].follower_sessions.fetch(request))
         self.cluster.check_link(self.target, self.source)
-        return through_bytes(response, version)
+        return through_bytes(answer, version)
 
     is_connected = True
 

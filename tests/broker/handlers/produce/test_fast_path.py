@@ -14,7 +14,7 @@ import pytest
 from tidemark.broker.core import registry
 from tidemark.broker.core.errors import CloseConnection
 from tidemark.broker.handlers.produce.fast_path import recognise
-from tidemark.broker.metadata.topics import TopicWish
+from tidemark.broker.metadata.topics import NewTopic
 from tidemark.broker.node import Node
 from tidemark.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from tidemark.protocol.records import Record, build_batch
@@ -49,7 +49,7 @@ class Recorder:
 async def open_topics(node: Node) -> None:
     configs = {"synced": {"flush.messages": "1"}, "stamped": {"message.timestamp.type": "LogAppendTime"}}
     wishes = [
-        TopicWish(name=name, topic_id=topic_id, partitions=3, replication_factor=1, configs=configs.get(name, {}))
+        NewTopic(name=name, topic_id=topic_id, partitions=3, replication_factor=1, configs=configs.get(name, {}))
         for name, topic_id in IDS.items()
     ]
     refused, _ = await node._creation.create(wishes)

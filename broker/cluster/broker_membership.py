@@ -31,15 +31,15 @@ from tidemark.protocol.messages.broker_registration import (
 log = logging.getLogger(__name__)
 
 RETRY_SECONDS: Final = 0.05
-CATCH_UP_SECONDS: Final = 0.02  # between heartbeats of a broker that is about to be let in
-LEAVE_SECONDS_MAX: Final = 10.0
-UNHEARD_SECONDS_MAX: Final = 1.5  # a broker that leaves waits no longer for a controller that does not answer
+CATCH_UP_SECONDS: Final = 0.02  # between heartbeats of a broker that is about to be unfenced
+SHUT_DOWN_SECONDS_MAX: Final = 10.0
+UNANSWERED_SECONDS_MAX: Final = 1.5  # a broker that shuts down waits no longer for a controller that is silent
 REQUEST_SECONDS_MAX: Final = 2.0
 SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")  # by Kafka's number
 _FATAL: Final = (ErrorCode.INCONSISTENT_CLUSTER_ID, ErrorCode.INVALID_REGISTRATION, ErrorCode.UNSUPPORTED_VERSION)
 
 
-class Membership:
+class BrokerMembership:
     def __init__(
         self,
         *,
@@ -61,15 +61,15 @@ class Membership:
         self._endpoints = endpoints
         self._cluster_id = cluster_id
         self._incarnation_id = os.urandom(16)
-        self._wants_to_go = False
-        self._heard_at = 0.0
-        self._may_go = asyncio.Event()
-        self._admitted = asyncio.Event()
+        self._is_shutting_down = False
+        self._answered_at = 0.0
+        self._shutdown_allowed = asyncio.Event()
+        self._unfenced = asyncio.Event()
         self._wake = asyncio.Event()
         self._running: asyncio.Task[None] | None = None
-        self._patience = LeaseTimings(session=settings.static.broker_session_timeout_ms / 1000)
+        self._timings = LeaseTimings(session=settings.static.broker_session_timeout_ms / 1000)
 
-    # -- joining -----------------------------------------------------------
+    # -- registering -------------------------------------------------------
 
     async def register(self) -> None:
         """Returns when the controller has registered this broker, and the image here says so."""
@@ -121,16 +121,16 @@ class Membership:
 
     def start(self) -> None:
         self._store.watch_leader(self._wake.set)
-        self._running = asyncio.create_task(self._beat())
+        self._running = asyncio.create_task(self._send_heartbeats())
 
-    async def admitted(self) -> None:
-        """Returns when the controller has let this broker in."""
-        await self._admitted.wait()
+    async def unfenced(self) -> None:
+        """Returns when the controller has unfenced this broker, and the image here says so."""
+        await self._unfenced.wait()
 
-    # -- staying -----------------------------------------------------------
+    # -- heartbeats -------------------------------------------------------
 
-    async def _beat(self) -> None:
-        while not self._may_go.is_set():
+    async def _send_heartbeats(self) -> None:
+        while not self._shutdown_allowed.is_set():
             self._wake.clear()
             wait = await self._send_heartbeat()
             try:
@@ -146,12 +146,12 @@ class Membership:
             broker_id=self._settings.static.node_id,
             broker_epoch=self.broker_epoch,
             current_metadata_offset=self._store.applied_index,
-            want_shut_down=self._wants_to_go,
+            want_shut_down=self._is_shutting_down,
         )
         try:
             link = self._peers.to_controller(purpose="heartbeat")
             # An answer that is lost must leave time for another try before the lease is over.
-            seconds_max = min(REQUEST_SECONDS_MAX, self._patience.held / 2)
+            seconds_max = min(REQUEST_SECONDS_MAX, self._timings.held / 2)
             response = await link.send(request, version=1, timeout=seconds_max, response=BrokerHeartbeatResponse)
         except PeerUnavailable as error:
             log.debug("heartbeat: %s", error)
@@ -162,36 +162,36 @@ class Membership:
             return RETRY_SECONDS
         if response.error_code != ErrorCode.NONE:
             return RETRY_SECONDS
-        return self._heard(response, sent_at)
+        return self._handle_answer(response, sent_at)
 
-    def _heard(self, response: BrokerHeartbeatResponse, sent_at: float) -> float:
-        self._heard_at = time.monotonic()
+    def _handle_answer(self, response: BrokerHeartbeatResponse, sent_at: float) -> float:
+        self._answered_at = time.monotonic()
         if response.should_shut_down:
-            self._may_go.set()
+            self._shutdown_allowed.set()
         if response.is_fenced:
-            return CATCH_UP_SECONDS if not self._wants_to_go else RETRY_SECONDS
-        self._renew_lease(sent_at + self._patience.held)
-        if self._wants_to_go:
+            return CATCH_UP_SECONDS if not self._is_shutting_down else RETRY_SECONDS
+        self._renew_lease(sent_at + self._timings.held)
+        if self._is_shutting_down:
             return RETRY_SECONDS
-        if not self._admitted.is_set():
+        if not self._unfenced.is_set():
             if not self._store.image.is_active(self._settings.static.node_id):
-                return CATCH_UP_SECONDS  # it is let in, and does not know it yet: clients would not find it
-            self._admitted.set()
-        return self._patience.heartbeat_interval(self._settings.static.broker_heartbeat_interval_ms / 1000)
+                return CATCH_UP_SECONDS  # unfenced, but the image here lags: clients that ask here would not find it
+            self._unfenced.set()
+        return self._timings.heartbeat_interval(self._settings.static.broker_heartbeat_interval_ms / 1000)
 
-    # -- leaving -----------------------------------------------------------
+    # -- shutting down -------------------------------------------------------
 
-    async def leave(self) -> bool:
+    async def shut_down(self) -> bool:
         """Controlled shutdown: returns when others lead what this broker led, or it takes too long (False)."""
         if self._running is None or self._running.done():
             return False
-        self._wants_to_go = True
+        self._is_shutting_down = True
         self._wake.set()
-        deadline = time.monotonic() + LEAVE_SECONDS_MAX
-        self._heard_at = time.monotonic()
-        while not self._may_go.is_set():
-            if time.monotonic() > min(deadline, self._heard_at + UNHEARD_SECONDS_MAX):
-                log.warning("nobody takes over what this broker leads; stopping all the same")
+        deadline = time.monotonic() + SHUT_DOWN_SECONDS_MAX
+        self._answered_at = time.monotonic()
+        while not self._shutdown_allowed.is_set():
+            if time.monotonic() > min(deadline, self._answered_at + UNANSWERED_SECONDS_MAX):
+                log.warning("no other broker has taken over what this one leads; stopping all the same")
                 return False
             await asyncio.sleep(RETRY_SECONDS)
         return True

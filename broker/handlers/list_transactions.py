@@ -1,22 +1,20 @@
-"""ListTransactions and DescribeTransactions: what an administrator asks of transactional ids."""
+"""ListTransactions: the transactional ids that this broker coordinates (KIP-664).
+
+A tool asks every broker and adds up. Names of states that do not exist are told back. While one of our shards is still
+loading the answer is COORDINATOR_LOAD_IN_PROGRESS.
+
+v1: filter by how long a transaction has run (KIP-994)
+v2: filter by a pattern of the transactional id (KIP-1152)
+"""
 
 from __future__ import annotations
-
-from typing import Any
 
 from tidemark.broker.core.errors import Refused
 from tidemark.broker.core.registry import Call, handles
 from tidemark.broker.groups.consumer.regex import compiled
 from tidemark.broker.transactions.coordinator import TransactionCoordinator
-from tidemark.broker.transactions.transaction import STATE_NAMES, Transaction, TransactionState
-from tidemark.broker.transactions.transaction_shard_host import TransactionShardHost
+from tidemark.broker.transactions.transaction import STATE_NAMES, Transaction
 from tidemark.protocol.errors import ErrorCode
-from tidemark.protocol.messages.describe_transactions import (
-    DescribeTransactionsRequest,
-    DescribeTransactionsResponse,
-    TopicData,
-)
-from tidemark.protocol.messages.describe_transactions import TransactionState as DescribedTransaction
 from tidemark.protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 from tidemark.protocol.messages.list_transactions import TransactionState as ListedTransaction
 
@@ -57,34 +55,3 @@ def list_transactions(
 
 def _runs_longer(transaction: Transaction, duration_ms: int, now_ms: int) -> bool:
     return transaction.start_ms >= 0 and now_ms - transaction.start_ms > duration_ms
-
-
-@handles(DescribeTransactionsRequest, DescribeTransactionsResponse)
-def describe_transactions(
-    request: DescribeTransactionsRequest, _call: Call, *, transactions: TransactionCoordinator
-) -> DescribeTransactionsResponse:
-    return DescribeTransactionsResponse(
-        transaction_states=[_describe(each, transactions) for each in request.transactional_ids]
-    )
-
-
-def _describe(transactional_id: str, transactions: TransactionCoordinator) -> DescribedTransaction:
-    answer = DescribedTransaction(transactional_id=transactional_id)
-    hosted: Any = transactions.find(transactional_id) if transactional_id else ErrorCode.INVALID_REQUEST
-    if not isinstance(hosted, TransactionShardHost):
-        answer.error_code = hosted
-        return answer
-    found = hosted.shard.transactions.get(transactional_id)
-    if found is None or found.state is TransactionState.DEAD:
-        answer.error_code = ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
-        return answer
-    by_topic: dict[str, list[int]] = {}
-    for topic, index in sorted(found.partitions):
-        by_topic.setdefault(topic, []).append(index)
-    answer.producer_id = found.producer_id
-    answer.producer_epoch = found.producer_epoch
-    answer.transaction_state = found.state.label
-    answer.transaction_timeout_ms = found.timeout_ms
-    answer.transaction_start_time_ms = found.start_ms
-    answer.topics = [TopicData(topic=topic, partitions=indexes) for topic, indexes in by_topic.items()]
-    return answer

@@ -1,25 +1,26 @@
-"""InitProducerId and DescribeProducers: identities for idempotence, and who has written to a partition lately."""
+"""InitProducerId: an identity for an idempotent producer, or the next epoch of a transactional id.
+
+Without a transactional id every request gets a new producer id (KIP-98). With one, the coordinator raises the epoch,
+which fences earlier producers of the same id, and aborts what these left open before it answers.
+
+v2: flexible (KIP-482)
+v3: a producer may give its id and epoch, to go on after an error (KIP-360)
+v4: PRODUCER_FENCED; before, it was INVALID_PRODUCER_EPOCH (KIP-588)
+v5: TRANSACTION_ABORTABLE is understood (KIP-890)
+"""
 
 from __future__ import annotations
 
 from typing import Any, Final
 
 from tidemark.broker.core.deferred import awaited
-from tidemark.broker.core.errors import EXPECTED, Refused, fault_of
+from tidemark.broker.core.errors import Refused
 from tidemark.broker.core.registry import Call, handles
 from tidemark.broker.metadata.producer_ids import ProducerIds
-from tidemark.broker.replication.replica_table import ReplicaTable
 from tidemark.broker.transactions.coordinator import TransactionCoordinator
 from tidemark.broker.transactions.transaction_shard_host import TransactionShardHost
 from tidemark.broker.transactions.transitions import NeedsProducerId, Producer
 from tidemark.protocol.errors import ErrorCode
-from tidemark.protocol.messages.describe_producers import (
-    DescribeProducersRequest,
-    DescribeProducersResponse,
-    PartitionResponse,
-    ProducerState,
-    TopicResponse,
-)
 from tidemark.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 PRODUCER_FENCED_FROM: Final = 4  # KIP-588
@@ -66,38 +67,3 @@ def _init(request: InitProducerIdRequest, transactions: TransactionCoordinator, 
 
 def _refused(code: ErrorCode) -> InitProducerIdResponse:
     return InitProducerIdResponse(error_code=code, producer_epoch=-1)
-
-
-@handles(DescribeProducersRequest, DescribeProducersResponse)
-def describe_producers(
-    request: DescribeProducersRequest, _call: Call, *, replicas: ReplicaTable
-) -> DescribeProducersResponse:
-    return DescribeProducersResponse(
-        topics=[
-            TopicResponse(
-                name=topic.name, partitions=[_one(replicas, topic.name, index) for index in topic.partition_indexes]
-            )
-            for topic in request.topics
-        ]
-    )
-
-
-def _one(replicas: ReplicaTable, topic: str, index: int) -> PartitionResponse:
-    answer = PartitionResponse(partition_index=index)
-    try:
-        partition = replicas.leader_of(topic, index)
-    except EXPECTED as error:
-        answer.error_code, answer.error_message, _ = fault_of(error, where=f"{topic}-{index}")
-        return answer
-    answer.active_producers = [
-        ProducerState(
-            producer_id=producer.producer_id,
-            producer_epoch=producer.epoch,
-            last_sequence=producer.last_sequence,
-            last_timestamp=producer.last_timestamp,
-            coordinator_epoch=producer.coordinator_epoch,
-            current_txn_start_offset=producer.current_txn_first_offset,
-        )
-        for producer in partition.log.producers()
-    ]
-    return answer

@@ -1,13 +1,18 @@
-"""AlterPartitionReassignments, ListPartitionReassignments: partitions on the move to other replicas."""
+"""AlterPartitionReassignments: move partitions to other replicas, or cancel a move by null replicas (KIP-455).
+
+All partitions of a request change in one commit; a refused one does not hold up the others. The controller decides;
+other brokers forward the request to it.
+
+v1: AllowReplicationFactorChange (KIP-860)
+"""
 
 from __future__ import annotations
 
-from tidemark.broker.cluster.view import ClusterView
 from tidemark.broker.core.errors import Refused
 from tidemark.broker.core.registry import Call, handles
 from tidemark.broker.metadata.dynamic_config import DynamicConfig
 from tidemark.broker.metadata.image import Image, TopicImage, partition_record
-from tidemark.broker.metadata.reassignment import is_moving, reassign
+from tidemark.broker.metadata.reassignment import reassign
 from tidemark.broker.metadata.records import Record
 from tidemark.broker.metadata.store import MetadataStore
 from tidemark.protocol.errors import ErrorCode
@@ -17,12 +22,6 @@ from tidemark.protocol.messages.alter_partition_reassignments import (
     ReassignablePartition,
     ReassignablePartitionResponse,
     ReassignableTopicResponse,
-)
-from tidemark.protocol.messages.list_partition_reassignments import (
-    ListPartitionReassignmentsRequest,
-    ListPartitionReassignmentsResponse,
-    OngoingPartitionReassignment,
-    OngoingTopicReassignment,
 )
 
 
@@ -66,32 +65,3 @@ async def alter_partition_reassignments(
     return AlterPartitionReassignmentsResponse(
         allow_replication_factor_change=request.allow_replication_factor_change, responses=results
     )
-
-
-@handles(ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse)
-def list_partition_reassignments(
-    request: ListPartitionReassignmentsRequest, _call: Call, *, cluster: ClusterView
-) -> ListPartitionReassignmentsResponse:
-    image = cluster.image
-    wanted: dict[str, list[int] | range]
-    if request.topics is None:
-        wanted = {name: range(len(topic.partitions)) for name, topic in image.topics.items()}
-    else:
-        wanted = {each.name: each.partition_indexes for each in request.topics if each.name in image.topics}
-    topics = [
-        OngoingTopicReassignment(name=name, partitions=_moving(image.topics[name], wanted[name])) for name in wanted
-    ]
-    return ListPartitionReassignmentsResponse(topics=[topic for topic in topics if topic.partitions])
-
-
-def _moving(topic: TopicImage, indexes: list[int] | range) -> list[OngoingPartitionReassignment]:
-    return [
-        OngoingPartitionReassignment(
-            partition_index=index,
-            replicas=list(topic.partitions[index].replicas),
-            adding_replicas=list(topic.partitions[index].adding),
-            removing_replicas=list(topic.partitions[index].removing),
-        )
-        for index in indexes
-        if 0 <= index < len(topic.partitions) and is_moving(topic.partitions[index])
-    ]

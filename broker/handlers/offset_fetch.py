@@ -1,6 +1,15 @@
-"""OffsetCommit, OffsetFetch, OffsetDelete: how far groups have read.
+"""OffsetFetch: what groups have committed: for the partitions named, or for all that there are.
 
-From version 8 OffsetFetch asks for many groups at once; from version 10 both name topics by id.
+An answer that rests on a commit which is written but not yet committed waits for it: otherwise a failover could take
+back what a group was told. RequireStable asks for UNSTABLE_OFFSET_COMMIT where a transaction has offsets pending.
+
+v2: a null list of topics means all; an error of the whole group (KIP-88)
+v5: leader epochs (KIP-320)
+v6: flexible (KIP-482)
+v7: RequireStable (KIP-447)
+v8: many groups in one request (KIP-709)
+v9: member id and epoch of a consumer group (KIP-848)
+v10: topics by id (KIP-848)
 """
 
 from __future__ import annotations
@@ -11,12 +20,8 @@ from tidemark.broker.core.deferred import Deferred
 from tidemark.broker.core.registry import Call, handles
 from tidemark.broker.groups.coordinator import GroupCoordinator
 from tidemark.broker.groups.group_shard_host import GroupShardHost
-from tidemark.broker.groups.offset_commit import commit, refuse_all
-from tidemark.broker.groups.offset_delete import delete_offsets
 from tidemark.broker.groups.offset_fetch import Position, Positions, fetch
 from tidemark.protocol.errors import ErrorCode
-from tidemark.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
-from tidemark.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 from tidemark.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
@@ -31,16 +36,6 @@ from tidemark.protocol.messages.offset_fetch import (
 MANY_FROM: Final = 8
 TOPIC_IDS_FROM: Final = 10
 GROUP_ERROR_FROM: Final = 2  # before, an error could only be told of each partition
-
-
-@handles(OffsetCommitRequest, OffsetCommitResponse)
-def offset_commit(request: OffsetCommitRequest, call: Call, *, groups: GroupCoordinator) -> Any:
-    if not request.group_id:
-        return refuse_all(request, ErrorCode.INVALID_GROUP_ID)
-    hosted = groups.find(request.group_id)
-    if not isinstance(hosted, GroupShardHost):
-        return refuse_all(request, hosted)
-    return hosted.finish(commit(hosted.shard, request, version=call.version, now_ms=groups.now_ms()))
 
 
 @handles(OffsetFetchRequest, OffsetFetchResponse)
@@ -154,13 +149,3 @@ def _told(position: Position, code: ErrorCode) -> OffsetFetchResponsePartitions:
         metadata=position.metadata,
         error_code=code,
     )
-
-
-@handles(OffsetDeleteRequest, OffsetDeleteResponse)
-def offset_delete(request: OffsetDeleteRequest, _call: Call, *, groups: GroupCoordinator) -> Any:
-    if not request.group_id:
-        return OffsetDeleteResponse(error_code=ErrorCode.INVALID_GROUP_ID)
-    hosted = groups.find(request.group_id)
-    if not isinstance(hosted, GroupShardHost):
-        return OffsetDeleteResponse(error_code=hosted)
-    return hosted.finish(delete_offsets(hosted.shard, request))

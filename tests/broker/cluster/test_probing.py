@@ -3,7 +3,7 @@ from __future__ import annotations
 import asyncio
 import socket
 
-from tidemark.broker.controller.probing import is_gone
+from tidemark.broker.cluster.probing import is_gone
 
 
 async def test_an_address_where_nobody_listens_is_gone() -> None:

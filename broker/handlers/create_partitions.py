@@ -1,0 +1,53 @@
+"""CreatePartitions: more partitions for existing topics; a topic never gets fewer (KIP-195).
+
+Count is the new total. All topics of a request change in one commit; a refused one does not hold up the others. The
+controller decides; other brokers forward the request to it.
+
+v2: flexible (KIP-482)
+v3: the client may be throttled by THROTTLING_QUOTA_EXCEEDED (KIP-599)
+"""
+
+from __future__ import annotations
+
+from tidemark.broker.core.errors import Refused
+from tidemark.broker.core.registry import Call, handles
+from tidemark.broker.core.repeats import repeated
+from tidemark.broker.metadata.image import Image
+from tidemark.broker.metadata.records import Record
+from tidemark.broker.metadata.store import MetadataStore
+from tidemark.broker.metadata.topics import add_partitions, existing_topic
+from tidemark.protocol.errors import ErrorCode
+from tidemark.protocol.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+    CreatePartitionsTopicResult,
+)
+
+
+@handles(CreatePartitionsRequest, CreatePartitionsResponse, on_controller=True)
+async def create_partitions(
+    request: CreatePartitionsRequest, _call: Call, *, store: MetadataStore
+) -> CreatePartitionsResponse:
+    twice = repeated([topic.name for topic in request.topics])
+    results: dict[str, CreatePartitionsTopicResult] = {}
+
+    def decide(image: Image) -> list[Record]:
+        records: list[Record] = []
+        for topic in request.topics:
+            result = results[topic.name] = CreatePartitionsTopicResult(name=topic.name)
+            try:
+                if topic.name in twice:
+                    raise Refused(ErrorCode.INVALID_REQUEST, f"The topic '{topic.name}' is in the request twice.")
+                records += _add(image, topic)
+            except Refused as refusal:
+                result.error_code, result.error_message = refusal.code, refusal.message
+        return [] if request.validate_only else records
+
+    await store.change(decide)
+    return CreatePartitionsResponse(results=list(results.values()))
+
+
+def _add(image: Image, topic: CreatePartitionsTopic) -> list[Record]:
+    assignments = None if topic.assignments is None else [each.broker_ids for each in topic.assignments]
+    return add_partitions(image, existing_topic(image, topic.name), count=topic.count, assignments=assignments)

@@ -1,0 +1,102 @@
+"""CreateTopics: all topics of a request are created in one commit; a refused one does not hold up the others.
+
+A topic that is named twice in a request is refused. Replicas are placed by rack unless the request assigns them.
+ValidateOnly checks everything and creates nothing. The controller decides; other brokers forward the request to it.
+
+v4: -1 partitions or replicas take the broker's defaults (KIP-464)
+v5: the answer tells partitions, replication factor and settings (KIP-525); flexible (KIP-482)
+v6: the client may be throttled by THROTTLING_QUOTA_EXCEEDED (KIP-599)
+v7: the answer tells the topic's id (KIP-516)
+"""
+
+from __future__ import annotations
+
+from tidemark.broker.cluster.topic_creation import TopicCreation, new_topic_id
+from tidemark.broker.config import describe_topic
+from tidemark.broker.core.errors import Refused
+from tidemark.broker.core.registry import Call, handles
+from tidemark.broker.core.repeats import repeated
+from tidemark.broker.metadata.dynamic_config import DynamicConfig
+from tidemark.broker.metadata.image import TOPIC_RESOURCE, Image
+from tidemark.broker.metadata.topics import NewTopic
+from tidemark.protocol.errors import ErrorCode
+from tidemark.protocol.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfigs,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from tidemark.protocol.schema import ZERO_UUID
+
+
+@handles(CreateTopicsRequest, CreateTopicsResponse, on_controller=True)
+async def create_topics(
+    request: CreateTopicsRequest, call: Call, *, creation: TopicCreation, settings: DynamicConfig
+) -> CreateTopicsResponse:
+    twice = repeated([topic.name for topic in request.topics])
+    wishes, refused = [], {}
+    for topic in request.topics:
+        try:
+            if topic.name not in twice:
+                wishes.append(_wish(topic))
+        except Refused as refusal:
+            refused[topic.name] = refusal
+    refused |= dict.fromkeys(twice, Refused(ErrorCode.INVALID_REQUEST, "The topic is in the request twice."))
+    outcome, image = creation.check(wishes) if request.validate_only else await creation.create(wishes)
+    refused |= outcome
+    names = dict.fromkeys(topic.name for topic in request.topics)
+    return CreateTopicsResponse(
+        topics=[
+            _refused_topic(name, refused[name])
+            if name in refused
+            else _created_topic(image, name, settings, validate_only=request.validate_only)
+            for name in names
+        ]
+    )
+
+
+def _wish(topic: CreatableTopic) -> NewTopic:
+    configs = {}
+    for config in topic.configs:
+        if config.value is None:
+            raise Refused(ErrorCode.INVALID_CONFIG, f"The setting {config.name} has no value.")
+        configs[config.name] = config.value
+    return NewTopic(
+        name=topic.name,
+        topic_id=new_topic_id(),
+        partitions=topic.num_partitions,
+        replication_factor=topic.replication_factor,
+        assignments=[(each.partition_index, each.broker_ids) for each in topic.assignments],
+        configs=configs,
+    )
+
+
+def _refused_topic(name: str, refusal: Refused) -> CreatableTopicResult:
+    return CreatableTopicResult(name=name, error_code=refusal.code, error_message=refusal.message)
+
+
+def _created_topic(image: Image, name: str, settings: DynamicConfig, *, validate_only: bool) -> CreatableTopicResult:
+    topic = image.topics[name]
+    entries = describe_topic(
+        settings.static,
+        dynamic_cluster=settings.dynamic_cluster,
+        dynamic_broker=settings.dynamic_broker,
+        topic_overrides=image.config_of(TOPIC_RESOURCE, name),
+    )
+    return CreatableTopicResult(
+        name=name,
+        topic_id=ZERO_UUID if validate_only else topic.topic_id,
+        num_partitions=len(topic.partitions),
+        replication_factor=len(topic.partitions[0].replicas),
+        configs=[
+            CreatableTopicConfigs(
+                name=entry.name,
+                value=None if entry.sensitive else entry.value,
+                read_only=entry.read_only,
+                config_source=entry.source,
+                is_sensitive=entry.sensitive,
+            )
+            for entry in entries
+        ],
+    )

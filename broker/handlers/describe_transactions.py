@@ -1,0 +1,48 @@
+"""DescribeTransactions: the state, the producer and the partitions of transactional ids (KIP-664)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tidemark.broker.core.registry import Call, handles
+from tidemark.broker.transactions.coordinator import TransactionCoordinator
+from tidemark.broker.transactions.transaction import TransactionState
+from tidemark.broker.transactions.transaction_shard_host import TransactionShardHost
+from tidemark.protocol.errors import ErrorCode
+from tidemark.protocol.messages.describe_transactions import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+    TopicData,
+)
+from tidemark.protocol.messages.describe_transactions import TransactionState as DescribedTransaction
+
+
+@handles(DescribeTransactionsRequest, DescribeTransactionsResponse)
+def describe_transactions(
+    request: DescribeTransactionsRequest, _call: Call, *, transactions: TransactionCoordinator
+) -> DescribeTransactionsResponse:
+    return DescribeTransactionsResponse(
+        transaction_states=[_describe(each, transactions) for each in request.transactional_ids]
+    )
+
+
+def _describe(transactional_id: str, transactions: TransactionCoordinator) -> DescribedTransaction:
+    answer = DescribedTransaction(transactional_id=transactional_id)
+    hosted: Any = transactions.find(transactional_id) if transactional_id else ErrorCode.INVALID_REQUEST
+    if not isinstance(hosted, TransactionShardHost):
+        answer.error_code = hosted
+        return answer
+    found = hosted.shard.transactions.get(transactional_id)
+    if found is None or found.state is TransactionState.DEAD:
+        answer.error_code = ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+        return answer
+    by_topic: dict[str, list[int]] = {}
+    for topic, index in sorted(found.partitions):
+        by_topic.setdefault(topic, []).append(index)
+    answer.producer_id = found.producer_id
+    answer.producer_epoch = found.producer_epoch
+    answer.transaction_state = found.state.label
+    answer.transaction_timeout_ms = found.timeout_ms
+    answer.transaction_start_time_ms = found.start_ms
+    answer.topics = [TopicData(topic=topic, partitions=indexes) for topic, indexes in by_topic.items()]
+    return answer

@@ -1,0 +1,43 @@
+"""ListPartitionReassignments: the partitions that are on the move: of those named, or (null) of all (KIP-455)."""
+
+from __future__ import annotations
+
+from tidemark.broker.cluster.view import ClusterView
+from tidemark.broker.core.registry import Call, handles
+from tidemark.broker.metadata.image import TopicImage
+from tidemark.broker.metadata.reassignment import is_moving
+from tidemark.protocol.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+    OngoingPartitionReassignment,
+    OngoingTopicReassignment,
+)
+
+
+@handles(ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse)
+def list_partition_reassignments(
+    request: ListPartitionReassignmentsRequest, _call: Call, *, cluster: ClusterView
+) -> ListPartitionReassignmentsResponse:
+    image = cluster.image
+    wanted: dict[str, list[int] | range]
+    if request.topics is None:
+        wanted = {name: range(len(topic.partitions)) for name, topic in image.topics.items()}
+    else:
+        wanted = {each.name: each.partition_indexes for each in request.topics if each.name in image.topics}
+    topics = [
+        OngoingTopicReassignment(name=name, partitions=_moving(image.topics[name], wanted[name])) for name in wanted
+    ]
+    return ListPartitionReassignmentsResponse(topics=[topic for topic in topics if topic.partitions])
+
+
+def _moving(topic: TopicImage, indexes: list[int] | range) -> list[OngoingPartitionReassignment]:
+    return [
+        OngoingPartitionReassignment(
+            partition_index=index,
+            replicas=list(topic.partitions[index].replicas),
+            adding_replicas=list(topic.partitions[index].adding),
+            removing_replicas=list(topic.partitions[index].removing),
+        )
+        for index in indexes
+        if 0 <= index < len(topic.partitions) and is_moving(topic.partitions[index])
+    ]

@@ -1,0 +1,25 @@
+"""OffsetDelete: forget what a group has committed for some partitions (KIP-496).
+
+Topics that a live member subscribes to are refused with GROUP_SUBSCRIBED_TO_TOPIC.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tidemark.broker.core.registry import Call, handles
+from tidemark.broker.groups.coordinator import GroupCoordinator
+from tidemark.broker.groups.group_shard_host import GroupShardHost
+from tidemark.broker.groups.offset_delete import delete_offsets
+from tidemark.protocol.errors import ErrorCode
+from tidemark.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
+
+
+@handles(OffsetDeleteRequest, OffsetDeleteResponse)
+def offset_delete(request: OffsetDeleteRequest, _call: Call, *, groups: GroupCoordinator) -> Any:
+    if not request.group_id:
+        return OffsetDeleteResponse(error_code=ErrorCode.INVALID_GROUP_ID)
+    hosted = groups.find(request.group_id)
+    if not isinstance(hosted, GroupShardHost):
+        return OffsetDeleteResponse(error_code=hosted)
+    return hosted.finish(delete_offsets(hosted.shard, request))

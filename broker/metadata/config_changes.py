@@ -1,0 +1,61 @@
+"""Settings of many resources changed by one request and one commit, as AlterConfigs and its incremental sibling do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol, TypeVar
+
+from tidemark.broker.core.errors import Refused
+from tidemark.broker.core.repeats import repeated
+from tidemark.broker.metadata.configs import resource_label
+from tidemark.broker.metadata.image import Image
+from tidemark.broker.metadata.records import Record
+from tidemark.broker.metadata.store import MetadataStore
+from tidemark.protocol.errors import ErrorCode
+
+
+class Named(Protocol):
+    name: str
+
+
+class Resource(Protocol):
+    resource_type: int
+    resource_name: str
+
+    @property
+    def configs(self) -> Sequence[Named]: ...
+
+
+R = TypeVar("R", bound=Resource)
+
+
+async def alter_resources(
+    resources: Sequence[R],
+    store: MetadataStore,
+    records: Callable[[Image, R], Sequence[Record]],
+    *,
+    validate_only: bool,
+) -> list[Refused | None]:
+    """Each resource is changed whole or not at all, and a refused one does not hold up the others: one outcome each."""
+    outcomes: list[Refused | None] = []
+
+    def decide(image: Image) -> list[Record]:
+        outcomes.clear()
+        committed: list[Record] = []
+        seen: set[tuple[int, str]] = set()
+        for resource in resources:
+            key = (resource.resource_type, resource.resource_name)
+            try:
+                if key in seen:
+                    raise Refused(ErrorCode.INVALID_REQUEST, f"{resource_label(*key)} is in the request twice.")
+                seen.add(key)
+                if repeated(config.name for config in resource.configs):
+                    raise Refused(ErrorCode.INVALID_REQUEST, "A setting is in the request twice.")
+                committed += records(image, resource)
+                outcomes.append(None)
+            except Refused as refusal:
+                outcomes.append(refusal)
+        return [] if validate_only else committed
+
+    await store.change(decide)
+    return outcomes

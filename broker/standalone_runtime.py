@@ -1,0 +1,84 @@
+"""A node that is a cluster of its own: a quorum of one, without peers.
+
+It offers what `ClusterRuntime` offers, made of simpler parts: registering needs nobody's leave, the lease has no end
+(nobody else can become leader), and there is nobody to hand leadership to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tidemark.broker.cluster.identity import NodeIdentity, random_id
+from tidemark.broker.cluster.kafka_adoption import adopt_topics
+from tidemark.broker.cluster.view import ClusterView
+from tidemark.broker.config import BrokerConfig
+from tidemark.broker.metadata.image import Image
+from tidemark.broker.metadata.producer_ids import reserve
+from tidemark.broker.metadata.records import ClusterRecord, Endpoint, Record, RegisterBrokerRecord
+from tidemark.broker.metadata.store import MetadataStore
+from tidemark.broker.replication.replicas import Replicas
+from tidemark.broker.server.server import Server
+
+Services = dict[str, Callable[[], Any]]
+
+
+class StandaloneRuntime:
+    forwarding = None
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        directory: Path,
+        *,
+        identity: NodeIdentity,
+        replicas: Replicas,
+        endpoints: Callable[[], Sequence[Endpoint]],
+        failed: Callable[[BaseException], None],
+    ) -> None:
+        self._config = config
+        self._identity = identity
+        self._replicas = replicas
+        self._endpoints = endpoints
+        self.store = MetadataStore(directory, node_id=config.node_id, failed=failed)
+        self.view = ClusterView(self.store, node_id=config.node_id)
+
+    def services(self) -> Services:
+        return {"quorum": lambda: None}
+
+    async def join(self, _server: Server, _services: Mapping[str, Callable[[], Any]]) -> None:
+        """Returns when this broker is registered. Topics that Kafka left on the disks are taken over first."""
+        await self.store.start()
+        if self.store.is_new:
+            await adopt_topics(self.store, self._replicas.table.directories, node_id=self._config.node_id)
+        await self.store.change(self._registration)
+
+    def _registration(self, image: Image) -> list[Record]:
+        registration = RegisterBrokerRecord(
+            broker_id=self._config.node_id,
+            broker_epoch=self.store.next_index,
+            rack=self._config.broker_rack,
+            endpoints=list(self._endpoints()),
+        )
+        if image.cluster_id:
+            return [registration]
+        return [ClusterRecord(cluster_id=self._identity.cluster_id or random_id()), registration]
+
+    def start_replication(self) -> None:
+        """Nobody to follow, and nobody who follows."""
+
+    async def unfence(self) -> None:
+        """A broker that registers with itself is never fenced."""
+
+    async def leave(self) -> None:
+        """Nobody could lead in this node's place."""
+
+    def note_clean_stop(self) -> None:
+        """Nobody asks how this node stopped; its logs know it by themselves."""
+
+    async def allocate_producer_ids(self) -> int:
+        return await reserve(self.store)
+
+    async def close(self) -> None:
+        await self.store.close()
