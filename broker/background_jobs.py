@@ -11,13 +11,13 @@ from tidemark.broker.coordinators import Coordinators
 from tidemark.broker.core.periodic import Job
 from tidemark.broker.metadata.dynamic_config import DynamicConfig
 from tidemark.broker.replication.replica import Replica
-from tidemark.broker.replication.replica_table import ReplicaTable
+from tidemark.broker.replication.replicas import Replicas
 
 TICK_MS: Final = 1000  # how punctual flush.ms and file.delete.delay.ms are
 CHUNK: Final = 50  # replicas between two turns of the event loop
 
 
-def background_jobs(settings: DynamicConfig, replicas: ReplicaTable, coordinators: Coordinators) -> Iterator[Job]:
+def background_jobs(settings: DynamicConfig, replicas: Replicas, coordinators: Coordinators) -> Iterator[Job]:
     housekeeping = replicas.housekeeping
 
     def setting(name: str) -> Callable[[], float]:

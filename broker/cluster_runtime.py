@@ -26,7 +26,7 @@ from tidemark.broker.metadata.dynamic_config import DynamicConfig
 from tidemark.broker.metadata.producer_ids import reserve
 from tidemark.broker.metadata.records import Endpoint
 from tidemark.broker.peers import PeerUnavailable
-from tidemark.broker.replication.replica_table import ReplicaTable
+from tidemark.broker.replication.replicas import Replicas
 from tidemark.broker.server.dispatch import Dispatcher
 from tidemark.broker.server.server import Server
 from tidemark.protocol.errors import ErrorCode
@@ -51,7 +51,7 @@ class ClusterRuntime:
         *,
         settings: DynamicConfig,
         identity: NodeIdentity,
-        replicas: ReplicaTable,
+        replicas: Replicas,
         services: Services,
         endpoints: Callable[[], Sequence[Endpoint]],
         failed: Callable[[BaseException], None],

@@ -18,7 +18,7 @@ from tidemark.broker.metadata.image import Image
 from tidemark.broker.metadata.producer_ids import reserve
 from tidemark.broker.metadata.records import ClusterRecord, Endpoint, Record, RegisterBrokerRecord
 from tidemark.broker.metadata.store import MetadataStore
-from tidemark.broker.replication.replica_table import ReplicaTable
+from tidemark.broker.replication.replicas import Replicas
 from tidemark.broker.server.server import Server
 
 Services = dict[str, Callable[[], Any]]
@@ -33,7 +33,7 @@ class StandaloneRuntime:
         directory: Path,
         *,
         identity: NodeIdentity,
-        replicas: ReplicaTable,
+        replicas: Replicas,
         endpoints: Callable[[], Sequence[Endpoint]],
         failed: Callable[[BaseException], None],
     ) -> None:
