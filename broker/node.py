@@ -197,8 +197,8 @@ class Node:
 
     async def _close_replicas(self) -> None:
         # Not on the loop: ten thousand logs take seconds, and others may need this node's vote until then.
-        await asyncio.get_running_loop().run_in_executor(None, self._replicas.close)
-        self._cluster.note_clean_stop()
+        close = partial(self._replicas.close, broker_epoch=self._cluster.broker_epoch)
+        await asyncio.get_running_loop().run_in_executor(None, close)
 
 
 def _wall_clock_ms() -> int:

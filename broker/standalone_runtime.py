@@ -74,8 +74,10 @@ class StandaloneRuntime:
     async def leave(self) -> None:
         """Nobody could lead in this node's place."""
 
-    def note_clean_stop(self) -> None:
-        """Nobody asks how this node stopped; its logs know it by themselves."""
+    @property
+    def broker_epoch(self) -> int:
+        """Nobody asks how the last life of this node ended."""
+        return -1
 
     async def allocate_producer_ids(self) -> int:
         return await reserve(self.store)

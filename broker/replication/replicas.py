@@ -536,13 +536,19 @@ class Replicas:
         for replica in self:
             replica.wake_all()
 
-    def close(self) -> None:
-        """For any thread: with many logs it takes a while. What the metadata says meanwhile is heard no more."""
+    def close(self, *, broker_epoch: int = -1) -> None:
+        """For any thread: with many logs it takes a while. What the metadata says meanwhile is heard no more.
+        `broker_epoch`: of the life that ends; each directory that is closed well keeps it for the next."""
         self._closed = True
         self._executor.shutdown(wait=True)
         is_complete = self._opening is None or self._opening.is_complete
         for directory in self.directories:
-            directory.close(high_watermarks=self._high_watermarks(directory), is_complete=is_complete)
+            try:
+                directory.close(
+                    high_watermarks=self._high_watermarks(directory), is_complete=is_complete, broker_epoch=broker_epoch
+                )
+            except OSError as error:
+                log.error("%s was not closed cleanly: %s", directory.path, error)
 
 
 @contextmanager
