@@ -12,9 +12,10 @@ BENCH := $(VENV)/.installed-bench
 SPARK := $(VENV)/.installed-spark
 JARS := .cache/jars/.gathered
 SPARK_JARS := .cache/spark-jars/.gathered
+CLIENTS := .cache/clients/.gathered
 ARGS ?=
 
-.PHONY: help install run test check chaos lint types layers jars spark spark-jars system bench docs clean
+.PHONY: help install run test check chaos lint types layers jars clients spark spark-jars system bench docs clean
 .DEFAULT_GOAL := help
 
 help:
@@ -65,6 +66,7 @@ WORKERS ?= 4
 test: $(DEV) system
 	@$(MAKE) --no-print-directory jars || echo "Going on without Apache Kafka's jars: the Java cases will fail." >&2
 	@$(MAKE) --no-print-directory spark-jars || echo "Going on without Spark's jars: the Spark cases will fail." >&2
+	@$(MAKE) --no-print-directory clients || echo "Going on without clients of other versions: their cases will fail." >&2
 	@$(PY) -m pytest -n $(WORKERS) tests compat-tests $(ARGS)
 
 # Without Java, Spark, Docker and clusters of processes.
@@ -96,6 +98,13 @@ $(JARS): compat-tests/java/pom.xml | system
 	@tools/gather-jars .cache/jars
 	@touch $@
 
+# Clients of other versions than the ones in $(VENV).
+clients: $(CLIENTS)
+
+$(CLIENTS): compat-tests/versions/pom.xml compat-tests/versions/python-clients.txt | $(PY) system
+	@tools/gather-clients $(@D)
+	@touch $@
+
 # The pipeline downloads nothing when it runs: all of it is fetched here.
 spark: $(SPARK) spark-jars
 
@@ -113,5 +122,5 @@ docs: $(RUN)
 	@$(PY) -m tidemark.broker.config.docs > docs/config.md
 
 clean:
-	rm -rf build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .cache/jars .cache/spark-jars
+	rm -rf build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .cache/jars .cache/spark-jars .cache/clients
 	find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +

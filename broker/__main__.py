@@ -23,8 +23,8 @@ EXIT_FAILED = 1
 EXIT_USAGE = 2
 
 
-def main() -> int:
-    arguments = _parse_arguments()
+def main(argv: Sequence[str] | None = None) -> int:
+    arguments = _parse_arguments(argv)
     logging.basicConfig(
         stream=sys.stderr, level=arguments.log_level, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
@@ -45,13 +45,13 @@ def main() -> int:
         return EXIT_FAILED
 
 
-def _parse_arguments() -> argparse.Namespace:
+def _parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tidemark.broker", description="Run one Tidemark broker.")
     parser.add_argument("--config", type=Path, help="a YAML or server.properties file")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="override one setting")
     levels = ("DEBUG", "INFO", "WARNING", "ERROR")
     parser.add_argument("--log-level", default="INFO", choices=levels, help="what is logged to stderr")
-    return parser.parse_args()
+    return parser.parse_args(argv)
 
 
 async def _serve(config: BrokerConfig) -> bool:

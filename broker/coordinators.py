@@ -1,4 +1,4 @@
-"""The coordinators of groups and of transactions: made when a request needs one, or when its topic exists.
+"""The group and the transaction coordinator: created when a request needs one, or when its topic exists.
 
 Most brokers that start (in a test, say) never see a group or a transaction; the code for them is loaded with the first.
 """
@@ -42,7 +42,7 @@ class Coordinators:
                 replicas=self._replicas,
                 create_topic=self._creation.create_automatically,
             )
-            if self._closed:  # the last request before the end was the first of its kind
+            if self._closed:  # the first request of its kind arrived while the node was stopping
                 self._groups.close()
             self._groups.follow(Image(), self._image)
         return self._groups
@@ -79,7 +79,7 @@ class Coordinators:
             _ = self.transactions
 
     def _opened(self, topic: str) -> None:
-        """A log of one of our topics is open now, later than the metadata said that we lead it."""
+        """A log of one of our topics was opened only after the metadata had said that we lead it."""
         if self._closed:
             return
         if topic == OFFSETS_TOPIC and self._groups is not None:

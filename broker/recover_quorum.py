@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -23,8 +24,8 @@ EXIT_FAILED = 1
 EXIT_USAGE = 2
 
 
-def main() -> int:
-    arguments = _parse_arguments()
+def main(argv: Sequence[str] | None = None) -> int:
+    arguments = _parse_arguments(argv)
     try:
         config = load_config(arguments.config, arguments.set)
         with ExitStack() as held:
@@ -39,12 +40,12 @@ def main() -> int:
         return EXIT_FAILED
 
 
-def _parse_arguments() -> argparse.Namespace:
+def _parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="tidemark recover-quorum", description=__doc__)
     parser.add_argument("--config", type=Path, help="the file that the node is started with")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="override one setting")
     parser.add_argument("--yes", action="store_true", help="do it; without this it is only said what there is")
-    return parser.parse_args()
+    return parser.parse_args(argv)
 
 
 def _recover(config: BrokerConfig, *, for_real: bool) -> int:

@@ -1,98 +1,48 @@
-"""Talking to a cluster: the options that every client command has, and librdkafka's errors as sentences.
+"""librdkafka's clients, made from the options of a command, and librdkafka's errors as sentences.
 
-confluent_kafka is imported inside functions, so that `tidemark start` and `--help` do not wait for it.
+confluent_kafka is imported inside functions, so that `--help` and wrong usage do not wait for it.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
-import socket
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from tidemark.cli.failure import CommandFailed, ExitCode
+from tidemark.failure import CommandFailed, ExitCode
+from tidemark.wire_client import Address, BadAddress, NoAnswer, parse_addresses, require_open_port
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError, Producer
-    from confluent_kafka.admin import AdminClient
+    from confluent_kafka.admin import AdminClient, ClusterMetadata, TopicMetadata
 
-DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
-DEFAULT_PORT = 9092
-DEFAULT_TIMEOUT_S = 10.0
+DEFAULT_PORT: Final = 9092
 
-
-def client_options() -> argparse.ArgumentParser:
-    """The options of every command that talks to a cluster, to be a parent of its parser."""
-    options = argparse.ArgumentParser(add_help=False)
-    group = options.add_argument_group("connection")
-    group.add_argument(
-        "-b",
-        "--bootstrap",
-        default=os.environ.get("TIDEMARK_BOOTSTRAP") or DEFAULT_BOOTSTRAP,
-        metavar="HOST:PORT,…",
-        help="brokers to ask first (default: $TIDEMARK_BOOTSTRAP, or %(default)s)",
-    )
-    group.add_argument(
-        "-X",
-        action="append",
-        default=[],
-        type=key_value,
-        dest="properties",
-        metavar="PROP=VALUE",
-        help="a librdkafka property, such as acks=1 or security.protocol=SSL; may be repeated",
-    )
-    group.add_argument(
-        "--timeout",
-        type=positive_seconds,
-        default=DEFAULT_TIMEOUT_S,
-        metavar="S",
-        help="seconds to wait for an answer (default: 10)",
-    )
-    return options
-
-
-def key_value(text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not equals or not name:
-        raise argparse.ArgumentTypeError(f"{text!r} is not KEY=VALUE")
-    return name, value
-
-
-def positive_seconds(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = 0.0
-    if not 0 < seconds < 1e6:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds above 0")
-    return seconds
+T = TypeVar("T")
 
 
 def admin(args: argparse.Namespace) -> AdminClient:
     from confluent_kafka.admin import AdminClient
 
-    handle: AdminClient = _connect(AdminClient, args)
-    return handle
+    return _connect(AdminClient, args)
 
 
-def producer(args: argparse.Namespace, **settings: Any) -> Producer:
+def producer(args: argparse.Namespace, **settings: str | int) -> Producer:
     from confluent_kafka import Producer
 
-    handle: Producer = _connect(Producer, args, **settings)
-    return handle
+    return _connect(Producer, args, **settings)
 
 
-def consumer(args: argparse.Namespace, **settings: Any) -> Consumer:
+def consumer(args: argparse.Namespace, **settings: str | int) -> Consumer:
     from confluent_kafka import Consumer
 
-    handle: Consumer = _connect(Consumer, args, **settings)
-    return handle
+    return _connect(Consumer, args, **settings)
 
 
-def _connect(kind: Any, args: argparse.Namespace, **settings: Any) -> Any:
+def _connect(kind: Callable[[dict[str, Any]], T], args: argparse.Namespace, **settings: str | int) -> T:
     from confluent_kafka import KafkaException
 
-    require_open_port(args.bootstrap, timeout_s=args.timeout)
+    _require_open_port(args.bootstrap, timeout_s=args.timeout)
     wanted = {name.replace("_", "."): value for name, value in settings.items()}
     quiet = {"log_level": 0, "error_cb": lambda error: None}  # what matters comes back from the calls
     try:
@@ -101,31 +51,19 @@ def _connect(kind: Any, args: argparse.Namespace, **settings: Any) -> Any:
         raise CommandFailed(f"{sentence(error.args[0].str())}", code=ExitCode.USAGE) from None
 
 
-def require_open_port(bootstrap: str, *, timeout_s: float) -> None:
-    """Fail at once, with the system's reason, where no address accepts connections; librdkafka would try in silence."""
-    reasons = []
-    for address in bootstrap.split(","):
-        host, port = split_address(address.strip())
-        try:
-            socket.create_connection((host, port), timeout=timeout_s).close()
-            return
-        except TimeoutError:
-            reasons.append("no answer")
-        except OSError as error:
-            reasons.append((error.strerror or str(error)).lower())
-    why = "; ".join(dict.fromkeys(reasons))
-    raise CommandFailed(f"No broker is reachable at {bootstrap}: {why}.", code=ExitCode.NOT_REACHABLE)
+def _require_open_port(bootstrap: str, *, timeout_s: float) -> None:
+    try:
+        require_open_port(bootstrap_addresses(bootstrap), timeout_s=timeout_s)
+    except NoAnswer as reason:
+        message = f"No broker is reachable at {bootstrap}: {reason}."
+        raise CommandFailed(message, code=ExitCode.NOT_REACHABLE) from None
 
 
-def split_address(address: str) -> tuple[str, int]:
-    """host:port, [v6]:port, or a host alone; librdkafka also takes PROTOCOL://host:port."""
-    rest = address.rpartition("://")[2]
-    host, colon, port = rest.rpartition(":")
-    if not colon or rest.endswith("]"):
-        host, port = rest, str(DEFAULT_PORT)
-    if not host or not port.isdecimal() or int(port) > 65535:
-        raise CommandFailed(f"--bootstrap: {address!r} is not host:port.", code=ExitCode.USAGE)
-    return host.strip("[]"), int(port)
+def bootstrap_addresses(bootstrap: str) -> list[Address]:
+    try:
+        return parse_addresses(bootstrap, default_port=DEFAULT_PORT)
+    except BadAddress as error:
+        raise CommandFailed(f"--bootstrap: {error}.", code=ExitCode.USAGE) from None
 
 
 def failure(error: KafkaError, *, about: str, bootstrap: str) -> CommandFailed:
@@ -145,12 +83,14 @@ def sentence(text: str) -> str:
     return text if text.endswith((".", "!", "?")) else f"{text}."
 
 
-def topic_metadata(handle: Any, args: argparse.Namespace, topic: str | None = None) -> dict[str, Any]:
-    """The cluster's topics by name, or one of them (which asks an obliging cluster to create it)."""
+def topic_metadata(
+    handle: AdminClient | Consumer | Producer, args: argparse.Namespace, topic: str | None = None
+) -> dict[str, TopicMetadata]:
+    """The cluster's topics by name, or one of them (which makes a cluster create it that does so on demand)."""
     from confluent_kafka import KafkaException
 
     try:
-        topics: dict[str, Any] = handle.list_topics(topic=topic, timeout=args.timeout).topics
+        found: ClusterMetadata = handle.list_topics(topic=topic, timeout=args.timeout)
     except KafkaException as error:
         raise failure(error.args[0], about="The cluster", bootstrap=args.bootstrap) from None
-    return topics
+    return found.topics

@@ -1,4 +1,4 @@
-"""`tidemark cluster`: who is in it, what lacks replicas, moving partitions, taking a broker out."""
+"""`tidemark cluster`: its nodes, partitions without all their replicas, moving partitions, removing a broker."""
 
 from __future__ import annotations
 
@@ -6,44 +6,49 @@ import argparse
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tidemark.cli import client
-from tidemark.cli.cluster_view import Broker, Partition, View, look
-from tidemark.cli.failure import CommandFailed, ExitCode
+from tidemark.cli import values
+from tidemark.cli.cluster_client import ClusterClient, check
+from tidemark.cli.cluster_view import Broker, ClusterView, Partition, describe_cluster
 from tidemark.cli.moves import Move, away_from, cancel, move
+from tidemark.cli.options import add_json, add_wait, client_options
 from tidemark.cli.output import print_json, table
 from tidemark.cli.throttles import throttle, unthrottle
-from tidemark.cli.wire import Cluster
+from tidemark.failure import CommandFailed, ExitCode
+from tidemark.protocol.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
+from tidemark.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
+from tidemark.protocol.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 
-WAIT_DEFAULT_S = 600.0
+if TYPE_CHECKING:
+    from tidemark.cli.options import Subparsers
 
 
-def add_parser(commands: Any) -> None:
-    parser = commands.add_parser("cluster", help="show the cluster's nodes and quorum, move partitions, remove brokers")
+def add_parser(commands: Subparsers, *, help: str) -> None:
+    parser = commands.add_parser("cluster", help=help)
     actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
     for add in (_add_status, _add_under_replicated, _add_reassign, _add_give_vote, _add_decommission):
-        add(actions, client.client_options())
+        add(actions, client_options())
 
 
-def _add_status(actions: Any, options: argparse.ArgumentParser) -> None:
-    parser = actions.add_parser("status", parents=[options], help="nodes, racks, controller, quorum, partitions")
-    parser.add_argument("--json", action="store_true", help="as JSON")
+def _add_status(actions: Subparsers, options: argparse.ArgumentParser) -> None:
+    parser = actions.add_parser("status", parents=[options], help="show nodes, controller, quorum and partitions")
+    add_json(parser)
     parser.set_defaults(run=status)
 
 
-def _add_under_replicated(actions: Any, options: argparse.ArgumentParser) -> None:
+def _add_under_replicated(actions: Subparsers, options: argparse.ArgumentParser) -> None:
     parser = actions.add_parser(
         "under-replicated",
         parents=[options],
-        help="partitions that lack in-sync replicas or a leader",
+        help="list partitions that lack in-sync replicas or a leader",
         description="Lists partitions that lack in-sync replicas or a leader. The exit code is 1 if there are any.",
     )
-    parser.add_argument("--json", action="store_true", help="as JSON")
+    add_json(parser)
     parser.set_defaults(run=under_replicated)
 
 
-def _add_reassign(actions: Any, options: argparse.ArgumentParser) -> None:
+def _add_reassign(actions: Subparsers, options: argparse.ArgumentParser) -> None:
     parser = actions.add_parser(
         "reassign",
         parents=[options],
@@ -51,70 +56,69 @@ def _add_reassign(actions: Any, options: argparse.ArgumentParser) -> None:
         description="Moves partitions to the brokers named; the first is their preferred leader. Data is copied before"
         " anything is removed.",
     )
-    parser.add_argument("--topic", metavar="T", help="the topic to move")
-    parser.add_argument("--partition", type=int, action="append", metavar="N", help="only this one; may be repeated")
-    parser.add_argument("--to", type=_ids, metavar="ID,ID,…", help="the brokers that shall hold it")
-    parser.add_argument("--file", type=Path, metavar="JSON", help="or a file in the format of Kafka's own tool")
-    parser.add_argument("--cancel", action="store_true", help="stop moving, and go back to where it was")
+    parser.add_argument("--topic", type=values.name, metavar="T", help="the topic to move")
+    parser.add_argument(
+        "--partition",
+        type=values.partition_number,
+        action="append",
+        metavar="N",
+        help="move only this partition; may be repeated",
+    )
+    parser.add_argument("--to", type=values.broker_ids, metavar="ID,ID,…", help="the brokers to move it to")
+    parser.add_argument(
+        "--file",
+        "--reassignment-json-file",
+        type=Path,
+        metavar="JSON",
+        help="or a file in the format of Kafka's own tool",
+    )
+    parser.add_argument("--cancel", action="store_true", help="stop the move, and keep the old replicas")
     parser.add_argument(
         "--throttle",
-        type=_rate,
+        type=values.bytes_per_second,
         metavar="BYTES",
-        help="copy at most so many bytes per second, from and to each broker; taken away when it is done",
+        help="copy at most this many bytes per second, from and to each broker; removed when the move is done",
     )
-    parser.add_argument("--unthrottle", action="store_true", help="only take away a throttle that --no-wait left")
-    parser.add_argument("--no-wait", action="store_true", help="do not wait until it is done")
-    parser.add_argument("--wait", type=client.positive_seconds, default=WAIT_DEFAULT_S, metavar="S", help="how long")
+    parser.add_argument("--unthrottle", action="store_true", help="only remove a throttle that --no-wait left")
+    parser.add_argument("--no-wait", action="store_true", help="return as soon as the move has started")
+    add_wait(parser)
     parser.set_defaults(run=reassign)
 
 
-def _add_give_vote(actions: Any, options: argparse.ArgumentParser) -> None:
+def _add_give_vote(actions: Subparsers, options: argparse.ArgumentParser) -> None:
     parser = actions.add_parser(
         "give-vote",
         parents=[options],
-        help="let a broker vote on the metadata",
-        description="Makes a broker that follows the metadata one of the voters of the quorum, once it has caught up.",
+        help="make a broker a voter of the metadata quorum",
+        description="Makes a broker that follows the metadata a voter of the quorum, once it has caught up.",
     )
-    parser.add_argument("--broker", type=int, required=True, metavar="ID")
+    parser.add_argument("--broker", type=values.broker_id, required=True, metavar="ID")
     parser.set_defaults(run=give_vote)
 
 
-def _add_decommission(actions: Any, options: argparse.ArgumentParser) -> None:
+def _add_decommission(actions: Subparsers, options: argparse.ArgumentParser) -> None:
     parser = actions.add_parser(
         "decommission",
         parents=[options],
-        help="move everything off a broker, and forget it",
-        description="Moves every replica off a broker and takes its vote. When it holds nothing, stop it and run the"
-        " command again: the cluster forgets it.",
+        help="move everything off a broker, and unregister it",
+        description="Moves every replica off a broker and removes it from the voters. When it holds nothing, stop it"
+        " and run the command again: the cluster unregisters it.",
     )
-    parser.add_argument("--broker", type=int, required=True, metavar="ID")
-    parser.add_argument("--wait", type=client.positive_seconds, default=WAIT_DEFAULT_S, metavar="S", help="how long")
+    parser.add_argument("--broker", type=values.broker_id, required=True, metavar="ID")
+    add_wait(parser)
     parser.set_defaults(run=decommission)
 
 
-def _rate(text: str) -> int:
-    if not text.isdigit() or not int(text):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of bytes per second")
-    return int(text)
-
-
-def _ids(text: str) -> list[int]:
-    try:
-        return [int(each) for each in text.split(",")]
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a list of broker ids") from None
-
-
-# -- looking ---------------------------------------------------------------
+# -- showing ---------------------------------------------------------------
 
 
 def status(args: argparse.Namespace) -> int:
-    with Cluster(args) as cluster:
-        view = look(cluster)
+    with ClusterClient(args) as cluster:
+        view = describe_cluster(cluster)
     if args.json:
-        print_json(view.plain())
+        print_json(view.as_json())
         return ExitCode.OK
-    lacking = list(_lacking(view))
+    lacking = list(_under_replicated(view))
     leaderless = [each for each in view.partitions if each.leader < 0]
     print(f"cluster {view.cluster_id}, controller {view.controller_id} in epoch {view.epoch}")
     print(
@@ -126,7 +130,7 @@ def status(args: argparse.Namespace) -> int:
     return ExitCode.OK
 
 
-def _row(view: View, broker: Broker) -> list[object]:
+def _row(view: ClusterView, broker: Broker) -> list[object]:
     led = sum(each.leader == broker.broker_id for each in view.partitions)
     held = sum(broker.broker_id in each.replicas for each in view.partitions)
     state = "fenced" if broker.is_fenced else "up"
@@ -135,9 +139,9 @@ def _row(view: View, broker: Broker) -> list[object]:
 
 
 def under_replicated(args: argparse.Namespace) -> int:
-    with Cluster(args) as cluster:
-        view = look(cluster)
-    lacking = list(_lacking(view))
+    with ClusterClient(args) as cluster:
+        view = describe_cluster(cluster)
+    lacking = list(_under_replicated(view))
     if args.json:
         print_json([each._asdict() for each in lacking])
     elif lacking:
@@ -149,7 +153,7 @@ def under_replicated(args: argparse.Namespace) -> int:
     return ExitCode.FAILED if lacking else ExitCode.OK
 
 
-def _lacking(view: View) -> Iterator[Partition]:
+def _under_replicated(view: ClusterView) -> Iterator[Partition]:
     return (each for each in view.partitions if each.leader < 0 or len(each.isr) < len(each.replicas))
 
 
@@ -157,27 +161,27 @@ def _lacking(view: View) -> Iterator[Partition]:
 
 
 def reassign(args: argparse.Namespace) -> int:
-    with Cluster(args) as cluster:
-        view = look(cluster)
-        moves = _wanted(args, view)
+    with ClusterClient(args) as cluster:
+        view = describe_cluster(cluster)
+        moves = _moves(args, view)
         if args.cancel or args.unthrottle:
             if args.cancel:
                 cancel(cluster, moves)
-                print(f"{len(moves)} partition(s) go back to where they were.")
+                print(f"{len(moves)} partition(s) keep their old replicas.")
             if args.unthrottle:
                 unthrottle(cluster, moves)
-                print("Nothing is throttled any more.")
+                print("The throttle is removed.")
             return ExitCode.OK
         if args.throttle is not None:
             throttle(cluster, view, moves, rate=args.throttle)
         move(cluster, moves, wait_s=0 if args.no_wait else args.wait)
         if args.throttle is not None and not args.no_wait:
             unthrottle(cluster, moves)
-    print(f"{len(moves)} partition(s) {'are on their way' if args.no_wait else 'moved'}.")
+    print(f"{len(moves)} partition(s) {'are moving' if args.no_wait else 'moved'}.")
     return ExitCode.OK
 
 
-def _wanted(args: argparse.Namespace, view: View) -> list[Move]:
+def _moves(args: argparse.Namespace, view: ClusterView) -> list[Move]:
     if args.file is not None:
         return _from_file(args.file)
     if args.topic is None or (args.to is None and not args.cancel and not args.unthrottle):
@@ -188,82 +192,84 @@ def _wanted(args: argparse.Namespace, view: View) -> list[Move]:
     chosen = [each for each in found if args.partition is None or each.partition in args.partition]
     if not chosen:
         raise CommandFailed(f"{args.topic} has no such partition.", code=ExitCode.NOT_FOUND)
-    to = args.to or []
-    # The first broker leads: take turns, or all of a topic's partitions would be led by one.
-    return [
-        Move(each.topic, each.partition, to[k % len(to) :] + to[: k % len(to)] if to else [])
-        for k, each in enumerate(chosen)
-    ]
+    # The first broker leads: they take turns, or one would lead all of the topic's partitions.
+    return [Move(each.topic, each.partition, _rotated(args.to or [], by=k)) for k, each in enumerate(chosen)]
+
+
+def _rotated(brokers: list[int], *, by: int) -> list[int]:
+    start = by % len(brokers) if brokers else 0
+    return brokers[start:] + brokers[:start]
 
 
 def _from_file(path: Path) -> list[Move]:
     try:
         wanted = json.loads(path.read_text())["partitions"]
-        return [Move(str(each["topic"]), int(each["partition"]), [int(k) for k in each["replicas"]]) for each in wanted]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise CommandFailed(f"{path}: {error}", code=ExitCode.USAGE) from None
+        return [_move_of(each) for each in wanted]
+    except OSError as error:
+        raise CommandFailed(f"{path}: {error.strerror or error}.", code=ExitCode.USAGE) from None
+    except (ValueError, KeyError, TypeError, RecursionError, argparse.ArgumentTypeError) as error:
+        raise CommandFailed(f"{path} is no file of partitions to move: {error}.", code=ExitCode.USAGE) from None
+
+
+def _move_of(entry: dict[str, Any]) -> Move:
+    partition, *replicas = [values.broker_id(str(number)) for number in (entry["partition"], *entry["replicas"])]
+    return Move(values.name(str(entry["topic"])), partition, replicas)
 
 
 def give_vote(args: argparse.Namespace) -> int:
-    from tidemark.protocol.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
-
-    with Cluster(args) as cluster:
-        view = look(cluster)
-        broker = next((each for each in view.brokers if each.broker_id == args.broker), None)
-        if broker is None:
-            raise CommandFailed(f"There is no broker {args.broker}.", code=ExitCode.NOT_FOUND)
+    with ClusterClient(args) as cluster:
+        view = describe_cluster(cluster)
+        broker = _broker(view, args.broker)
         if broker.quorum_role == "voter":
-            print(f"Broker {args.broker} has a vote already.")
+            print(f"Broker {args.broker} is a voter already.")
             return ExitCode.OK
         wait_ms = int(args.timeout * 900)
         request = AddRaftVoterRequest(cluster_id=view.cluster_id, timeout_ms=wait_ms, voter_id=args.broker)
         answer = cluster.call(cluster.brokers[0], request, AddRaftVoterResponse, 1)
-        if answer.error_code:
-            raise CommandFailed(f"Broker {args.broker} gets no vote: {answer.error_message}")
-    print(f"Broker {args.broker} has a vote in the quorum.")
+        check(answer.error_code, f"Broker {args.broker} does not become a voter", answer.error_message)
+    print(f"Broker {args.broker} is a voter of the quorum.")
     return ExitCode.OK
 
 
+def _broker(view: ClusterView, broker_id: int) -> Broker:
+    for each in view.brokers:
+        if each.broker_id == broker_id:
+            return each
+    raise CommandFailed(f"There is no broker {broker_id}.", code=ExitCode.NOT_FOUND)
+
+
 def decommission(args: argparse.Namespace) -> int:
-    with Cluster(args) as cluster:
-        view = look(cluster)
-        broker = next((each for each in view.brokers if each.broker_id == args.broker), None)
-        if broker is None:
-            raise CommandFailed(f"There is no broker {args.broker}.", code=ExitCode.NOT_FOUND)
+    with ClusterClient(args) as cluster:
+        view = describe_cluster(cluster)
+        broker = _broker(view, args.broker)
         moves = away_from(view, args.broker)
         move(cluster, moves, wait_s=args.wait)
         if moves:
             print(f"{len(moves)} partition(s) moved off broker {args.broker}.")
         if broker.quorum_role == "voter":
-            _take_vote(cluster, view, args.broker)
+            _remove_voter(cluster, view, args.broker)
         if not broker.is_fenced:
-            print(f"Broker {args.broker} holds nothing any more. Stop it, and run this again to forget it.")
+            print(f"Broker {args.broker} holds nothing any more. Stop it, and run this again to unregister it.")
             return ExitCode.OK
         _unregister(cluster, args.broker)
-    print(f"Broker {args.broker} is forgotten.")
+    print(f"Broker {args.broker} is unregistered.")
     return ExitCode.OK
 
 
-def _take_vote(cluster: Cluster, view: View, broker_id: int) -> None:
-    from tidemark.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
-
+def _remove_voter(cluster: ClusterClient, view: ClusterView, broker_id: int) -> None:
     if sum(each.quorum_role == "voter" for each in view.brokers) == 1:
-        raise CommandFailed(f"Broker {broker_id} is the only one with a vote; give another one first.")
+        raise CommandFailed(f"Broker {broker_id} is the only voter: make another broker a voter first.")
     answer = cluster.call(
-        cluster.another_than(broker_id),
+        cluster.broker_beside(broker_id),
         RemoveRaftVoterRequest(cluster_id=view.cluster_id, voter_id=broker_id),
         RemoveRaftVoterResponse,
         0,
     )
-    if answer.error_code:
-        raise CommandFailed(f"Taking the vote of broker {broker_id} failed: {answer.error_message}")
-    print(f"Broker {broker_id} has no vote in the quorum any more.")
+    check(answer.error_code, f"Broker {broker_id} cannot be removed from the voters", answer.error_message)
+    print(f"Broker {broker_id} is no voter of the quorum any more.")
 
 
-def _unregister(cluster: Cluster, broker_id: int) -> None:
-    from tidemark.protocol.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
-
+def _unregister(cluster: ClusterClient, broker_id: int) -> None:
     request = UnregisterBrokerRequest(broker_id=broker_id)
-    answer = cluster.call(cluster.another_than(broker_id), request, UnregisterBrokerResponse, 0)
-    if answer.error_code:
-        raise CommandFailed(f"Forgetting broker {broker_id} failed: {answer.error_message}")
+    answer = cluster.call(cluster.broker_beside(broker_id), request, UnregisterBrokerResponse, 0)
+    check(answer.error_code, f"Broker {broker_id} cannot be unregistered", answer.error_message)

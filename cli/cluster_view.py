@@ -1,13 +1,17 @@
-"""What a cluster tells about itself, put together from DescribeCluster, DescribeQuorum and DescribeTopicPartitions."""
+"""A cluster's nodes, quorum and partitions, as its describe APIs tell them."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-from tidemark.cli.wire import check
-
-if TYPE_CHECKING:
-    from tidemark.cli.wire import Cluster
+from tidemark.cli.cluster_client import ClusterClient, check
+from tidemark.protocol.messages import describe_quorum
+from tidemark.protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
+from tidemark.protocol.messages.describe_topic_partitions import (
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    TopicRequest,
+)
 
 METADATA_TOPIC = "__cluster_metadata"
 
@@ -30,7 +34,7 @@ class Partition(NamedTuple):
     elr: list[int]
 
 
-class View(NamedTuple):
+class ClusterView(NamedTuple):
     cluster_id: str
     controller_id: int
     quorum_leader_id: int
@@ -42,7 +46,7 @@ class View(NamedTuple):
     def topics(self) -> set[str]:
         return {each.topic for each in self.partitions}
 
-    def plain(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, Any]:
         return {
             **self._asdict(),
             "brokers": [each._asdict() for each in self.brokers],
@@ -50,9 +54,7 @@ class View(NamedTuple):
         }
 
 
-def look(cluster: Cluster) -> View:
-    from tidemark.protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
-
+def describe_cluster(cluster: ClusterClient) -> ClusterView:
     broker = cluster.brokers[0]
     request = DescribeClusterRequest(include_fenced_brokers=True)
     described = cluster.call(broker, request, DescribeClusterResponse, 2)
@@ -61,7 +63,7 @@ def look(cluster: Cluster) -> View:
     end = max((each.log_end_offset for each in quorum.current_voters), default=0)
     roles = {each.replica_id: ("observer", end - each.log_end_offset) for each in quorum.observers}
     roles |= {each.replica_id: ("voter", end - each.log_end_offset) for each in quorum.current_voters}
-    return View(
+    return ClusterView(
         cluster_id=described.cluster_id,
         controller_id=described.controller_id,
         quorum_leader_id=quorum.leader_id,
@@ -81,30 +83,18 @@ def look(cluster: Cluster) -> View:
     )
 
 
-def _quorum(cluster: Cluster, broker: int) -> Any:
-    from tidemark.protocol.messages.describe_quorum import (
-        DescribeQuorumRequest,
-        DescribeQuorumResponse,
-        PartitionData,
-        TopicData,
-    )
-
-    wanted = TopicData(topic_name=METADATA_TOPIC, partitions=[PartitionData()])
-    answer = cluster.call(broker, DescribeQuorumRequest(topics=[wanted]), DescribeQuorumResponse, 2)
+def _quorum(cluster: ClusterClient, broker: int) -> Any:
+    wanted = describe_quorum.TopicData(topic_name=METADATA_TOPIC, partitions=[describe_quorum.PartitionData()])
+    request = describe_quorum.DescribeQuorumRequest(topics=[wanted])
+    answer = cluster.call(broker, request, describe_quorum.DescribeQuorumResponse, 2)
     check(answer.error_code, "The quorum")
     partition = answer.topics[0].partitions[0]
     check(partition.error_code, "The quorum")
     return partition
 
 
-def _partitions(cluster: Cluster, broker: int) -> list[Partition]:
-    from tidemark.protocol.messages.describe_topic_partitions import (
-        DescribeTopicPartitionsRequest,
-        DescribeTopicPartitionsResponse,
-        TopicRequest,
-    )
-
-    names = sorted({topic for topic, _ in cluster.partitions})
+def _partitions(cluster: ClusterClient, broker: int) -> list[Partition]:
+    names = sorted({topic for topic, _ in cluster.leaders})
     found: list[Partition] = []
     request = DescribeTopicPartitionsRequest(topics=[TopicRequest(name=name) for name in names])
     while names:
@@ -112,7 +102,7 @@ def _partitions(cluster: Cluster, broker: int) -> list[Partition]:
         for topic in answer.topics:
             found += [
                 Partition(
-                    topic=topic.name,
+                    topic=topic.name or "",
                     partition=each.partition_index,
                     leader=each.leader_id,
                     replicas=each.replica_nodes,

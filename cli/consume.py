@@ -11,25 +11,36 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from tidemark.cli import client, positions, records
-from tidemark.cli.failure import CommandFailed, ExitCode
-from tidemark.cli.produce import partition_number
+from tidemark.cli import client, positions, records, values
+from tidemark.cli.options import add_topics, client_options, topics_of
+from tidemark.failure import CommandFailed, ExitCode
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, TopicPartition
+    from confluent_kafka.admin import TopicMetadata
+
+    from tidemark.cli.options import Subparsers
 
 POLL_S = 0.2
 
 
-def add_parser(commands: Any) -> None:
+def add_parser(commands: Subparsers, *, help: str) -> None:
     parser = commands.add_parser(
         "consume",
-        parents=[client.client_options()],
-        help="read records of a topic",
-        description="Print the records of a topic, one per line: from now on, unless told where to start.",
+        parents=[client_options()],
+        help=help,
+        description="Print the records of a topic, one per line: new ones only, unless an offset is given.",
     )
-    parser.add_argument("topic", metavar="TOPIC")
-    parser.add_argument("-p", "--partition", type=partition_number, action="append", dest="partitions", metavar="N")
+    add_topics(parser, many=False)
+    parser.add_argument(
+        "-p",
+        "--partition",
+        type=values.partition_number,
+        action="append",
+        dest="partitions",
+        metavar="N",
+        help="read only this partition; may be repeated",
+    )
     start = parser.add_mutually_exclusive_group()
     start.add_argument(
         "-o",
@@ -47,11 +58,14 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "-g",
         "--group",
+        type=values.name,
         metavar="G",
-        help="be a member of this group: go on where it has committed, and commit what was printed. -o (beginning or "
-        "end) counts where it has committed nothing",
+        help="read as a member of this group: continue from its committed offsets, and commit what was printed. -o "
+        "(beginning or end) applies to partitions without a committed offset",
     )
-    parser.add_argument("-n", "--count", type=_count, metavar="N", help="stop after this many records")
+    parser.add_argument(
+        "-n", "--count", "--max-messages", type=values.int64, metavar="N", help="stop after this many records"
+    )
     parser.add_argument("-e", "--exit-at-end", action="store_true", help="stop when every partition is read to its end")
     form = parser.add_mutually_exclusive_group()
     form.add_argument("-K", "--key-delimiter", metavar="TEXT", help="print KEY TEXT VALUE")
@@ -64,6 +78,7 @@ def add_parser(commands: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    [args.topic] = topics_of(args)
     if args.count == 0:
         return ExitCode.OK
     if args.group is not None:
@@ -87,7 +102,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _run_in_group(args: argparse.Namespace) -> int:
     if args.partitions or args.position.kind not in ("beginning", "end"):
-        message = "The group decides which partitions, and where to go on: -p and offsets do not go with --group."
+        message = "The group decides on partitions and offsets: -p and an offset cannot be given with --group."
         raise CommandFailed(message, code=ExitCode.USAGE)
     handle = client.consumer(
         args,
@@ -111,7 +126,7 @@ def _run_in_group(args: argparse.Namespace) -> int:
     return ExitCode.OK
 
 
-def _require_topic(handle: Consumer, args: argparse.Namespace) -> Any:
+def _require_topic(handle: Consumer, args: argparse.Namespace) -> TopicMetadata:
     topic = client.topic_metadata(handle, args, args.topic).get(args.topic)
     if topic is None or topic.error is not None:
         raise CommandFailed(f"Topic {args.topic}: there is no such topic.", code=ExitCode.NOT_FOUND)
@@ -158,12 +173,12 @@ def _print_until_done(handle: Consumer, args: argparse.Namespace, *, partitions:
     while left is None or left > 0:
         message = handle.poll(0)
         if message is None:
-            out.flush()  # nothing waits: let a reader see what there is, then wait
+            out.flush()  # no record is waiting: show what there is before waiting
             message = handle.poll(POLL_S)
         if message is None:
             continue
         if message.error() is not None:
-            _take_event(message, args, at_end)
+            _note_event(message, args, at_end)
             if args.exit_at_end and at_end >= partitions:
                 return
             continue
@@ -174,7 +189,7 @@ def _print_until_done(handle: Consumer, args: argparse.Namespace, *, partitions:
         left = None if left is None else left - 1
 
 
-def _take_event(message: Any, args: argparse.Namespace, at_end: set[int]) -> None:
+def _note_event(message: Any, args: argparse.Namespace, at_end: set[int]) -> None:
     from confluent_kafka import KafkaError
 
     error = message.error()
@@ -209,9 +224,3 @@ def _line(message: Any, args: argparse.Namespace) -> bytes:
         null=args.null.encode(),
         show_headers=args.headers,
     )
-
-
-def _count(text: str) -> int:
-    if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number")
-    return int(text)

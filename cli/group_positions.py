@@ -8,11 +8,11 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from tidemark.cli import client
-from tidemark.cli.failure import CommandFailed, ExitCode
+from tidemark.failure import CommandFailed, ExitCode
 
 if TYPE_CHECKING:
     from confluent_kafka import TopicPartition
-    from confluent_kafka.admin import AdminClient
+    from confluent_kafka.admin import AdminClient, ConsumerGroupDescription, MemberDescription, OffsetSpec
 
 HEADS = ("topic", "partition", "current offset", "end offset", "lag", "member", "host", "client id")
 
@@ -36,17 +36,20 @@ class GroupPosition:
         return tuple(asdict(self).values())[1:]
 
 
-def describe_group(admin: AdminClient, args: argparse.Namespace, group: str) -> Any:
+def describe_group(admin: AdminClient, args: argparse.Namespace, group: str) -> ConsumerGroupDescription:
     """State, members and what is assigned to them."""
     from confluent_kafka import KafkaException
 
     try:
-        return admin.describe_consumer_groups([group], request_timeout=args.timeout)[group].result()
+        found: ConsumerGroupDescription = admin.describe_consumer_groups([group], request_timeout=args.timeout)[
+            group
+        ].result()
+        return found
     except KafkaException as error:
         raise group_failure(error, group, args) from None
 
 
-def exists(described: Any) -> bool:
+def exists(described: ConsumerGroupDescription) -> bool:
     return bool(described.state.name != "DEAD")
 
 
@@ -77,7 +80,7 @@ def committed_offsets(admin: AdminClient, args: argparse.Namespace, group: str) 
 
 
 def offsets_at(
-    admin: AdminClient, args: argparse.Namespace, partitions: Iterable[tuple[str, int]], spec: Any
+    admin: AdminClient, args: argparse.Namespace, partitions: Iterable[tuple[str, int]], spec: OffsetSpec
 ) -> dict[tuple[str, int], int]:
     """The offset of each partition at the start, the end or a time; partitions that are not there are left out."""
     from confluent_kafka import KafkaError, KafkaException, TopicPartition
@@ -97,7 +100,7 @@ def offsets_at(
     return found
 
 
-def positions(admin: AdminClient, args: argparse.Namespace, described: Any) -> list[GroupPosition]:
+def positions(admin: AdminClient, args: argparse.Namespace, described: ConsumerGroupDescription) -> list[GroupPosition]:
     """Every partition that a group committed for or that a member of it reads, in order."""
     from confluent_kafka.admin import OffsetSpec
 
@@ -114,7 +117,7 @@ def positions(admin: AdminClient, args: argparse.Namespace, described: Any) -> l
 
 
 def _position(
-    group: str, partition: tuple[str, int], current: int | None, end: int | None, owner: Any
+    group: str, partition: tuple[str, int], current: int | None, end: int | None, owner: MemberDescription | None
 ) -> GroupPosition:
     return GroupPosition(
         group=group,

@@ -4,38 +4,46 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import asdict
-from typing import Any
+from enum import Enum
+from typing import TYPE_CHECKING, Any
 
-from tidemark.cli import client, reset_offsets
-from tidemark.cli.failure import CommandFailed, ExitCode
+from tidemark.cli import client, reset_offsets, values
 from tidemark.cli.group_positions import HEADS, describe_group, exists, group_failure, no_such_group, positions
+from tidemark.cli.options import add_json, client_options
 from tidemark.cli.output import print_json, table
+from tidemark.failure import CommandFailed, ExitCode, all_failures
+
+if TYPE_CHECKING:
+    from confluent_kafka.admin import ConsumerGroupDescription, ConsumerGroupListing
+
+    from tidemark.cli.group_positions import GroupPosition
+    from tidemark.cli.options import Subparsers
 
 
-def add_parser(commands: Any) -> None:
-    parser = commands.add_parser("groups", help="list, describe and delete consumer groups, and reset their offsets")
+def add_parser(commands: Subparsers, *, help: str) -> None:
+    parser = commands.add_parser("groups", help=help)
     actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
     for add in (_add_list, _add_describe, reset_offsets.add_parser, _add_delete):
-        add(actions, client.client_options())
+        add(actions, client_options())
 
 
-def _add_list(actions: Any, options: argparse.ArgumentParser) -> None:
+def _add_list(actions: Subparsers, options: argparse.ArgumentParser) -> None:
     parser = actions.add_parser("list", parents=[options], help="list groups with their state")
-    parser.add_argument("--json", action="store_true", help="as JSON")
+    add_json(parser)
     parser.set_defaults(run=list_)
 
 
-def _add_describe(actions: Any, options: argparse.ArgumentParser) -> None:
+def _add_describe(actions: Subparsers, options: argparse.ArgumentParser) -> None:
     parser = actions.add_parser("describe", parents=[options], help="show members, offsets and lag")
-    parser.add_argument("-g", "--group", required=True, metavar="G")
-    parser.add_argument("--json", action="store_true", help="as JSON")
+    parser.add_argument("-g", "--group", required=True, type=values.name, metavar="G")
+    add_json(parser)
     parser.set_defaults(run=describe)
 
 
-def _add_delete(actions: Any, options: argparse.ArgumentParser) -> None:
-    parser = actions.add_parser("delete", parents=[options], help="delete groups and what they committed")
-    parser.add_argument("-g", "--group", required=True, action="append", dest="groups", metavar="G")
-    parser.add_argument("--json", action="store_true", help="as JSON: each group, and why it could not be deleted")
+def _add_delete(actions: Subparsers, options: argparse.ArgumentParser) -> None:
+    parser = actions.add_parser("delete", parents=[options], help="delete groups and their committed offsets")
+    parser.add_argument("-g", "--group", required=True, action="append", type=values.name, dest="groups", metavar="G")
+    add_json(parser, help="print JSON: each group, and why it could not be deleted")
     parser.set_defaults(run=delete)
 
 
@@ -48,11 +56,11 @@ def list_(args: argparse.Namespace) -> int:
     return ExitCode.OK
 
 
-def all_groups(args: argparse.Namespace) -> list[Any]:
+def all_groups(args: argparse.Namespace) -> list[ConsumerGroupListing]:
     """Every group of the cluster, by name."""
     from confluent_kafka import KafkaException
 
-    admin = client.admin(args)  # held while its future runs: it fails once it is gone
+    admin = client.admin(args)  # kept: its future fails once it is collected
     try:
         found = admin.list_consumer_groups(request_timeout=args.timeout).result()
     except KafkaException as error:
@@ -62,7 +70,7 @@ def all_groups(args: argparse.Namespace) -> list[Any]:
     return sorted(found.valid, key=lambda each: each.group_id)
 
 
-def _listed(listing: Any) -> dict[str, Any]:
+def _listed(listing: ConsumerGroupListing) -> dict[str, Any]:
     return {
         "group": listing.group_id,
         "state": words(listing.state),
@@ -71,7 +79,7 @@ def _listed(listing: Any) -> dict[str, Any]:
     }
 
 
-def words(value: Any) -> str:
+def words(value: Enum | None) -> str:
     """PREPARING_REBALANCE as Kafka writes it: PreparingRebalance."""
     return value.name.title().replace("_", "") if value is not None else "-"
 
@@ -97,7 +105,7 @@ def describe(args: argparse.Namespace) -> int:
     return ExitCode.OK
 
 
-def _plain(described: Any) -> dict[str, Any]:
+def _plain(described: ConsumerGroupDescription) -> dict[str, Any]:
     return {
         "group": described.group_id,
         "state": words(described.state),
@@ -117,7 +125,7 @@ def _plain(described: Any) -> dict[str, Any]:
     }
 
 
-def _without_group(position: Any) -> dict[str, Any]:
+def _without_group(position: GroupPosition) -> dict[str, Any]:
     plain = asdict(position)
     del plain["group"]
     return plain
@@ -126,7 +134,7 @@ def _without_group(position: Any) -> dict[str, Any]:
 def delete(args: argparse.Namespace) -> int:
     from confluent_kafka import KafkaException
 
-    admin = client.admin(args)  # held while its futures run: they fail once it is gone
+    admin = client.admin(args)  # kept: its futures fail once it is collected
     failures: dict[str, CommandFailed] = {}
     for group, future in admin.delete_consumer_groups(args.groups, request_timeout=args.timeout).items():
         try:
@@ -136,8 +144,7 @@ def delete(args: argparse.Namespace) -> int:
     if args.json:
         print_json([_deleted(group, failures.get(group)) for group in args.groups])
     if failures:
-        told = list(failures.values())
-        raise CommandFailed("\ntidemark: ".join(map(str, told)), code=told[0].code)
+        raise all_failures(failures.values())
     return ExitCode.OK
 
 

@@ -4,22 +4,31 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING
 
-from tidemark.cli import client
-from tidemark.cli.failure import ExitCode
+from tidemark.cli import client, values
 from tidemark.cli.group_positions import HEADS, GroupPosition, describe_group, exists, no_such_group, positions
 from tidemark.cli.groups import all_groups
+from tidemark.cli.options import add_json, client_options
 from tidemark.cli.output import print_json, table
+from tidemark.failure import ExitCode
+
+if TYPE_CHECKING:
+    from tidemark.cli.options import Subparsers
 
 
-def add_parser(commands: Any) -> None:
-    options = client.client_options()
-    parser = commands.add_parser("lag", parents=[options], help="show how far behind consumer groups are")
+def add_parser(commands: Subparsers, *, help: str) -> None:
+    parser = commands.add_parser("lag", parents=[client_options()], help=help)
     parser.add_argument(
-        "-g", "--group", action="append", dest="groups", metavar="G", help="default: all; may be repeated"
+        "-g",
+        "--group",
+        action="append",
+        type=values.name,
+        dest="groups",
+        metavar="G",
+        help="default: all; may be repeated",
     )
-    parser.add_argument("--json", action="store_true", help="as JSON")
+    add_json(parser)
     parser.set_defaults(run=lag)
 
 

@@ -1,19 +1,33 @@
-"""The `tidemark` command: one parser, one subcommand per module."""
+"""The `tidemark` command: one module per subcommand, loaded only when it is the one that was asked for."""
 
 from __future__ import annotations
 
 import argparse
+import importlib
 import os
 import sys
 from collections.abc import Sequence
+from typing import Final
 
-from tidemark.cli import cluster, consume, groups, lag, pipeline, produce, recover_quorum, start, topics, transactions
-from tidemark.cli.failure import CommandFailed, ExitCode
+from tidemark.failure import CommandFailed, ExitCode
 
-COMMANDS = (start, topics, produce, consume, groups, lag, transactions, cluster, recover_quorum, pipeline)
+# A command's module has its name, with underscores. The help texts are here so that listing them loads nothing.
+COMMANDS: Final = {
+    "start": "start a broker",
+    "topics": "create, list, describe, alter and delete topics",
+    "produce": "write records to a topic",
+    "consume": "read records of a topic",
+    "groups": "list, describe and delete consumer groups, and reset their offsets",
+    "lag": "show how far behind consumer groups are",
+    "transactions": "list and describe transactions, find and abort hanging ones",
+    "cluster": "show the cluster's nodes and quorum, move partitions, remove brokers",
+    "recover-quorum": "make a stopped node the only voter, when a majority of the voters is lost",
+    "pipeline": "run data pipelines on Spark: topics in, tables and topics out",
+}
 
 
-def parser() -> argparse.ArgumentParser:
+def parser(command: str | None = None) -> argparse.ArgumentParser:
+    """The parser of one command, or a list of all of them."""
     root = argparse.ArgumentParser(
         prog="tidemark",
         description="A Kafka-compatible broker, and a small client for it or for any Kafka cluster.",
@@ -22,14 +36,28 @@ def parser() -> argparse.ArgumentParser:
     )
     root.add_argument("--version", action=_Version, help="show the version and exit")
     commands = root.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for command in COMMANDS:
-        command.add_parser(commands)
+    for name, text in COMMANDS.items():
+        if command is None:
+            commands.add_parser(name, help=text)
+        elif name == command:
+            module = importlib.import_module(f"tidemark.cli.{name.replace('-', '_')}")
+            module.add_parser(commands, help=text)
     return root
 
 
+def parse(argv: Sequence[str]) -> argparse.Namespace:
+    # The root's own options end the program, so that a command can only be the first argument.
+    return parser(argv[0] if argv and argv[0] in COMMANDS else None).parse_args(argv)
+
+
 def main(argv: Sequence[str] | None = None) -> int:
-    args = parser().parse_args(argv)
+    argv = sys.argv[1:] if argv is None else argv
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")  # a terminal that lacks a character is no reason to fail
     try:
+        _refuse_broken_text(argv)
+        args = parse(argv)
         code: int = args.run(args)
         sys.stdout.flush()
     except CommandFailed as failure:
@@ -42,6 +70,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return ExitCode.OK
     return code
+
+
+def _refuse_broken_text(argv: Sequence[str]) -> None:
+    for each in argv:
+        try:
+            each.encode()
+        except UnicodeEncodeError:
+            raise CommandFailed(f"An argument is not valid UTF-8: {each!a}.", code=ExitCode.USAGE) from None
 
 
 class _Version(argparse.Action):

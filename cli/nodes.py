@@ -1,7 +1,7 @@
 """`tidemark start --nodes N`: a cluster on one machine. One parent process, and a broker process per node.
 
-Ports are counted up from the listener's, the cluster's own come after them; each node has a folder of its own below the
-data directory. The machine is the rack of all, so that replicas spread over machines before they spread over cores.
+Ports are counted up from the listener's, and the controller listeners' come after them; each node has a folder of its
+own below the data directory. The machine is the rack of all, so that replicas spread over machines before cores.
 """
 
 from __future__ import annotations
@@ -13,15 +13,16 @@ import socket
 import subprocess
 import sys
 import threading
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from types import FrameType
+from typing import Final
 
 from tidemark import portable
 from tidemark.broker.config import BrokerConfig, ConfigError, Listener, load_config
-from tidemark.cli.failure import CommandFailed, ExitCode
+from tidemark.failure import CommandFailed, ExitCode
 
-NODES_MAX: Final = 64
 STOP_SECONDS_MAX: Final = 30.0
 READY: Final = "Tidemark is ready:"
 CONTROLLER: Final = "CONTROLLER"
@@ -37,14 +38,14 @@ class NodePlan:
 
 
 def plan(config: BrokerConfig, count: int) -> list[NodePlan]:
-    if not 1 <= count <= NODES_MAX:
-        raise CommandFailed(f"--nodes must be 1 to {NODES_MAX}, not {count}", code=ExitCode.USAGE)
     listeners = config.parsed_listeners
     if any(listener.port == 0 for listener in listeners):
-        raise CommandFailed("--nodes counts ports up from the listener's: that cannot be 0", code=ExitCode.USAGE)
+        raise CommandFailed(
+            "--nodes counts ports up from the listener's, which therefore cannot be 0.", code=ExitCode.USAGE
+        )
     first = config.node_id if "node.id" in config.explicit else 1
     ids = range(first, first + count)
-    # Clients' ports one after the other for each listener, then the cluster's own.
+    # The clients' ports first, then those of the controller listeners.
     own_port = max(listener.port for listener in listeners) + count
     host = _reachable(listeners[0].host)
     voters = ",".join(f"{ids[k]}@{host}:{own_port + k}" for k in range(_voters(count)))
@@ -76,7 +77,7 @@ def _voters(count: int) -> int:
 
 
 def _common(config: BrokerConfig, count: int) -> list[str]:
-    """What a cluster wants otherwise than a single node, unless somebody has said what they want."""
+    """What a cluster wants otherwise than a single node, unless the settings say otherwise."""
     wanted = {
         "broker.rack": socket.gethostname(),
         "default.replication.factor": str(min(3, count)),
@@ -141,12 +142,12 @@ class Nodes:
             preexec_fn=portable.end_with_parent if portable.IS_LINUX else None,
         )
         self._processes[node.node_id] = process
-        for stream, take in ((process.stdout, self._take_output), (process.stderr, self._take_log)):
-            thread = threading.Thread(target=take, args=(node, stream), daemon=True)
+        for stream, copy in ((process.stdout, self._copy_output), (process.stderr, self._copy_log)):
+            thread = threading.Thread(target=copy, args=(node, stream), daemon=True)
             thread.start()
             self._threads.append(thread)
 
-    def _take_output(self, node: NodePlan, stream: Any) -> None:
+    def _copy_output(self, node: NodePlan, stream: Iterable[str]) -> None:
         for line in stream:
             if not line.startswith(READY):
                 print(f"node {node.node_id}: {line}", end="", flush=True)
@@ -160,13 +161,13 @@ class Nodes:
         if not self._stopping:
             print(f"tidemark: node {node.node_id} has ended", file=sys.stderr, flush=True)
 
-    def _take_log(self, node: NodePlan, stream: Any) -> None:
+    def _copy_log(self, node: NodePlan, stream: Iterable[str]) -> None:
         for line in stream:
             sys.stderr.write(f"node {node.node_id}: {line}")
             sys.stderr.flush()
 
-    def _stop(self, _signal: int, _frame: Any) -> None:
-        signal_number = signal.SIGKILL if self._stopping else signal.SIGTERM  # asked twice: at once
+    def _stop(self, _signal: int, _frame: FrameType | None) -> None:
+        signal_number = signal.SIGKILL if self._stopping else signal.SIGTERM  # a second Ctrl-C ends them at once
         self._stopping = True
         for process in self._processes.values():
             with contextlib.suppress(ProcessLookupError):

@@ -4,27 +4,31 @@ from __future__ import annotations
 
 import argparse
 import sys
-import time
 from collections.abc import Iterator
 from typing import IO, TYPE_CHECKING, Any
 
-from tidemark.cli import client, records
-from tidemark.cli.failure import CommandFailed, ExitCode
+from tidemark.cli import client, records, values
+from tidemark.cli.options import add_topics, client_options, topics_of
+from tidemark.cli.waiting import wait_until
+from tidemark.failure import CommandFailed, ExitCode
 
 if TYPE_CHECKING:
-    from confluent_kafka import Producer
+    from confluent_kafka import KafkaError, Message, Producer
+    from confluent_kafka.admin import TopicMetadata
+
+    from tidemark.cli.options import Subparsers
 
 CREATION_WAIT_S = 5.0
 
 
-def add_parser(commands: Any) -> None:
+def add_parser(commands: Subparsers, *, help: str) -> None:
     parser = commands.add_parser(
         "produce",
-        parents=[client.client_options()],
-        help="write records to a topic",
+        parents=[client_options()],
+        help=help,
         description="Write records to a topic: one per line of standard input, until its end.",
     )
-    parser.add_argument("topic", metavar="TOPIC")
+    add_topics(parser, many=False)
     form = parser.add_mutually_exclusive_group()
     form.add_argument("-K", "--key-delimiter", metavar="TEXT", help="lines are KEY TEXT VALUE")
     form.add_argument(
@@ -39,21 +43,26 @@ def add_parser(commands: Any) -> None:
         "--header",
         action="append",
         default=[],
-        type=client.key_value,
+        type=values.key_value,
         dest="headers",
         metavar="NAME=VALUE",
         help="a header for every record; may be repeated",
     )
-    parser.add_argument("-p", "--partition", type=partition_number, metavar="N", help="default: by key, or spread")
+    parser.add_argument(
+        "-p", "--partition", type=values.partition_number, metavar="N", help="default: by key, or spread"
+    )
     parser.add_argument(
         "-Z", "--empty-is-null", action="store_true", help="an empty value is null, that is, a tombstone"
     )
-    parser.add_argument("-z", "--compression", choices=["none", "gzip", "snappy", "lz4", "zstd"], default="none")
+    parser.add_argument(
+        "-z", "--compression", "--compression-codec", choices=["none", "gzip", "snappy", "lz4", "zstd"], default="none"
+    )
     parser.add_argument("-a", "--acks", choices=["0", "1", "all"], default="all", help="default: all")
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
+    [args.topic] = topics_of(args)
     handle = client.producer(
         args,
         compression_type=args.compression,
@@ -74,14 +83,14 @@ def run(args: argparse.Namespace) -> int:
 
 
 class _Deliveries:
-    """Counts what the cluster took and what it refused."""
+    """Counts the records that the cluster acknowledged and those that it refused."""
 
     def __init__(self) -> None:
         self.sent = 0
         self.refused = 0
-        self.first_error: Any = None
+        self.first_error: KafkaError | None = None
 
-    def settle(self, error: Any, message: Any) -> None:
+    def count(self, error: KafkaError | None, message: Message) -> None:
         self.sent += 1
         if error is not None:
             self.refused += 1
@@ -92,12 +101,6 @@ class _Deliveries:
             return
         about = f"{self.refused} of {self.sent} records were not written to {args.topic}"
         raise client.failure(self.first_error, about=about, bootstrap=args.bootstrap)
-
-
-def partition_number(text: str) -> int:
-    if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text!r} is not a partition number")
-    return int(text)
 
 
 def _read(source: IO[bytes], args: argparse.Namespace) -> Iterator[tuple[int, records.Record]]:
@@ -127,7 +130,7 @@ def _send(
         options["timestamp"] = record.timestamp
     while True:
         try:
-            handle.produce(args.topic, record.value, key, on_delivery=deliveries.settle, **options)
+            handle.produce(args.topic, record.value, key, on_delivery=deliveries.count, **options)
         except BufferError:  # the local queue is full: wait for deliveries to make room
             handle.poll(0.5)
             continue
@@ -139,16 +142,17 @@ def _send(
 
 
 def _require_topic(handle: Producer, args: argparse.Namespace) -> None:
-    """Fail soon, and clearly, for a topic that is not there and is not made on demand."""
-    give_up = time.monotonic() + min(CREATION_WAIT_S, args.timeout)
-    while True:
+    """Fail soon, and clearly, for a topic that does not exist and is not created on demand."""
+
+    def find() -> TopicMetadata | None:
         topic = client.topic_metadata(handle, args, args.topic).get(args.topic)
-        if topic is not None and topic.error is None:
-            break
-        if time.monotonic() > give_up:
-            message = f"Topic {args.topic}: it does not exist, and the cluster does not create it on demand."
-            raise CommandFailed(message, code=ExitCode.NOT_FOUND)
-        time.sleep(0.1)  # Kafka answers "no such topic" to the very request that creates it
+        return topic if topic is not None and topic.error is None else None
+
+    # Kafka answers "no such topic" to the very request that creates it.
+    topic = wait_until(find, timeout_s=min(CREATION_WAIT_S, args.timeout), pause_s=0.1)
+    if topic is None:
+        message = f"Topic {args.topic}: it does not exist, and the cluster does not create it on demand."
+        raise CommandFailed(message, code=ExitCode.NOT_FOUND)
     if args.partition is not None and args.partition not in topic.partitions:
         message = f"Topic {args.topic}: there is no partition {args.partition}; it has {len(topic.partitions)}."
         raise CommandFailed(message, code=ExitCode.NOT_FOUND)

@@ -17,7 +17,7 @@ Header = tuple[str, bytes | None]
 
 
 class BadLineError(ValueError):
-    """An input line that is no record; the message says why."""
+    """An input line that is not a record; the message says why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

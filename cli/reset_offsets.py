@@ -1,33 +1,36 @@
-"""`tidemark groups reset-offsets`: where a group shall read on. Shown first, done with --execute."""
+"""`tidemark groups reset-offsets`: change where a group continues. A dry run unless --execute is given."""
 
 from __future__ import annotations
 
 import argparse
 import re
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from tidemark.cli import client
-from tidemark.cli.failure import CommandFailed, ExitCode
+from tidemark.cli import client, values
 from tidemark.cli.group_positions import committed_offsets, describe_group, group_failure, offsets_at
+from tidemark.cli.options import add_json
 from tidemark.cli.output import print_json, table
 from tidemark.cli.positions import milliseconds
+from tidemark.failure import CommandFailed, ExitCode
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
+
+    from tidemark.cli.options import Subparsers
 
 Partition = tuple[str, int]
 IDLE_STATES = ("EMPTY", "DEAD")
 
 
-def add_parser(actions: Any, options: argparse.ArgumentParser) -> None:
+def add_parser(actions: Subparsers, options: argparse.ArgumentParser) -> None:
     parser = actions.add_parser(
         "reset-offsets",
         parents=[options],
-        help="move a group to another place in its topics",
-        description="Shows what would change. With --execute it is done. The group must have no members meanwhile.",
+        help="change the offsets that a group continues from",
+        description="Shows what would change; --execute makes the change. The group must have no members meanwhile.",
     )
-    parser.add_argument("-g", "--group", required=True, metavar="G")
+    parser.add_argument("-g", "--group", required=True, type=values.name, metavar="G")
     which = parser.add_mutually_exclusive_group(required=True)
     which.add_argument(
         "-t",
@@ -38,20 +41,28 @@ def add_parser(actions: Any, options: argparse.ArgumentParser) -> None:
         metavar="T[:P,P…]",
         help="a topic, or some of its partitions; may be repeated",
     )
-    which.add_argument("--all-topics", action="store_true", help="all that the group committed offsets for")
+    which.add_argument(
+        "--all-topics", action="store_true", help="every partition that the group has committed offsets for"
+    )
     where = parser.add_mutually_exclusive_group(required=True)
-    where.add_argument("--to-earliest", action="store_true", help="to the first record that there is")
+    where.add_argument("--to-earliest", action="store_true", help="to the first record")
     where.add_argument("--to-latest", action="store_true", help="to the end")
-    where.add_argument("--to-offset", type=_offset, metavar="N", help="to this offset, or the nearest there is")
-    where.add_argument("--shift-by", type=int, metavar="N", help="so many records on, or back if negative")
+    where.add_argument(
+        "--to-offset", type=values.int64, metavar="N", help="to this offset, or the nearest one that exists"
+    )
+    where.add_argument(
+        "--shift-by", type=values.signed_int64, metavar="N", help="by this many records, backwards if negative"
+    )
     where.add_argument(
         "--to-datetime",
         type=milliseconds,
         metavar="D",
         help="to the first record of a time: an ISO date and time (UTC if it does not say), or milliseconds since 1970",
     )
-    parser.add_argument("--execute", action="store_true", help="do it")
-    parser.add_argument("--json", action="store_true", help="as JSON")
+    mode = parser.add_mutually_exclusive_group()
+    mode.add_argument("--execute", action="store_true", help="make the change")
+    mode.add_argument("--dry-run", action="store_true", help="only show what would change (the default)")
+    add_json(parser)
     parser.set_defaults(run=reset)
 
 
@@ -75,7 +86,7 @@ def _refuse_if_active(admin: AdminClient, args: argparse.Namespace) -> None:
         count = len(described.members)
         members = f"{count} member{'s' if count != 1 else ''}"
         raise CommandFailed(
-            f"Group {args.group} is active ({members}): offsets can be reset only while nobody reads. Stop it first."
+            f"Group {args.group} is active ({members}): its offsets can be reset only while it has none. Stop it first."
         )
 
 
@@ -146,17 +157,11 @@ def _show(args: argparse.Namespace, wanted: dict[Partition, int], current: dict[
     else:
         print(table(("topic", "partition", "current offset", "new offset"), rows))
     if not args.execute:
-        print("tidemark: nothing was changed; --execute does it.", file=sys.stderr)
+        print("tidemark: nothing was changed; run it with --execute to make the change.", file=sys.stderr)
 
 
 def _topic(text: str) -> tuple[str, tuple[int, ...]]:
     name, _, numbers = text.partition(":")
-    if not name or not re.fullmatch(r"(\d{1,9}(,\d{1,9})*)?", numbers) or text.endswith(":"):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a topic, or topic:0,1,2")
+    if not name or not re.fullmatch(r"([0-9]{1,9}(,[0-9]{1,9})*)?", numbers) or text.endswith(":"):
+        raise argparse.ArgumentTypeError(f"{values.clipped(text)} is not a topic, or topic:0,1,2")
     return name, tuple(int(number) for number in numbers.split(",") if number)
-
-
-def _offset(text: str) -> int:
-    if not re.fullmatch(r"\d{1,18}", text):
-        raise argparse.ArgumentTypeError(f"{text!r} is not an offset")
-    return int(text)

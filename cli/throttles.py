@@ -1,16 +1,22 @@
-"""Holding replication to a rate while partitions move, with the settings that Kafka's own tool uses (KIP-73)."""
+"""Throttling replication while partitions move, with the settings that Kafka's own tool uses (KIP-73)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from tidemark.cli.failure import CommandFailed
+from tidemark.cli.cluster_client import check
+from tidemark.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
 
 if TYPE_CHECKING:
-    from tidemark.cli.cluster_view import View
+    from tidemark.cli.cluster_client import ClusterClient
+    from tidemark.cli.cluster_view import ClusterView
     from tidemark.cli.moves import Move
-    from tidemark.cli.wire import Cluster
 
 RATES: Final = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
 LEADERS: Final = "leader.replication.throttled.replicas"
@@ -21,8 +27,8 @@ SET: Final = 0
 DELETE: Final = 1
 
 
-def throttle(cluster: Cluster, view: View, moves: Sequence[Move], *, rate: int) -> None:
-    """Those that have a partition now send it, and those that get it take it, at `rate` bytes per second each."""
+def throttle(cluster: ClusterClient, view: ClusterView, moves: Sequence[Move], *, rate: int) -> None:
+    """The old replicas send, and the new ones receive, at most `rate` bytes per second each."""
     now = {(each.topic, each.partition): each.replicas for each in view.partitions}
     for topic in sorted({each.topic for each in moves}):
         of_it = [each for each in moves if each.topic == topic]
@@ -35,31 +41,24 @@ def throttle(cluster: Cluster, view: View, moves: Sequence[Move], *, rate: int) 
     _set_rates(cluster, [each for each in involved if each in cluster.brokers], SET, str(rate))
 
 
-def unthrottle(cluster: Cluster, moves: Sequence[Move]) -> None:
+def unthrottle(cluster: ClusterClient, moves: Sequence[Move]) -> None:
     for topic in sorted({each.topic for each in moves}):
         _alter(cluster, cluster.brokers[0], TOPIC, topic, [(LEADERS, DELETE, None), (FOLLOWERS, DELETE, None)])
     _set_rates(cluster, cluster.brokers, DELETE, None)
 
 
-def _set_rates(cluster: Cluster, brokers: Iterable[int], operation: int, value: str | None) -> None:
+def _set_rates(cluster: ClusterClient, brokers: Iterable[int], operation: int, value: str | None) -> None:
     for broker in brokers:
         _alter(cluster, broker, BROKER, str(broker), [(name, operation, value) for name in RATES])
 
 
-def _alter(cluster: Cluster, broker: int, kind: int, name: str, changes: Sequence[tuple[str, int, str | None]]) -> None:
-    from tidemark.protocol.errors import ErrorCode
-    from tidemark.protocol.messages.incremental_alter_configs import (
-        AlterableConfig,
-        AlterConfigsResource,
-        IncrementalAlterConfigsRequest,
-        IncrementalAlterConfigsResponse,
-    )
-
+def _alter(
+    cluster: ClusterClient, broker: int, kind: int, name: str, changes: Sequence[tuple[str, int, str | None]]
+) -> None:
     configs = [AlterableConfig(name=key, config_operation=operation, value=value) for key, operation, value in changes]
     request = IncrementalAlterConfigsRequest(
         resources=[AlterConfigsResource(resource_type=kind, resource_name=name, configs=configs)]
     )
     answer = cluster.call(broker, request, IncrementalAlterConfigsResponse, 1)
     for each in answer.responses:
-        if each.error_code:
-            raise CommandFailed(f"Throttling failed: {each.error_message or ErrorCode(each.error_code).name}")
+        check(each.error_code, "The throttle cannot be set", each.error_message)

@@ -1,4 +1,4 @@
-"""What `tidemark topics describe` shows of a topic."""
+"""What `tidemark topics describe` shows: partitions, offsets and settings."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tidemark.cli import client
 
 if TYPE_CHECKING:
-    from confluent_kafka.admin import AdminClient
+    from confluent_kafka.admin import AdminClient, OffsetSpec, TopicDescription
 
 
 def describe_topics(admin: AdminClient, args: argparse.Namespace, names: Sequence[str]) -> list[dict[str, Any]]:
@@ -22,14 +22,14 @@ def describe_topics(admin: AdminClient, args: argparse.Namespace, names: Sequenc
         try:
             topic = futures[name].result()
             offsets = _offsets(admin, args, topic)
-            described.append(_plain(topic, offsets, _configs(admin, args, name)))
+            described.append(_as_json(topic, offsets, _configs(admin, args, name)))
         except KafkaException as error:
             raise client.failure(error.args[0], about=f"Topic {name}", bootstrap=args.bootstrap) from None
     return described
 
 
 def text_of(topic: dict[str, Any]) -> str:
-    """The same for people."""
+    """A described topic as lines of text."""
     lines = [f"{topic['name']}  (id {topic['id']})" if topic["id"] else topic["name"]]
     lines += map(_line, topic["partitions"])
     lines += [f"{name} = {config['value']}" for name, config in topic["configs"].items()]
@@ -47,7 +47,9 @@ def _line(partition: dict[str, Any]) -> str:
     )
 
 
-def _plain(topic: Any, offsets: dict[int, tuple[int | None, int | None]], configs: dict[str, Any]) -> dict[str, Any]:
+def _as_json(
+    topic: TopicDescription, offsets: dict[int, tuple[int | None, int | None]], configs: dict[str, Any]
+) -> dict[str, Any]:
     return {
         "name": topic.name,
         "id": str(topic.topic_id) if topic.topic_id else None,
@@ -67,7 +69,9 @@ def _plain(topic: Any, offsets: dict[int, tuple[int | None, int | None]], config
     }
 
 
-def _offsets(admin: AdminClient, args: argparse.Namespace, topic: Any) -> dict[int, tuple[int | None, int | None]]:
+def _offsets(
+    admin: AdminClient, args: argparse.Namespace, topic: TopicDescription
+) -> dict[int, tuple[int | None, int | None]]:
     from confluent_kafka.admin import OffsetSpec
 
     led = [partition.id for partition in topic.partitions if partition.leader]
@@ -77,7 +81,7 @@ def _offsets(admin: AdminClient, args: argparse.Namespace, topic: Any) -> dict[i
 
 
 def _list_offsets(
-    admin: AdminClient, args: argparse.Namespace, topic: str, partitions: list[int], *, spec: Any
+    admin: AdminClient, args: argparse.Namespace, topic: str, partitions: list[int], *, spec: OffsetSpec
 ) -> dict[int, int]:
     from confluent_kafka import KafkaException, TopicPartition
 

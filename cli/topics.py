@@ -6,59 +6,67 @@ import argparse
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
-from tidemark.cli import client
-from tidemark.cli.failure import CommandFailed, ExitCode
+from tidemark.cli import client, values
+from tidemark.cli.options import add_json, add_topics, client_options, topics_of
 from tidemark.cli.output import print_json
 from tidemark.cli.topic_description import describe_topics, text_of
+from tidemark.failure import CommandFailed, ExitCode, all_failures
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
 
+    from tidemark.cli.options import Subparsers
 
-def add_parser(commands: Any) -> None:
-    parser = commands.add_parser("topics", help="create, list, describe, alter and delete topics")
+
+def add_parser(commands: Subparsers, *, help: str) -> None:
+    parser = commands.add_parser("topics", help=help)
     actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
     for add in (_add_create, _add_list, _add_describe, _add_alter, _add_delete):
-        add(actions, client.client_options())
+        add(actions, client_options())
 
 
-def _add_create(actions: Any, options: argparse.ArgumentParser) -> None:
+def _add_create(actions: Subparsers, options: argparse.ArgumentParser) -> None:
     parser = actions.add_parser("create", parents=[options], help="create topics")
-    parser.add_argument("names", nargs="+", metavar="TOPIC")
-    parser.add_argument("-p", "--partitions", type=_count, default=-1, metavar="N", help="default: the cluster's")
+    add_topics(parser, many=True)
     parser.add_argument(
-        "-r", "--replication-factor", type=_count, default=-1, metavar="N", help="default: the cluster's"
+        "-p", "--partitions", type=values.partition_count, default=-1, metavar="N", help="default: the cluster's"
+    )
+    parser.add_argument(
+        "-r", "--replication-factor", type=values.replica_count, default=-1, metavar="N", help="default: the cluster's"
     )
     parser.add_argument(
         "--assign",
-        type=_assignment,
+        "--replica-assignment",
+        type=values.assignment,
         metavar="B:B,B:B,…",
         help="the brokers of each partition: commas between partitions, colons between brokers, leader first",
     )
     _add_configs(parser)
-    parser.add_argument("--validate-only", action="store_true", help="ask whether it would work, and create nothing")
-    parser.add_argument("--if-not-exists", action="store_true", help="a topic that exists already is no failure")
+    parser.add_argument("--validate-only", action="store_true", help="check whether it would work, and create nothing")
+    parser.add_argument("--if-not-exists", action="store_true", help="do not fail if a topic exists already")
     parser.set_defaults(run=create)
 
 
-def _add_list(actions: Any, options: argparse.ArgumentParser) -> None:
+def _add_list(actions: Subparsers, options: argparse.ArgumentParser) -> None:
     parser = actions.add_parser("list", parents=[options], help="list topics, one name a line")
-    parser.add_argument("--json", action="store_true", help="as JSON, with partition and replica counts")
+    add_json(parser, help="print JSON, with partition and replica counts")
     parser.set_defaults(run=list_)
 
 
-def _add_describe(actions: Any, options: argparse.ArgumentParser) -> None:
+def _add_describe(actions: Subparsers, options: argparse.ArgumentParser) -> None:
     parser = actions.add_parser("describe", parents=[options], help="show partitions, offsets and settings")
-    parser.add_argument("names", nargs="*", metavar="TOPIC", help="default: all")
-    parser.add_argument("--all-configs", action="store_true", help="also the settings that are defaults")
-    parser.add_argument("--json", action="store_true", help="as JSON")
+    add_topics(parser, many=True, required=False, help="default: all")
+    parser.add_argument("--all-configs", action="store_true", help="also show settings that have their default value")
+    add_json(parser)
     parser.set_defaults(run=describe)
 
 
-def _add_alter(actions: Any, options: argparse.ArgumentParser) -> None:
+def _add_alter(actions: Subparsers, options: argparse.ArgumentParser) -> None:
     parser = actions.add_parser("alter", parents=[options], help="change settings, or add partitions")
-    parser.add_argument("name", metavar="TOPIC")
-    parser.add_argument("-p", "--partitions", type=_count, metavar="N", help="grow to this many partitions")
+    add_topics(parser, many=False)
+    parser.add_argument(
+        "-p", "--partitions", type=values.partition_count, metavar="N", help="grow to this many partitions"
+    )
     _add_configs(parser)
     parser.add_argument(
         "--delete-config",
@@ -66,15 +74,15 @@ def _add_alter(actions: Any, options: argparse.ArgumentParser) -> None:
         default=[],
         dest="deleted",
         metavar="KEY",
-        help="let a setting fall back to its default; may be repeated",
+        help="reset a setting to its default; may be repeated",
     )
     parser.set_defaults(run=alter)
 
 
-def _add_delete(actions: Any, options: argparse.ArgumentParser) -> None:
-    parser = actions.add_parser("delete", parents=[options], help="delete topics and all that is in them")
-    parser.add_argument("names", nargs="+", metavar="TOPIC")
-    parser.add_argument("--if-exists", action="store_true", help="a topic that does not exist is no failure")
+def _add_delete(actions: Subparsers, options: argparse.ArgumentParser) -> None:
+    parser = actions.add_parser("delete", parents=[options], help="delete topics and all their records")
+    add_topics(parser, many=True)
+    parser.add_argument("--if-exists", action="store_true", help="do not fail if a topic does not exist")
     parser.set_defaults(run=delete)
 
 
@@ -84,7 +92,7 @@ def _add_configs(parser: argparse.ArgumentParser) -> None:
         "--config",
         action="append",
         default=[],
-        type=client.key_value,
+        type=values.key_value,
         dest="configs",
         metavar="KEY=VALUE",
         help="a setting of the topic, such as retention.ms=3600000; may be repeated",
@@ -99,10 +107,10 @@ def create(args: argparse.Namespace) -> int:
     if args.assign is not None:
         _refuse_counts_beside_assignment(args)
         layout = {"num_partitions": len(args.assign), "replica_assignment": args.assign}
-    new = [NewTopic(name, config=dict(args.configs), **layout) for name in args.names]
-    admin = client.admin(args)  # held while its futures run: they fail once it is gone
+    new = [NewTopic(name, config=dict(args.configs), **layout) for name in topics_of(args)]
+    admin = client.admin(args)  # kept: its futures fail once it is collected
     futures = admin.create_topics(new, validate_only=args.validate_only, request_timeout=args.timeout)
-    _settle(futures, args, ignore=[KafkaError.TOPIC_ALREADY_EXISTS] if args.if_not_exists else [])
+    _raise_failures(futures, args, ignore=[KafkaError.TOPIC_ALREADY_EXISTS] if args.if_not_exists else [])
     return ExitCode.OK
 
 
@@ -127,7 +135,7 @@ def list_(args: argparse.Namespace) -> int:
 
 def describe(args: argparse.Namespace) -> int:
     admin = client.admin(args)
-    names = args.names or sorted(client.topic_metadata(admin, args))
+    names = topics_of(args) or sorted(client.topic_metadata(admin, args))
     described = describe_topics(admin, args, names) if names else []
     if args.json:
         print_json(described)
@@ -139,38 +147,41 @@ def describe(args: argparse.Namespace) -> int:
 def alter(args: argparse.Namespace) -> int:
     if args.partitions is None and not args.configs and not args.deleted:
         raise CommandFailed("Nothing to alter: give --partitions, --config or --delete-config.", code=ExitCode.USAGE)
+    [name] = topics_of(args)
     admin = client.admin(args)
     if args.configs or args.deleted:
-        _alter_configs(admin, args)
+        _alter_configs(admin, args, name)
     if args.partitions is not None:
         from confluent_kafka.admin import NewPartitions
 
-        wanted = [NewPartitions(args.name, args.partitions)]
-        _settle(admin.create_partitions(wanted, request_timeout=args.timeout), args)
+        wanted = [NewPartitions(name, args.partitions)]
+        _raise_failures(admin.create_partitions(wanted, request_timeout=args.timeout), args)
     return ExitCode.OK
 
 
 def delete(args: argparse.Namespace) -> int:
     from confluent_kafka import KafkaError
 
-    admin = client.admin(args)  # held while its futures run: they fail once it is gone
-    futures = admin.delete_topics(args.names, request_timeout=args.timeout)
-    _settle(futures, args, ignore=[KafkaError.UNKNOWN_TOPIC_OR_PART] if args.if_exists else [])
+    admin = client.admin(args)  # kept: its futures fail once it is collected
+    futures = admin.delete_topics(topics_of(args), request_timeout=args.timeout)
+    _raise_failures(futures, args, ignore=[KafkaError.UNKNOWN_TOPIC_OR_PART] if args.if_exists else [])
     return ExitCode.OK
 
 
-def _alter_configs(admin: AdminClient, args: argparse.Namespace) -> None:
+def _alter_configs(admin: AdminClient, args: argparse.Namespace, name: str) -> None:
     from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
     changes = [ConfigEntry(k, v, incremental_operation=AlterConfigOpType.SET) for k, v in args.configs]
     changes += [ConfigEntry(k, None, incremental_operation=AlterConfigOpType.DELETE) for k in args.deleted]
-    resource = ConfigResource(ResourceType.TOPIC, args.name, incremental_configs=changes)
+    resource = ConfigResource(ResourceType.TOPIC, name, incremental_configs=changes)
     futures = admin.incremental_alter_configs([resource], request_timeout=args.timeout)
     [future] = futures.values()
-    _settle({args.name: future}, args)
+    _raise_failures({name: future}, args)
 
 
-def _settle(futures: dict[str, Future[None]], args: argparse.Namespace, *, ignore: list[int] | None = None) -> None:
+def _raise_failures(
+    futures: dict[str, Future[None]], args: argparse.Namespace, *, ignore: list[int] | None = None
+) -> None:
     """Wait for every topic's outcome, then fail with all the failures: one bad name does not hide the others."""
     from confluent_kafka import KafkaException
 
@@ -182,23 +193,10 @@ def _settle(futures: dict[str, Future[None]], args: argparse.Namespace, *, ignor
             if error.args[0].code() not in (ignore or []):
                 failures.append(client.failure(error.args[0], about=f"Topic {name}", bootstrap=args.bootstrap))
     if failures:
-        raise CommandFailed("\ntidemark: ".join(map(str, failures)), code=failures[0].code)
+        raise all_failures(failures)
 
 
 def _refuse_counts_beside_assignment(args: argparse.Namespace) -> None:
     if args.partitions != -1 or args.replication_factor != -1:
         message = "--assign already says how many partitions and replicas there are: leave the other two out."
         raise CommandFailed(message, code=ExitCode.USAGE)
-
-
-def _count(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0")
-    return int(text)
-
-
-def _assignment(text: str) -> list[list[int]]:
-    try:
-        return [[int(broker) for broker in partition.split(":")] for partition in text.split(",")]
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not of the form 1:2,2:3") from None

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from tidemark.failure import CommandFailed
 from tidemark.pipeline.cluster import Partition
-from tidemark.pipeline.failure import PipelineFailed
 
 
 class Checkpoint:
@@ -128,5 +128,5 @@ WHAT_TO_DO = (
 )
 
 
-def _damaged(file: Path, why: str) -> PipelineFailed:
-    return PipelineFailed(f"The checkpoint is damaged: {file}: {why}. {WHAT_TO_DO}")
+def _damaged(file: Path, why: str) -> CommandFailed:
+    return CommandFailed(f"The checkpoint is damaged: {file}: {why}. {WHAT_TO_DO}")

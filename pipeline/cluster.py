@@ -7,11 +7,11 @@ share; the few that differ are translated for Spark's connector.
 from __future__ import annotations
 
 import re
-import socket
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from tidemark.pipeline.failure import ExitCode, PipelineFailed
+from tidemark.failure import CommandFailed, ExitCode
+from tidemark.wire_client import BadAddress, NoAnswer, parse_addresses, require_open_port
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer
@@ -59,20 +59,13 @@ class Cluster:
 
     def require_reachable(self) -> None:
         """Fail at once, with the system's reason, where no address accepts connections."""
-        reasons = []
-        for address in self.bootstrap.split(","):
-            host, _, port = address.strip().rpartition("://")[2].rpartition(":")
-            try:
-                socket.create_connection((host.strip("[]"), int(port)), timeout=TIMEOUT_S).close()
-                return
-            except ValueError:
-                raise PipelineFailed(f"bootstrap: {address!r} is not host:port.", code=ExitCode.USAGE) from None
-            except TimeoutError:
-                reasons.append("no answer")
-            except OSError as error:
-                reasons.append((error.strerror or str(error)).lower())
-        why = "; ".join(dict.fromkeys(reasons))
-        raise PipelineFailed(f"No broker is reachable at {self.bootstrap}: {why}.", code=ExitCode.NOT_REACHABLE)
+        try:
+            require_open_port(parse_addresses(self.bootstrap), timeout_s=TIMEOUT_S)
+        except BadAddress as error:
+            raise CommandFailed(f"bootstrap: {error}.", code=ExitCode.USAGE) from None
+        except NoAnswer as reason:
+            message = f"No broker is reachable at {self.bootstrap}: {reason}."
+            raise CommandFailed(message, code=ExitCode.NOT_REACHABLE) from None
 
     def topics(self) -> dict[str, list[int]]:
         """Every topic with its partitions."""
@@ -88,7 +81,7 @@ class Cluster:
         try:
             compiled = re.compile(pattern)
         except re.error as error:
-            raise PipelineFailed(f"The pattern {pattern!r} cannot be used: {error}.", code=ExitCode.USAGE) from None
+            raise CommandFailed(f"The pattern {pattern!r} cannot be used: {error}.", code=ExitCode.USAGE) from None
         return sorted(name for name in self.topics() if compiled.fullmatch(name) and not name.startswith("__"))
 
     def create_topic(
@@ -103,7 +96,7 @@ class Cluster:
             self.admin.create_topics([wanted], request_timeout=TIMEOUT_S)[name].result()
         except KafkaException as error:
             if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                raise PipelineFailed(f"The topic {name!r} cannot be created: {error.args[0].str()}.") from None
+                raise CommandFailed(f"The topic {name!r} cannot be created: {error.args[0].str()}.") from None
 
     def grow_topic(self, name: str, *, partitions: int) -> None:
         from confluent_kafka.admin import NewPartitions
@@ -142,7 +135,7 @@ class Cluster:
                 settings: dict[str, Any] = {**self.settings, "error_cb": self._note}
                 self._admin = AdminClient(settings)
             except KafkaException as error:
-                raise PipelineFailed(f"kafka: {error.args[0].str()}.", code=ExitCode.USAGE) from None
+                raise CommandFailed(f"kafka: {error.args[0].str()}.", code=ExitCode.USAGE) from None
         return self._admin
 
     def _note(self, error: Any) -> None:
@@ -152,10 +145,10 @@ class Cluster:
         if error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL):
             self._problems.append(error.str())
 
-    def _failure(self, error: Any) -> PipelineFailed:
+    def _failure(self, error: Any) -> CommandFailed:
         while self._admin is not None and self._admin.poll(0):  # what _note has to hear is only told when polled for
             continue
         if self._problems:
-            return PipelineFailed(f"{self.bootstrap} refused us: {self._problems[-1].rstrip('.')}.")
+            return CommandFailed(f"{self.bootstrap} refused us: {self._problems[-1].rstrip('.')}.")
         message = f"{self.bootstrap} accepts connections but did not answer as a Kafka broker in time ({error.str()})."
-        return PipelineFailed(message, code=ExitCode.NOT_REACHABLE)
+        return CommandFailed(message, code=ExitCode.NOT_REACHABLE)

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tidemark.failure import CommandFailed, ExitCode
 from tidemark.pipeline.checkpoint import Checkpoint
 from tidemark.pipeline.cluster import Cluster
-from tidemark.pipeline.failure import ExitCode, PipelineFailed
 from tidemark.pipeline.spec import Pipeline, load
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         code: int = args.command(args)
         sys.stdout.flush()
-    except PipelineFailed as failure:
+    except CommandFailed as failure:
         print(f"tidemark: {failure}", file=sys.stderr)
         return failure.code
     except KeyboardInterrupt:
@@ -174,7 +174,7 @@ def _views(pipeline: Pipeline, master: str) -> dict[str, Any]:
             views[sink.name] = records(view, sink) if isinstance(sink, TopicSink) else gathered(view, sink)
         except AnalysisException as error:
             why = str(error).strip().splitlines()[0].rstrip(".")
-            raise PipelineFailed(f"sinks.{sink.name}: {why}.", code=ExitCode.USAGE) from None
+            raise CommandFailed(f"sinks.{sink.name}: {why}.", code=ExitCode.USAGE) from None
     return views
 
 
@@ -193,7 +193,7 @@ def _compact(args: argparse.Namespace) -> int:
     try:
         target = parse_bytes(args.target_file_size)
     except ValueError as error:
-        raise PipelineFailed(f"--target-file-size: {error}.", code=ExitCode.USAGE) from None
+        raise CommandFailed(f"--target-file-size: {error}.", code=ExitCode.USAGE) from None
     settings = {"spark.ui.enabled": "false"}
     spark = session("compact", master=args.master, warehouse=args.warehouse, settings=settings, log=_passing_log())
     try:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote, urlparse
 
-from tidemark.pipeline.failure import ExitCode, PipelineFailed
+from tidemark.failure import CommandFailed, ExitCode
 from tidemark.pipeline.sinks.files import local_path
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def compact(spark: SparkSession, table: str, *, target_file_bytes: int) -> str:
     if "://" in table or (directory / "_delta_log").is_dir():
         return _delta(spark, local_path(table), target_file_bytes)
     if not directory.is_dir():
-        raise PipelineFailed(f"There is no table {table}.", code=ExitCode.NOT_FOUND)
+        raise CommandFailed(f"There is no table {table}.", code=ExitCode.NOT_FOUND)
     return _parquet(spark, directory, target_file_bytes)
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from tidemark.failure import CommandFailed, ExitCode
 from tidemark.pipeline.balance import ReadPlan
-from tidemark.pipeline.failure import ExitCode, PipelineFailed
 from tidemark.pipeline.inputs import lake_input, topic_input
 from tidemark.pipeline.spec import LakeSource, Pipeline, Sink, Step, TopicSink, TopicSource
 
@@ -102,7 +102,7 @@ class Graph:
             made = {step.name: rows} if not step.rules else _divided(rows, step)
         except (AnalysisException, ParseException) as error:
             why = str(error).strip().splitlines()[0].rstrip(".")
-            raise PipelineFailed(f"The step {step.name!r}: {why}.", code=ExitCode.USAGE) from None
+            raise CommandFailed(f"The step {step.name!r}: {why}.", code=ExitCode.USAGE) from None
         for name, view in made.items():
             view.createOrReplaceTempView(name)
         return made

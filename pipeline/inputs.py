@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tidemark.failure import CommandFailed, ExitCode
 from tidemark.pipeline.balance import ReadPlan
 from tidemark.pipeline.cluster import Cluster, Partition, java_settings
-from tidemark.pipeline.failure import ExitCode, PipelineFailed
 from tidemark.pipeline.formats import decoded, good_rows, with_metadata
 from tidemark.pipeline.spec import LakeSource, Pipeline, TopicSource
 
@@ -32,13 +32,13 @@ def topics_of(source: TopicSource, cluster: Cluster) -> list[str]:
         found = cluster.matching(source.pattern)
         if not found:
             message = f"sources.{source.name}: no topic matches the pattern {source.pattern!r}."
-            raise PipelineFailed(message, code=ExitCode.NOT_FOUND)
+            raise CommandFailed(message, code=ExitCode.NOT_FOUND)
         return found
     there = cluster.topics()
     for topic in source.topics:
         if topic not in there:
             message = f"sources.{source.name}: there is no topic {topic!r} at {cluster.bootstrap}."
-            raise PipelineFailed(message, code=ExitCode.NOT_FOUND)
+            raise CommandFailed(message, code=ExitCode.NOT_FOUND)
     return list(source.topics)
 
 
@@ -83,7 +83,7 @@ def infer_schema(spark: SparkSession, source: TopicSource, cluster: Cluster) -> 
     """The columns of the newest records, as DDL."""
     sample = _sample(cluster, partitions_of(source, cluster))
     if not sample:
-        raise PipelineFailed(
+        raise CommandFailed(
             f"sources.{source.name}: no schema is given, and there are no records yet to infer one from; add 'schema'."
         )
     lines = spark.sparkContext.parallelize(sample, 1)
@@ -93,7 +93,7 @@ def infer_schema(spark: SparkSession, source: TopicSource, cluster: Cluster) -> 
         found = spark.read.options(**source.options).json(lines).schema
     columns = [field for field in found.fields if field.name != "_corrupt_record"]
     if not columns:
-        raise PipelineFailed(f"sources.{source.name}: none of {len(sample)} records is {source.format}; add 'schema'.")
+        raise CommandFailed(f"sources.{source.name}: none of {len(sample)} records is {source.format}; add 'schema'.")
     # Spark counts a CSV's columns as _c0, _c1, …; but what begins with _ is the record's own, and left out of values.
     names = [field.name.removeprefix("_") if source.format == "csv" else field.name for field in columns]
     kinds = [field.dataType.simpleString() for field in columns]

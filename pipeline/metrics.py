@@ -6,7 +6,7 @@ import threading
 from collections import defaultdict
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from tidemark.pipeline.failure import ExitCode, PipelineFailed
+from tidemark.failure import CommandFailed, ExitCode
 from tidemark.pipeline.progress import Progress
 
 
@@ -61,7 +61,7 @@ class Metrics:
             server = ThreadingHTTPServer(("127.0.0.1", port), _handler(self))
         except OSError as error:
             why = (error.strerror or str(error)).lower()
-            raise PipelineFailed(f"metrics_port: {port} cannot be listened on: {why}.", code=ExitCode.USAGE) from None
+            raise CommandFailed(f"metrics_port: {port} cannot be listened on: {why}.", code=ExitCode.USAGE) from None
         server.daemon_threads = True
         threading.Thread(target=server.serve_forever, name="metrics", daemon=True).start()
         return server

@@ -11,11 +11,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TextIO
 
+from tidemark.failure import CommandFailed
 from tidemark.pipeline import causes, loss, report
 from tidemark.pipeline.balance import ReadPlan, plan_reads
 from tidemark.pipeline.checkpoint import Checkpoint
 from tidemark.pipeline.cluster import Cluster
-from tidemark.pipeline.failure import PipelineFailed
 from tidemark.pipeline.graph import Graph, all_sinks
 from tidemark.pipeline.inputs import partitions_of, record_bytes
 from tidemark.pipeline.metrics import Metrics
@@ -181,7 +181,7 @@ class Runner:
         running.restarts += 1
         why = causes.sentence(message)
         if not causes.may_pass(message) or running.restarts > self._pipeline.restarts_max:
-            raise PipelineFailed(f"{self._pipeline.name}.{running.sink.name} failed: {why}")
+            raise CommandFailed(f"{self._pipeline.name}.{running.sink.name} failed: {why}")
         self._say(f"{running.sink.name}: {why} Starting again ({running.restarts}/{self._pipeline.restarts_max}).")
         time.sleep(RESTART_PAUSE_S * running.restarts)
         self.metrics.restarts += 1
@@ -199,7 +199,7 @@ class Runner:
             self.metrics.lost_records += sum(each.last - each.first + 1 for each in found)
             if failing[source.name]:
                 gone = f"sources.{source.name}: {loss.sentence(found)}"
-                raise PipelineFailed(f"{gone}. Set 'on_data_loss: continue' to go on without them.")
+                raise CommandFailed(f"{gone}. Set 'on_data_loss: continue' to go on without them.")
             if at_start:
                 self._losses.told(found)
                 self._say(f"sources.{source.name}: {loss.sentence(found)}. Going on, as configured.")
@@ -210,7 +210,7 @@ class Runner:
         if not lenient or time.time() - self._looked_for_losses < LOOK_FOR_LOSSES_EVERY_S:
             return
         self._looked_for_losses = now = time.time()
-        with suppress(PipelineFailed):  # a broker that is away is Spark's to wait for
+        with suppress(CommandFailed):  # a broker that is away is Spark's to wait for
             partitions = [each for source in lenient for each in partitions_of(source, self._cluster)]
             self._losses.see(self._cluster.ranges(partitions), at=now)
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from tidemark.failure import CommandFailed, ExitCode
 from tidemark.pipeline.checkpoint import Checkpoint
 from tidemark.pipeline.cluster import Cluster
-from tidemark.pipeline.failure import ExitCode, PipelineFailed
 from tidemark.pipeline.inputs import infer_schema
 from tidemark.pipeline.spec import Pipeline, TopicSource
 
@@ -48,7 +48,7 @@ def _settle_one(
 ) -> str:
     if source.schema is None:
         if not checkpoint.is_local:
-            raise PipelineFailed(
+            raise CommandFailed(
                 f"sources.{source.name} needs a 'schema': one that is inferred is kept in the checkpoint, and "
                 f"{checkpoint.location} is not a directory of this machine."
             )
@@ -58,7 +58,7 @@ def _settle_one(
         return source.schema
     found = _changes_of(source, before=kept, now=source.schema)
     if found:
-        raise PipelineFailed(
+        raise CommandFailed(
             f"sources.{source.name}: the schema has changed since this pipeline's first run: {'; '.join(found)}. "
             "Set 'on_schema_change: accept' to go on with the new one.",
             code=ExitCode.USAGE,
@@ -75,7 +75,7 @@ def _require_readable(source: TopicSource, schema: str) -> None:
         columns_of(schema)
     except (PySparkException, AssertionError) as error:
         why = next(iter(str(error).strip().splitlines()), "it cannot be read").rstrip(".")
-        raise PipelineFailed(f"sources.{source.name}.schema: {why}.", code=ExitCode.USAGE) from None
+        raise CommandFailed(f"sources.{source.name}.schema: {why}.", code=ExitCode.USAGE) from None
 
 
 def _changes_of(source: TopicSource, *, before: str, now: str) -> list[str]:

@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tidemark.pipeline.failure import PipelineFailed
+from tidemark.failure import CommandFailed
 
 if TYPE_CHECKING:
     from pyspark import SparkConf
@@ -44,7 +44,7 @@ def spark_jars() -> list[Path]:
     folder = Path(os.environ.get(JARS_VARIABLE) or Path(__file__).resolve().parents[1] / ".cache" / "spark-jars")
     jars = sorted(folder.glob("*.jar"))
     if not any(jar.name.startswith("spark-sql-kafka") for jar in jars):
-        raise PipelineFailed(f"Spark's jars are not in {folder}: run `make spark-jars`, or set {JARS_VARIABLE}.")
+        raise CommandFailed(f"Spark's jars are not in {folder}: run `make spark-jars`, or set {JARS_VARIABLE}.")
     return jars
 
 
@@ -70,7 +70,7 @@ def session(
         from pyspark import SparkConf
         from pyspark.sql import SparkSession
     except ImportError:
-        raise PipelineFailed("PySpark is not installed: run `make spark`, or pip install 'tidemark[spark]'.") from None
+        raise CommandFailed("PySpark is not installed: run `make spark`, or pip install 'tidemark[spark]'.") from None
     log4j = Path(__file__).with_name("log4j2.properties")
     conf = SparkConf().setAppName(f"tidemark-{name}").setMaster(retrying_master(master))
     jars = ",".join(map(str, spark_jars()))
@@ -106,11 +106,11 @@ def _launch(conf: SparkConf, log: Path | None) -> None:
             gateway = launch_gateway(conf, {"stderr": out})  # type: ignore[no-untyped-call]
         SparkContext(conf=conf, gateway=gateway)
     except PySparkRuntimeError:
-        raise PipelineFailed(f"Spark's JVM did not start{_last_words(log)}; Java 17 is needed.") from None
+        raise CommandFailed(f"Spark's JVM did not start{_last_words(log)}; Java 17 is needed.") from None
     except Exception as error:  # Java's exceptions: a master that does not answer, a setting that makes no sense
         why = str(error).strip().splitlines()
         reason = next((line for line in why if "Exception: " in line), why[0] if why else type(error).__name__)
-        raise PipelineFailed(f"Spark did not start: {reason.strip().rstrip('.')}.") from None
+        raise CommandFailed(f"Spark did not start: {reason.strip().rstrip('.')}.") from None
 
 
 def _last_words(log: Path | None) -> str:
@@ -124,14 +124,14 @@ def told_when_the_jvm_ends(made: SparkSession, *, log: Path) -> Iterator[None]:
     process = made.sparkContext._gateway.proc  # type: ignore[union-attr]
     try:
         yield
-    except PipelineFailed:
+    except CommandFailed:
         raise
     except Exception as error:
         with suppress(Exception):
             process.wait(5)  # its connections may break a moment before it is gone
         if process.poll() is None:
             raise
-        raise PipelineFailed(
+        raise CommandFailed(
             f"Spark's JVM has ended (exit code {process.returncode}): killed, or out of memory? Start the pipeline "
             f"again, and it goes on where it was. What the JVM said is in {log}."
         ) from error
@@ -161,5 +161,6 @@ def _ship_ourselves(made: SparkSession) -> None:
     for package in ("pipeline", "protocol", "storage"):
         copy = folder / "packages" / "tidemark" / package
         shutil.copytree(ours / package, copy, ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copy(ours / "__init__.py", copy.parent)
+    for module in ours.glob("*.py"):  # what the packages share
+        shutil.copy(module, copy.parent)
     made.sparkContext.addPyFile(shutil.make_archive(str(folder / "tidemark"), "zip", folder / "packages"))

@@ -6,9 +6,9 @@ import json
 import os
 from typing import Any
 
+from tidemark.failure import CommandFailed
 from tidemark.pipeline.checkpoint import Checkpoint
 from tidemark.pipeline.cluster import Cluster
-from tidemark.pipeline.failure import PipelineFailed
 from tidemark.pipeline.graph import all_sinks
 from tidemark.pipeline.runner import STATUS_NOTE
 from tidemark.pipeline.spec import Pipeline
@@ -30,7 +30,7 @@ def show(pipeline: Pipeline, *, as_json: bool) -> None:
 def status(pipeline: Pipeline) -> dict[str, Any]:
     checkpoint = Checkpoint(pipeline.checkpoint)
     if not checkpoint.is_local:
-        raise PipelineFailed(f"The checkpoint {checkpoint.location} is not a directory of this machine.")
+        raise CommandFailed(f"The checkpoint {checkpoint.location} is not a directory of this machine.")
     cluster = Cluster(pipeline.bootstrap, pipeline.kafka)
     noted = checkpoint.read_note(STATUS_NOTE)
     pid = noted.get("pid")

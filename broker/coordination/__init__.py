@@ -1,1 +1,1 @@
-"""What coordinators have in common: state that is an internal topic, replayed by whoever leads its partition."""
+"""Shared by group and transaction coordinators: state in an internal topic, replayed by each partition's leader."""

@@ -1,4 +1,4 @@
-"""Record batches of the coordinator's own, with as little work as can be: most commits are one small record."""
+"""Builds record batches for internal topics. Kept cheap, because most commits are one small record."""
 
 from __future__ import annotations
 

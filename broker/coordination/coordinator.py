@@ -1,4 +1,4 @@
-"""The coordinators of one internal topic on this node: a hosted shard for each of its partitions that we lead."""
+"""A coordinator (of groups or of transactions) on this node: a shard host for each partition that it leads."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tidemark.broker.replication.partition import Partition
 from tidemark.broker.replication.replicas import Replicas
 from tidemark.protocol.errors import ErrorCode
 
-MEMO_MAX: Final = 100_000  # ids whose shard is remembered, so that it need not be computed
+MEMO_MAX: Final = 100_000  # ids whose shard is cached, which saves hashing them
 
 
 H = TypeVar("H", bound=ShardHost)
@@ -43,14 +43,14 @@ class Coordinator(ABC, Generic[H]):
 
     @abstractmethod
     def _start_shard(self, partition: Partition) -> H:
-        """Host what the partition's records say, and begin to read them."""
+        """Create the shard host of a partition and start loading its records."""
 
     # -- looking up --------------------------------------------------------
 
     def find(self, key: str) -> H | ErrorCode:
         """The shard that holds a group or a transactional id, or why not."""
         if self._replicas.lease_until is not None and not self._replicas.is_leased:
-            return ErrorCode.NOT_COORDINATOR  # another broker may be by now
+            return ErrorCode.NOT_COORDINATOR  # without a lease another broker may have taken over
         found = self._memo.get(key)
         return found if found is not None else self._find(key)
 
@@ -67,7 +67,7 @@ class Coordinator(ABC, Generic[H]):
         return host
 
     def partition_of(self, key: str) -> int | None:
-        """Which partition of the topic holds a key, if there is the topic."""
+        """The partition of the topic that holds a key, or None if the topic does not exist."""
         topic = self.image.topics.get(self.TOPIC)
         return None if topic is None else partition_for(key, partitions=len(topic.partitions))
 
@@ -93,7 +93,7 @@ class Coordinator(ABC, Generic[H]):
             self.host()
 
     def host(self) -> None:
-        """Be the coordinator of what we lead, and of nothing else."""
+        """Host a shard for every partition that this node leads, and drop the others."""
         topic = self.image.topics.get(self.TOPIC)
         hosted_topic = self._replicas.topics.get(self.TOPIC)
         led = {

@@ -1,4 +1,4 @@
-"""Reading a coordinator's partition back: every record, in order, a piece at a time."""
+"""Replays the log of a coordinator's partition: every record, in order, a piece at a time."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tidemark.storage import Log
 
 log = logging.getLogger(__name__)
 
-RECORDS_PER_TURN: Final = 1_000  # records, some ten milliseconds, before others get their turn
+RECORDS_PER_TURN: Final = 1_000  # about ten milliseconds of work before other tasks may run
 
 Decode = Callable[[bytes, bytes | None], CoordinatorRecord]
 
@@ -24,7 +24,7 @@ class Replays(Protocol):
 
 
 class ReplaysTransactions(Protocol):
-    """Whose records may be part of somebody's transaction."""
+    """A shard whose records may be part of a transaction (committed offsets are)."""
 
     def replay_pending(self, producer_id: int, record: CoordinatorRecord) -> None: ...
 

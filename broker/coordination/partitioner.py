@@ -1,4 +1,4 @@
-"""Which partition of the offsets topic holds a group: Kafka's hash, so that Kafka's own tools look where we write."""
+"""Which partition of an internal topic holds a key: Kafka's hash, so that Kafka's own tools find what we write."""
 
 from __future__ import annotations
 
@@ -18,6 +18,6 @@ def java_hash(text: str) -> int:
 
 
 def partition_for(group_id: str, *, partitions: int) -> int:
-    """Kafka's Utils.abs: the smallest int has no positive twin, and becomes zero."""
+    """Kafka's Utils.abs: the smallest int has no positive counterpart and becomes zero."""
     hashed = java_hash(group_id)
     return (0 if hashed == _INT_MIN else abs(hashed)) % partitions

@@ -1,9 +1,9 @@
-"""What handling an event came to, when something must be written down before it is true.
+"""What a shard decided, when records must be written before the decision takes effect.
 
-Decide, append, then apply: an event that needs no record changes the soft state at once and returns its answer. One
-that does returns an Outcome and has changed nothing yet. Whoever drives the core appends the records, all or none; if
-that worked, `Shard.apply` replays them, exactly as loading does, and then changes the soft state; if it failed,
-everything is as it was, and `refuse` makes the answer.
+Decide, append, then apply: an event that needs no record changes the in-memory state at once and returns its answer.
+One that needs records returns a CoordinatorResult and has changed nothing yet. The shard host appends the records, all
+or none. If that succeeds, the shard's `apply` replays them, exactly as loading does, and runs `then`; if it fails, the
+state is unchanged and `refuse` makes the answer.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class CoordinatorResult:
         producer: tuple[int, int] | None = None,
     ) -> None:
         self.records = records
-        self.answer = answer  # leaves when the records are committed
+        self.answer = answer  # sent when the records are committed
         self.then = then  # after the replay
         self.refuse = refuse  # the answer if the records cannot be written
-        self.producer = producer  # id and epoch, of records that count when their transaction commits
+        self.producer = producer  # id and epoch, if the records belong to a producer's transaction

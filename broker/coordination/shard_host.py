@@ -1,4 +1,4 @@
-"""A coordinator's shard with its partition: appends what it decides, and answers when that is committed."""
+"""Runs a coordinator's shard on its partition: appends the records it decides on, answers once they are committed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
-# What a failed append means to a client: look for the coordinator again, give up, or (all others) try again.
+# What a failed append means to a client: find the coordinator again, give up, or (all others) retry.
 _CODES: Final = {
     ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
     ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
@@ -46,7 +46,7 @@ class ShardHost(ABC):
 
     @abstractmethod
     def _release_effects(self) -> None:
-        """What the shard has left for others than who sent the request."""
+        """Hand out what a request caused beyond its own answer: answers to other requests, markers to send."""
 
     # -- loading -----------------------------------------------------------
 
@@ -57,7 +57,7 @@ class ShardHost(ABC):
         transactions: ReplaysTransactions | None = None,
         then: Callable[[], None] = lambda: None,
     ) -> None:
-        """What is in the log comes true, in a task of its own where there is something; `then` we are in charge."""
+        """Replay the log, in a task unless it is empty, and call `then` when the shard is active."""
         if self.partition.log.end_offset == self.partition.log.start_offset:
             self._start(then)
         else:
@@ -88,7 +88,7 @@ class ShardHost(ABC):
     # -- deciding, appending, applying -------------------------------------
 
     def finish(self, result: T | CoordinatorResult) -> MaybeDeferred[T]:
-        """What the shard made of a request, turned into what a handler may return."""
+        """Append the records of a result and apply it. Returns the answer, or a Deferred of it."""
         refuse: Callable[[ErrorCode], T] | None = None
         answer: T
         if not isinstance(result, CoordinatorResult):
@@ -109,7 +109,7 @@ class ShardHost(ABC):
         return answer
 
     def run_all(self, results: Iterable[CoordinatorResult]) -> None:
-        """Outcomes that nobody waits for."""
+        """Results that no client waits for."""
         for result in results:
             self.finish(result)
         self._release_effects()
@@ -123,7 +123,7 @@ class ShardHost(ABC):
         return _CODES.get(fault_of(error, where=self.name).code, ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
     def _when_committed(self, result: Any, refuse: Callable[[ErrorCode], Any] | None) -> Deferred[Any]:
-        """Nobody is told of what a failure could still undo."""
+        """Clients must not see what a failover could still undo."""
         deferred: Deferred[Any] = Deferred()
 
         def reached(error: Exception | None) -> None:
@@ -141,7 +141,7 @@ class ShardHost(ABC):
 
 
 def _refused(result: Any) -> Any:
-    """An answer of the same kind that says to ask another coordinator, where it can say so."""
+    """NOT_COORDINATOR as an answer of the same type, where the type has an error code."""
     code = ErrorCode.NOT_COORDINATOR
     if isinstance(result, ErrorCode):
         return code

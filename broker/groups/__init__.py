@@ -1,1 +1,1 @@
-"""The group coordinator: a pure state machine per partition of `__consumer_offsets`, and a thin shell around them."""
+"""The group coordinator: a pure state machine per partition of `__consumer_offsets`, and a thin host around each."""

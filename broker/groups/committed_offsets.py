@@ -14,8 +14,7 @@ ByTopic = dict[str, ByPartition]
 
 
 class CommittedOffsets:
-    """`replay` is the only way in, and `of_group` what readers see. What is committed in a transaction is held apart,
-    by producer, until its end."""
+    """Changed by `replay` only, read by `of_group`. Offsets of a transaction are held apart until it ends."""
 
     def __init__(self) -> None:
         self._groups: dict[str, ByTopic] = {}
@@ -72,7 +71,7 @@ class CommittedOffsets:
         return bool(self._pending) and self._pending.has(group_id, topic, partition)
 
     def pending_deletion(self, group_id: str) -> list[CoordinatorRecord]:
-        """The records that make a group forget what it has not committed yet, either."""
+        """The records that delete the pending offsets of a group."""
         return [tombstone(*key) for key in self._pending.of_group(group_id)] if self._pending else []
 
     # -- tombstones --------------------------------------------------------
@@ -93,7 +92,7 @@ class CommittedOffsets:
                     yield tombstone(group_id, topic, partition)
 
     def expired(self, group: Group, *, now_ms: int, retention_ms: int) -> list[CoordinatorRecord]:
-        """The records that delete what a group has not renewed for so long that nobody can want it."""
+        """The records that delete offsets whose retention is over."""
         return [
             tombstone(group.group_id, topic, partition)
             for topic, partitions in self.of_group(group.group_id).items()

@@ -15,7 +15,7 @@ from tidemark.broker.replication.partition import Partition
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.records import EndTransaction
 
-# Sessions must not end because somebody sets the clock: we take the time once, and count from there.
+# Sessions must not end because the wall clock is set: it is read once, and monotonic time counts from there.
 _CLOCK_OFFSET_MS: Final = time.time_ns() // 1_000_000 - time.monotonic_ns() // 1_000_000
 
 
@@ -42,7 +42,7 @@ class GroupCoordinator(Coordinator[GroupShardHost]):
         return host
 
     def _loaded(self, host: GroupShardHost) -> None:
-        """Topics may have been deleted before their offsets were."""
+        """Topics may have been deleted while no coordinator was there to delete their offsets."""
         host.run_all(host.shard.forget_topics(host.shard.unknown_topics(self.image.topics)))
 
     def follow(self, old: Image, new: Image) -> None:

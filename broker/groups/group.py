@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Caller(NamedTuple):
-    """Who sent a request, as far as groups care."""
+    """The client that sent a request."""
 
     client_id: str
     host: str
@@ -33,7 +33,7 @@ def caller_of(call: Call) -> Caller:
 
 class Group(ABC):
     """Methods that take a request of the classic protocol are here because a consumer group serves classic members,
-    too, while it is being upgraded. Each returns its response, a Deferred of it, or an Outcome."""
+    too, while it is being upgraded. Each returns its response, a Deferred of it, or a CoordinatorResult."""
 
     kind: ClassVar[str]  # as ListGroups names it
     group_id: str
@@ -49,7 +49,7 @@ class Group(ABC):
     @property
     @abstractmethod
     def is_empty(self) -> bool:
-        """No member: it may be deleted, and anybody may commit for it."""
+        """Without members it may be deleted, and any client may commit for it."""
 
     # -- the classic protocol ----------------------------------------------
 
@@ -61,7 +61,7 @@ class Group(ABC):
 
     @abstractmethod
     def heartbeat(self, shard: GroupShard, request: HeartbeatRequest, now_ms: int) -> Any:
-        """An ErrorCode, or what the others return. This is the hottest path of all: no message is made here."""
+        """An ErrorCode, or what the others return. The hottest path of a coordinator: no message object is made."""
 
     @abstractmethod
     def leave(self, shard: GroupShard, request: LeaveGroupRequest, caller: Caller, now_ms: int) -> Any: ...
@@ -79,11 +79,11 @@ class Group(ABC):
         now_ms: int,
         transactional: bool = False,
     ) -> ErrorCode:
-        """Whether this member may commit; if so, it is also a sign of life. In a transaction members need not say who
-        they are."""
+        """Whether this member may commit; if so, its session is renewed. In a transaction the member id may be
+        missing."""
 
     def holds_since(self, *, member_id: str, epoch: int, topic_id: bytes, partition: int) -> bool:
-        """Whether a partition is this member's since that epoch of its own or longer."""
+        """Whether the member has owned a partition at least since this member epoch."""
         return False
 
     @abstractmethod
@@ -97,7 +97,7 @@ class Group(ABC):
 
     @abstractmethod
     def expiry_base_ms(self, value: OffsetCommitValue) -> int | None:
-        """From when on the retention of an offset counts, or None if it cannot expire now."""
+        """The start of an offset's retention, or None if it cannot expire now."""
 
     # -- the end -----------------------------------------------------------
 
@@ -107,7 +107,7 @@ class Group(ABC):
 
     @abstractmethod
     def loaded(self, shard: GroupShard, now_ms: int) -> Any:
-        """Everything is replayed and this node is in charge: start the clocks. May return an Outcome."""
+        """Everything is replayed and the shard is active: start sessions. May return a CoordinatorResult."""
 
-    def dropped(self, shard: GroupShard) -> None:  # noqa: B027 -- most groups have nobody waiting when they go
-        """The group was deleted, or the shard goes to another node: whoever waits is told."""
+    def dropped(self, shard: GroupShard) -> None:  # noqa: B027 -- most groups have no waiting requests
+        """The shard moves to another node: answer the requests that wait."""

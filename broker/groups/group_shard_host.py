@@ -1,4 +1,4 @@
-"""The groups of one partition, hosted: answers to those who waited, and alarms in time."""
+"""Runs the group shard of one partition: sends answers that waited, and fires timers."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class GroupShardHost(ShardHost):
 
     @property
     def is_committed(self) -> bool:
-        """Whether everything that the groups' state rests on is committed."""
+        """Whether all records that the state was built from are committed."""
         return self._written < self.partition.high_watermark
 
     def when_committed(self, told: Callable[[Exception | None], None]) -> None:
@@ -70,7 +70,7 @@ class GroupShardHost(ShardHost):
         if self._timer is not None:
             self._timer.cancel()
         self._timer_at_ms = at_ms
-        # One millisecond late rather than a moment early, which would be a moment in vain.
+        # A millisecond late rather than early: a timer that fires early finds nothing due.
         self._timer = self._loop.call_later(max(at_ms + 1 - self.now_ms(), 0) / 1000, self._wake)
 
     def _wake(self) -> None:

@@ -1,13 +1,12 @@
-"""OffsetCommit: who may commit, what is stored, and what each partition is told."""
+"""OffsetCommit: which members may commit, and the error of each partition that is not committed."""
 
 from __future__ import annotations
 
 from functools import partial
 from typing import Final
 
-from tidemark.broker.coordination.record import CoordinatorRecord
 from tidemark.broker.coordination.result import CoordinatorResult
-from tidemark.broker.groups.records import OffsetCommitKey, OffsetCommitValue
+from tidemark.broker.groups.offset_records import NO_EXPIRY, OffsetRecords
 from tidemark.broker.groups.shard import GroupShard
 from tidemark.broker.metadata.image import TopicImage
 from tidemark.protocol.errors import ErrorCode
@@ -22,54 +21,30 @@ from tidemark.protocol.messages.offset_commit import (
 
 TOPIC_IDS_FROM: Final = 10
 GROUP_ID_NOT_FOUND_FROM: Final = 9
-RECORD_VERSION: Final = 4  # of OffsetCommitValue: what Kafka 4 writes
-EXPIRING_RECORD_VERSION: Final = 1  # the only one that can say when an offset expires
 
 
 def commit(
     shard: GroupShard, request: OffsetCommitRequest, *, version: int, now_ms: int
 ) -> OffsetCommitResponse | CoordinatorResult:
-    expire_ms = now_ms + request.retention_time_ms if request.retention_time_ms >= 0 else -1
-    record_version = RECORD_VERSION if expire_ms < 0 else EXPIRING_RECORD_VERSION
-    metadata_max = shard.config.offset_metadata_max_bytes
-    group_id = request.group_id
-    records: list[CoordinatorRecord] = []
+    expire_ms = now_ms + request.retention_time_ms if request.retention_time_ms >= 0 else NO_EXPIRY
+    offsets = OffsetRecords(shard, request.group_id, now_ms=now_ms, expire_ms=expire_ms)
     response = OffsetCommitResponse()
     refused = _check(shard, request, version=version, now_ms=now_ms)
     for topic in request.topics:
         found, missing = _topic(shard, topic, version)
-        told = OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id)
-        response.topics.append(told)
-        for asked in topic.partitions:
-            answer = OffsetCommitResponsePartition(partition_index=asked.partition_index)
-            told.partitions.append(answer)
-            metadata = asked.committed_metadata or ""
-            if found is None or not 0 <= asked.partition_index < len(found.partitions):
-                answer.error_code = missing
-                continue
-            if len(metadata) > metadata_max:
-                answer.error_code = ErrorCode.OFFSET_METADATA_TOO_LARGE
-                continue
-            if refused and not _holds_since(shard, request, refused, found.topic_id, asked.partition_index):
-                answer.error_code = refused
-                continue
-            value = OffsetCommitValue(
-                offset=asked.committed_offset,
-                leader_epoch=asked.committed_leader_epoch,
-                metadata=metadata,
-                commit_timestamp=now_ms,
-                expire_timestamp=expire_ms,
-                topic_id=found.topic_id,
-            )
-            key = OffsetCommitKey(group=group_id, topic=found.name, partition=asked.partition_index)
-            records.append(CoordinatorRecord(key, value, record_version))
-    if not records:
+        answers = OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id)
+        response.topics.append(answers)
+        for each in topic.partitions:
+            code = refused and _refusal(shard, request, refused, found, each.partition_index)
+            code = offsets.add(found, each, missing=missing, refused=code)
+            answers.partitions.append(_answer(each, code))
+    if not offsets.records:
         return response
-    return CoordinatorResult(records, answer=response, refuse=partial(_refuse, response))
+    return CoordinatorResult(offsets.records, answer=response, refuse=partial(_refuse, response))
 
 
 def _topic(shard: GroupShard, topic: OffsetCommitRequestTopic, version: int) -> tuple[TopicImage | None, ErrorCode]:
-    """The topic, and what to say of partitions that are not there."""
+    """The topic, and the error code of partitions that do not exist."""
     if version >= TOPIC_IDS_FROM:
         found = shard.image.topic_by_id(topic.topic_id)
         return found, ErrorCode.UNKNOWN_TOPIC_ID if found is None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -93,22 +68,25 @@ def _check(shard: GroupShard, request: OffsetCommitRequest, *, version: int, now
     )
 
 
-def _holds_since(
-    shard: GroupShard, request: OffsetCommitRequest, refused: ErrorCode, topic_id: bytes, partition: int
-) -> bool:
-    """KIP-1251: a member that has moved on meanwhile may still commit what it has held on to all the time."""
-    return refused is ErrorCode.STALE_MEMBER_EPOCH and shard.groups[request.group_id].holds_since(
+def _refusal(
+    shard: GroupShard, request: OffsetCommitRequest, refused: ErrorCode, topic: TopicImage | None, partition: int
+) -> ErrorCode:
+    """KIP-1251: a member whose epoch has moved on may still commit for partitions that it has held ever since."""
+    if topic is None or refused is not ErrorCode.STALE_MEMBER_EPOCH:
+        return refused
+    holds_since = shard.groups[request.group_id].holds_since(
         member_id=request.member_id,
         epoch=request.generation_id_or_member_epoch,
-        topic_id=topic_id,
+        topic_id=topic.topic_id,
         partition=partition,
     )
+    return ErrorCode.NONE if holds_since else refused
 
 
 def _refuse(response: OffsetCommitResponse, code: ErrorCode) -> OffsetCommitResponse:
-    """Nothing was committed. Partitions that are wrong in themselves keep their own error."""
+    """The records could not be written. Partitions that were refused before keep their own error."""
     if code is ErrorCode.UNKNOWN_SERVER_ERROR:
-        code = ErrorCode.INVALID_COMMIT_OFFSET_SIZE  # it does not fit into one batch
+        code = ErrorCode.INVALID_COMMIT_OFFSET_SIZE  # the records do not fit into one batch
     for topic in response.topics:
         for partition in topic.partitions:
             partition.error_code = partition.error_code or code
@@ -119,12 +97,12 @@ def refuse_all(request: OffsetCommitRequest, code: ErrorCode) -> OffsetCommitRes
     return OffsetCommitResponse(
         topics=[
             OffsetCommitResponseTopic(
-                name=topic.name, topic_id=topic.topic_id, partitions=[_told(each, code) for each in topic.partitions]
+                name=topic.name, topic_id=topic.topic_id, partitions=[_answer(each, code) for each in topic.partitions]
             )
             for topic in request.topics
         ]
     )
 
 
-def _told(asked: OffsetCommitRequestPartition, code: ErrorCode) -> OffsetCommitResponsePartition:
-    return OffsetCommitResponsePartition(partition_index=asked.partition_index, error_code=code)
+def _answer(partition: OffsetCommitRequestPartition, code: ErrorCode) -> OffsetCommitResponsePartition:
+    return OffsetCommitResponsePartition(partition_index=partition.partition_index, error_code=code)

@@ -1,4 +1,4 @@
-"""OffsetDelete: an administrator makes a group forget offsets, of topics that it does not read."""
+"""OffsetDelete: an administrator deletes offsets of topics that the group is not subscribed to."""
 
 from __future__ import annotations
 

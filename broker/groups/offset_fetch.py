@@ -1,4 +1,4 @@
-"""OffsetFetch: what a group committed, for some partitions or for all."""
+"""OffsetFetch: the committed offsets of a group, for some partitions or for all."""
 
 from __future__ import annotations
 
@@ -37,8 +37,10 @@ def fetch(
     epoch: int = -1,
     stable: bool = False,
 ) -> Positions:
-    """`wanted` is None for everything. What was never committed has offset -1, whether there is a group or not. If it
-    must be `stable`, so has what a transaction is about to change (KIP-447)."""
+    """`wanted` is None for all. Partitions without a committed offset have offset -1, whether the group exists or not.
+
+    With `stable`, so have partitions with pending transactional offsets (KIP-447).
+    """
     group = shard.groups.get(group_id)
     code = ErrorCode.NONE if group is None else group.check_fetch(member_id=member_id, epoch=epoch)
     if code:

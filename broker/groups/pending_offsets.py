@@ -1,4 +1,4 @@
-"""Offsets that were committed in transactions which are not decided yet."""
+"""Offsets committed in transactions that have not ended yet."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ class _Pending:
 
     def __init__(self, order: int, value: OffsetCommitValue | None) -> None:
         self.order = order
-        self.value = value  # None once something newer was written
+        self.value = value  # None once a newer offset was written
 
 
 class PendingOffsets:
-    """What was written last wins, whichever transaction ends last: a record's place in the log decides."""
+    """The record written last wins, not the transaction that ends last."""
 
     def __init__(self) -> None:
         self._order = count()
@@ -37,7 +37,7 @@ class PendingOffsets:
         self._groups.setdefault(key.group, set()).add(where)
 
     def end(self, producer_id: int, *, commit: bool) -> list[tuple[OffsetCommitKey, OffsetCommitValue]]:
-        """What takes effect with the end of this producer's transaction."""
+        """The offsets that take effect with the end of this producer's transaction."""
         ended = self._producers.pop(producer_id, None)
         if ended is None:
             return []
@@ -51,7 +51,7 @@ class PendingOffsets:
         return taking_effect
 
     def supersede(self, key: OffsetCommitKey, *, forget: bool) -> None:
-        """Something newer was written outside transactions; a deletion also ends the wait for it."""
+        """A newer offset was written outside transactions; a deletion (`forget`) also drops the pending one."""
         where = (key.group, key.topic, key.partition)
         self._outdate(where, before=None)
         if forget:

@@ -1,4 +1,4 @@
-"""Who asked a moment ago where a group's coordinator is: most of them are consumers on their way to join it."""
+"""Recent FindCoordinator requests by group: most of them are from consumers that are about to join."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ class _Question(NamedTuple):
     at_ms: int
     group_id: str
     connection: Any
-    crowd: int  # how many connections that had asked for the same group were open at that moment
+    crowd: int  # open connections that had asked for the same group at that moment
 
 
 class RecentLookups:
-    """librdkafka asks over one connection, closes it, and asks again over the next: so who asks is counted by how many
-    of them were there at the same time."""
+    """librdkafka asks over one connection, closes it, and asks again over the next. So clients are counted by how many
+    connections were open at the same time."""
 
     def __init__(self) -> None:
         self._questions: deque[_Question] = deque(maxlen=SEEKERS_MAX)

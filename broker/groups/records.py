@@ -1,4 +1,4 @@
-"""The records of `__consumer_offsets`, in Kafka's formats: what a coordinator knows for good.
+"""The records of `__consumer_offsets`, in Kafka's formats.
 
 A key begins with its type, a value with its version. Each is declared as a message is; the number given to `message`
 is the type that the key carries. Other kinds of groups declare theirs beside their own code, and `register` them.
@@ -6,14 +6,11 @@ is the type that the key carries. Other kinds of groups declare theirs beside th
 
 from __future__ import annotations
 
-import struct
 from typing import Any, Final
 
-from tidemark.broker.coordination.record import CoordinatorRecord, UnknownRecord, key_prefix, value_prefix
+from tidemark.broker.coordination.record import CoordinatorRecord, decode_record, key_prefix, value_prefix
 from tidemark.protocol.schema import Bytes, api, array, blob, codec, int32, int64, message, string, uuid
 from tidemark.protocol.schema import struct as part
-
-_get_type = struct.Struct(">h").unpack_from
 
 
 @message(key=1, versions="0")
@@ -69,7 +66,8 @@ def register(key: type[Any], value: type[Any]) -> None:
 
 register(OffsetCommitKey, OffsetCommitValue)
 register(GroupMetadataKey, GroupMetadataValue)
-_OLD_OFFSET_KEY: Final = 0  # Kafka before 0.9 numbered the key of an offset so
+_OFFSET_KEY_PREFIX: Final = key_prefix(OffsetCommitKey)
+_OLD_OFFSET_KEY_PREFIX: Final = bytes(2)  # Kafka before 0.9 used type 0 for offset keys
 
 
 def encode_key(key: Any) -> bytes:
@@ -87,18 +85,6 @@ def encode_value(value: Any | None, version: int) -> bytes | None:
 
 
 def decode(key: bytes, value: bytes | None) -> CoordinatorRecord:
-    """A record as it was written. Raises DecodeError if it is malformed, UnknownRecord if it is not known."""
-    if len(key) < 2 or (value is not None and len(value) < 2):
-        raise UnknownRecord("a record without a type")
-    (kind,) = _get_type(key)
-    types = _TYPES.get(1 if kind == _OLD_OFFSET_KEY else kind)
-    if types is None:
-        raise UnknownRecord(f"record type {kind}")
-    key_type, value_type = types
-    decoded = codec(key_type, 0).decode(memoryview(key), 2)
-    if value is None:
-        return CoordinatorRecord(decoded, None)
-    (version,) = _get_type(value)
-    if version not in api(value_type).versions:
-        raise UnknownRecord(f"version {version} of record type {kind}")
-    return CoordinatorRecord(decoded, codec(value_type, version).decode(memoryview(value), 2), version)
+    if key[:2] == _OLD_OFFSET_KEY_PREFIX:
+        key = _OFFSET_KEY_PREFIX + key[2:]
+    return decode_record(_TYPES, key, value)

@@ -1,9 +1,9 @@
 """The groups of one partition of `__consumer_offsets`: a state machine without clock, socket or file.
 
 Every event gets the time as an argument and returns its response, a Deferred (the answer waits for another event),
-or an Outcome (the answer waits for its records to be written; see broker/coordination/outcome.py). Answers to requests
-that waited are put into `replies`; whoever drives the shard sends them, like every answer, once all that was written so
-far is committed.
+or a CoordinatorResult (the answer waits for its records; see broker/coordination/result.py). Answers to requests that
+waited are put into `replies`; the shard host sends them, like every answer, once all records written so far are
+committed.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-TOMBSTONES_PER_BATCH: Final = 500  # records that are deleted in one batch
+TOMBSTONES_PER_BATCH: Final = 500  # in one batch
 PREFIX_MAX: Final = 8_000  # characters of a client's id in its member id, which must fit into 32,767 bytes
 
 Replay = Callable[["GroupShard", Any, Any], None]
@@ -53,11 +53,11 @@ class GroupShard:
         timers: TimerQueue | None = None,
         recent_lookups: Callable[[str, int], int] = lambda _, __: 0,
     ) -> None:
-        self.config = config  # the driver replaces it when settings change
-        self.image = image or Image()  # likewise: the topics there are
+        self.config = config  # replaced by the host when settings change
+        self.image = image or Image()  # likewise, when topics change
         self.random = random
         self.timers = timers or TimerQueue()
-        self.recent_lookups = recent_lookups  # of a group, at a time: clients that are probably about to join it
+        self.recent_lookups = recent_lookups  # (group id, now) -> clients that are probably about to join
         self.groups: dict[str, Group] = {}
         self.offsets = CommittedOffsets()
         self.replies: list[tuple[Deferred[Any], Any]] = []
@@ -91,7 +91,7 @@ class GroupShard:
         return group.sync(self, request, caller, now_ms)
 
     def heartbeat(self, request: HeartbeatRequest, now_ms: int) -> Any:
-        """An ErrorCode, or an Outcome of one."""
+        """An ErrorCode, or a CoordinatorResult of one."""
         group = self.groups.get(request.group_id)
         if group is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
@@ -106,7 +106,7 @@ class GroupShard:
     # -- groups ------------------------------------------------------------
 
     def delete_group(self, group_id: str) -> ErrorCode | CoordinatorResult:
-        """An ErrorCode, or an Outcome of one."""
+        """An ErrorCode, or a CoordinatorResult of one."""
         group = self.groups.get(group_id)
         if group is None:
             return ErrorCode.GROUP_ID_NOT_FOUND
@@ -118,7 +118,7 @@ class GroupShard:
     # -- time, and other news ----------------------------------------------
 
     def wake(self, now_ms: int) -> Iterator[CoordinatorResult]:
-        """What is due by now. Each Outcome must be written or refused before the next is asked for."""
+        """Run the timers that are due. Each result must be written or refused before the next is requested."""
         for result in self.timers.due(now_ms):
             if result is not None:
                 yield result
@@ -131,15 +131,15 @@ class GroupShard:
             if group.is_empty and len(records) == sum(map(len, self.offsets.of_group(group.group_id).values())):
                 records += group.tombstones()
             if records:
-                log.info("group %s: %d offsets expired or went with it", group.group_id, len(records))
+                log.info("group %s: deleted %d expired records", group.group_id, len(records))
                 yield from _in_batches(records)
 
     def forget_topics(self, names: Set[str]) -> Iterator[CoordinatorResult]:
-        """Topics were deleted: what was committed for them means nothing any more."""
+        """Delete the offsets of deleted topics."""
         yield from _in_batches(list(self.offsets.deletion_of_topics(names)))
 
     def unknown_topics(self, known: Collection[str]) -> set[str]:
-        """Topics that somebody committed offsets for and that are not there."""
+        """Topics with committed offsets that do not exist."""
         return {
             topic
             for group_id in self.offsets.group_ids()
@@ -150,7 +150,7 @@ class GroupShard:
     # -- the log -----------------------------------------------------------
 
     def apply(self, result: CoordinatorResult) -> Any:
-        """The records are in the log: make them true. Returns the answer."""
+        """The records are in the log: apply them. Returns the answer."""
         if result.producer is None:
             for record in result.records:
                 self.replay(record)
@@ -176,14 +176,14 @@ class GroupShard:
         self.offsets.end_transaction(producer_id, commit=commit)
 
     def loaded(self, now_ms: int) -> Iterator[CoordinatorResult]:
-        """The whole log is replayed, and this node is in charge."""
+        """The whole log is replayed, and the shard becomes active."""
         for group in list(self.groups.values()):
             result = group.loaded(self, now_ms)
             if result is not None:
                 yield result
 
     def close(self) -> None:
-        """Another node is in charge from now on, or nobody: whoever waits is told."""
+        """The shard is no longer active: answer the requests that wait."""
         for group in self.groups.values():
             group.dropped(self)
 
@@ -202,7 +202,7 @@ def _replay_offset(shard: GroupShard, key: OffsetCommitKey, value: OffsetCommitV
 
 def _add_simple_group(shard: GroupShard, group_id: str) -> None:
     if group_id not in shard.groups:
-        shard.groups[group_id] = ClassicGroup(group_id)  # it commits and has no members
+        shard.groups[group_id] = ClassicGroup(group_id)  # a simple group: offsets without members
 
 
 def _replay_group(shard: GroupShard, key: GroupMetadataKey, value: GroupMetadataValue | None) -> None:

@@ -1,4 +1,4 @@
-"""Who wants to be woken when. The core schedules; whoever drives it looks at `next_ms` and calls back in time."""
+"""Timers of a shard, without a clock: the host reads `next_ms` and calls `due` in time."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Final
 
 PURGE_MIN: Final = 64
 
-Action = Callable[[int], Any]  # is given the time; may return an Outcome
+Action = Callable[[int], Any]  # gets the time; may return a CoordinatorResult
 
 
 class Timer:
@@ -25,7 +25,7 @@ class Timer:
 
 class TimerQueue:
     def __init__(self, earlier: Callable[[int], None] = lambda _: None) -> None:
-        """`earlier(at_ms)` is told whenever the next alarm comes to be sooner than it was."""
+        """`earlier(at_ms)` is called whenever a new timer is due before all others."""
         self._heap: list[tuple[int, int, Timer]] = []
         self._order = count()
         self._earlier = earlier
@@ -49,13 +49,13 @@ class TimerQueue:
         return timer
 
     def _purge(self) -> None:
-        """Drop what was cancelled, each time that there are twice as many as were left the last time."""
+        """Drop cancelled timers, whenever the heap has doubled since the last purge."""
         self._heap[:] = [entry for entry in self._heap if entry[2].action is not None]
         heapify(self._heap)
         self._purge_at = max(PURGE_MIN, 2 * len(self._heap))
 
     def due(self, now_ms: int) -> Iterator[Any]:
-        """Run what is due, and yield what each action returned. An action may set further alarms."""
+        """Run what is due, and yield what each action returned. An action may set further timers."""
         heap = self._heap
         while heap and heap[0][0] <= now_ms:
             _, _, timer = heappop(heap)

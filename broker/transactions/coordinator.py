@@ -40,8 +40,8 @@ class TransactionCoordinator(Coordinator[TransactionShardHost]):
         return host
 
     def add_partitions(self, addition: AddPartitions) -> Codes | Deferred[Codes]:
-        """Have partitions counted into a transaction, or find out whether they are, by its coordinator, here or
-        elsewhere."""
+        """Add partitions to a transaction, or verify that they are in it. Asks the coordinator of the transactional id,
+        which may be another broker."""
         host = self.find(addition.transactional_id)
         if not isinstance(host, TransactionShardHost):
             coordinator = self.coordinator_of(addition.transactional_id)

@@ -1,4 +1,4 @@
-"""Ending transactions in partitions: markers are appended to their logs by whoever leads them, which here is us."""
+"""Transaction markers for partitions that this node leads."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tidemark.protocol.records import EndTransaction
 
 log = logging.getLogger(__name__)
 
-# The marker is there already, the partition is not any more, or a newer coordinator does our work.
+# No retry: the marker is written, the partition was deleted, or a newer coordinator has taken over.
 FINAL_CODES = (
     ErrorCode.NONE,
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -26,7 +26,7 @@ FINAL_CODES = (
 
 
 class MarkerWriter(Protocol):
-    """A cluster's implementation asks other leaders by WriteTxnMarkers."""
+    """Writes a marker to a partition, here or (by WriteTxnMarkers) at another leader."""
 
     def write(
         self, marker: EndTransaction, *, version: int, topic: str, index: int
@@ -39,7 +39,7 @@ class LocalMarkerWriter:
         self._groups = groups
 
     def write(self, marker: EndTransaction, *, version: int, topic: str, index: int) -> ErrorCode | Deferred[ErrorCode]:
-        """NONE once the marker is there for good."""
+        """NONE once the marker is committed."""
         try:
             partition = self._replicas.leader_of(topic, index)
             if topic == OFFSETS_TOPIC:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import struct
 from functools import lru_cache
 from typing import Final
 
-from tidemark.broker.coordination.record import CoordinatorRecord, UnknownRecord
+from tidemark.broker.coordination.record import CoordinatorRecord, UnknownRecord, decode_record
 from tidemark.broker.transactions.transaction import STATES, TopicPartition, Transaction, TransactionState
-from tidemark.protocol.schema import api, array, codec, int8, int16, int32, int64, message, string
+from tidemark.protocol.schema import api, array, int8, int16, int32, int64, message, string
 from tidemark.protocol.schema import struct as part
 
-_type_of = struct.Struct(">h").unpack_from
 VALUE_VERSION: Final = 1
 
 
@@ -40,9 +38,12 @@ class TransactionLogValue:
     client_transaction_version: int = int16("1+", tag=2)
 
 
+_TYPES: Final = {api(TransactionLogKey).key: (TransactionLogKey, TransactionLogValue)}
+
+
 @lru_cache(maxsize=256)
 def _by_topic(partitions: frozenset[TopicPartition]) -> list[PartitionsSchema]:
-    """Remembered, because a transaction that ends has the partitions that it had before."""
+    """Cached, because the records of one transaction repeat its partitions."""
     by_topic: dict[str, list[int]] = {}
     for topic, index in sorted(partitions):
         by_topic.setdefault(topic, []).append(index)
@@ -93,16 +94,4 @@ def transaction_of(key: TransactionLogKey, value: TransactionLogValue) -> Transa
 
 
 def decode(key: bytes, value: bytes | None) -> CoordinatorRecord:
-    """A record as it was written. Raises DecodeError if it is malformed, UnknownRecord if it is not known."""
-    if len(key) < 2 or (value is not None and len(value) < 2):
-        raise UnknownRecord("a record without a type")
-    (kind,) = _type_of(key)
-    if kind != api(TransactionLogKey).key:
-        raise UnknownRecord(f"record type {kind}")
-    decoded = codec(TransactionLogKey, 0).decode(memoryview(key), 2)
-    if value is None:
-        return CoordinatorRecord(decoded, None)
-    (version,) = _type_of(value)
-    if version not in api(TransactionLogValue).versions:
-        raise UnknownRecord(f"version {version} of a transaction's value")
-    return CoordinatorRecord(decoded, codec(TransactionLogValue, version).decode(memoryview(value), 2), version)
+    return decode_record(_TYPES, key, value)

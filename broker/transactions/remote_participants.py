@@ -1,4 +1,4 @@
-"""Transactions across brokers: markers for partitions that others lead, and questions to other coordinators."""
+"""Transactions across brokers: markers for partitions that others lead, and requests to other coordinators."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class _Marker(NamedTuple):
 
 
 class ClusterMarkerWriter:
-    """Markers go to whoever leads the partition, here or elsewhere."""
+    """Sends markers to the leader of the partition, this node or another."""
 
     def __init__(self, local: LocalMarkerWriter, replicas: Replicas) -> None:
         self.local = local
@@ -49,7 +49,7 @@ class ClusterMarkerWriter:
         )
 
     def write(self, marker: EndTransaction, *, version: int, topic: str, index: int) -> ErrorCode | Deferred[ErrorCode]:
-        """NONE once the marker is there for good."""
+        """NONE once the marker is committed."""
         replicas = self._replicas
         found = replicas.image.topics.get(topic)
         if replicas.peers is None or found is None or not 0 <= index < len(found.partitions):
@@ -86,13 +86,13 @@ class ClusterMarkerWriter:
             for topic in result.topics
             for partition in topic.partitions
         ]
-        # A broker that has not heard of a new topic yet is no reason to leave its transaction without an end.
+        # The broker may not know a new topic yet: retry instead of leaving the transaction open there.
         lagging = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return [ErrorCode.NOT_LEADER_OR_FOLLOWER if code == lagging else code for code in codes]
 
 
 class AddPartitions(NamedTuple):
-    """Partitions to be counted into a transaction, or (`verify_only`) to be found in it."""
+    """Partitions to add to a transaction, or (`verify_only`) to check for."""
 
     transactional_id: str
     producer: Producer
@@ -104,7 +104,7 @@ Codes = Mapping[TopicPartition, ErrorCode]
 
 
 class RemoteCoordinators:
-    """The coordinators of transactional ids that are not ours (KIP-890)."""
+    """Asks other brokers that coordinate a transactional id (KIP-890)."""
 
     def __init__(self, replicas: Replicas) -> None:
         self._replicas = replicas
@@ -120,8 +120,8 @@ class RemoteCoordinators:
         response = await link.send(
             request, version=ADD_VERSION, timeout=ANSWER_SECONDS_MAX, response=AddPartitionsToTxnResponse
         )
-        # One transactional id may be asked about twice: the answers come in any order, but each names its partitions.
-        told: dict[tuple[str, TopicPartition], ErrorCode] = {
+        # A transactional id may occur twice, and answers come in any order; so they are matched by partition.
+        codes: dict[tuple[str, TopicPartition], ErrorCode] = {
             (result.transactional_id, (topic.name, partition.partition_index)): ErrorCode(
                 partition.partition_error_code
             )
@@ -130,7 +130,7 @@ class RemoteCoordinators:
             for partition in topic.results_by_partition
         }
         unknown = ErrorCode(response.error_code) or ErrorCode.COORDINATOR_NOT_AVAILABLE
-        return [{each: told.get((one.transactional_id, each), unknown) for each in one.partitions} for one in asked]
+        return [{each: codes.get((one.transactional_id, each), unknown) for each in one.partitions} for one in asked]
 
 
 def _unavailable(addition: AddPartitions) -> Codes:

@@ -1,4 +1,4 @@
-"""Questions to other brokers, gathered: while one request is under way, the next ones wait, and go together."""
+"""Batches requests to other brokers: while one is in flight, the next ones collect and are sent together."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class RequestBatcher(Generic[Question, Answer]):
         send: Callable[[int, Sequence[Question]], Awaitable[Sequence[Answer]]],
         failed: Callable[[Question], Answer],
     ) -> None:
-        """`send(broker, questions)` returns their answers in order; `failed` when it has none."""
+        """`send(broker, questions)` returns the answers in order; `failed` makes an answer when that fails."""
         self._send = send
         self._failed = failed
         self._waiting: dict[int, deque[tuple[Question, Deferred[Answer]]]] = {}
@@ -57,7 +57,7 @@ class RequestBatcher(Generic[Question, Answer]):
                 return answers
             log.error("broker %d answered %d of %d questions", broker, len(answers), len(questions))
         except PeerUnavailable as error:
-            log.info("broker %d cannot be asked: %s", broker, error)
+            log.info("broker %d does not answer about transactions: %s", broker, error)
         except Exception:
             log.exception("asking broker %d failed", broker)
         return [self._failed(question) for question in questions]

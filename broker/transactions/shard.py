@@ -1,7 +1,7 @@
 """The transactions of one partition of `__transaction_state`: a state machine without clock, socket or file.
 
-Events get the time as an argument and return their answer, or an Outcome whose record must be written first. What a
-decision entails is left in `to_send`: markers that may go out once everything written so far is committed, not before.
+Events get the time as an argument and return their answer, or a CoordinatorResult whose record must be written
+first. Markers of decided transactions are put into `markers_to_send`: they may be sent once the decision is committed.
 """
 
 from __future__ import annotations
@@ -51,29 +51,31 @@ log = logging.getLogger(__name__)
 
 
 class PendingMarkers(NamedTuple):
-    """Markers to be written to partitions: what a coordinator asks of their leaders."""
+    """The markers of a decided transaction, to be written by the leaders of its partitions."""
 
     transactional_id: str
     marker: EndTransaction
-    version: int  # the rules by which the transaction was made
+    version: int  # transaction version of the client
     partitions: frozenset[TopicPartition]
 
 
 class TransactionShard:
     def __init__(self, *, config: BrokerConfig, coordinator_epoch: int) -> None:
-        self.config = config  # the driver replaces it when settings change
+        self.config = config  # replaced by the host when settings change
         self.coordinator_epoch = coordinator_epoch
         self.transactions: dict[str, Transaction] = {}
         self.markers_to_send: list[PendingMarkers] = []
-        self.replies: list[tuple[Deferred[Any], Any]] = []  # nobody waits for another's event here
-        self._unmarked: dict[str, set[TopicPartition]] = {}  # of decided transactions: who has no marker yet
+        self.replies: list[tuple[Deferred[Any], Any]] = []  # unused: no request waits for another one here
+        self._unmarked: dict[
+            str, set[TopicPartition]
+        ] = {}  # by transactional id: partitions of a decided transaction without a marker
 
     # -- requests ----------------------------------------------------------
 
     def init(
         self, transactional_id: str, *, timeout_ms: int, expected: Producer | None, new_id: int | None, now_ms: int
     ) -> InitProducerIdResponse | CoordinatorResult:
-        """Raises NeedsProducerId if it cannot be decided without a new one."""
+        """Raises NeedsProducerId if a new producer id is needed."""
         if not 0 < timeout_ms <= self.config.transaction_max_timeout_ms:
             return _init_refusal(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
         old = self.transactions.get(transactional_id)
@@ -81,7 +83,7 @@ class TransactionShard:
             if old is None:
                 old = _unknown(transactional_id, timeout_ms=timeout_ms, new_id=new_id)
             elif old.state is TransactionState.ONGOING and expected in (None, (old.producer_id, old.producer_epoch)):
-                # The client asks again, and finds the transaction aborted and the epoch bumped once more.
+                # The client retries, and gets the next epoch once the transaction is aborted.
                 busy = InitProducerIdResponse(error_code=ErrorCode.CONCURRENT_TRANSACTIONS, producer_epoch=-1)
                 return self._transition_to(fenced(old, now_ms=now_ms), answer=busy, refuse=_init_refusal)
             new = initialised(old, timeout_ms=timeout_ms, expected=expected, new_id=new_id, now_ms=now_ms)
@@ -112,7 +114,7 @@ class TransactionShard:
     def verify(
         self, transactional_id: str, producer: Producer, partitions: frozenset[TopicPartition]
     ) -> dict[TopicPartition, ErrorCode]:
-        """KIP-890: whether these partitions are in the transaction that is under way."""
+        """KIP-890: whether these partitions are in the ongoing transaction."""
         try:
             old = self._find(transactional_id)
             check_producer(old, producer)
@@ -125,7 +127,7 @@ class TransactionShard:
     def end(
         self, transactional_id: str, producer: Producer, *, commit: bool, version: int, new_id: int | None, now_ms: int
     ) -> EndTxnResponse | CoordinatorResult:
-        """Raises NeedsProducerId if it cannot be decided without a new one."""
+        """Raises NeedsProducerId if a new producer id is needed."""
         try:
             old = self._find(transactional_id)
             new = ended(old, producer, commit=commit, version=version, new_id=new_id, now_ms=now_ms)
@@ -148,18 +150,17 @@ class TransactionShard:
     def marked(
         self, pending: PendingMarkers, partition: TopicPartition | None, now_ms: int
     ) -> CoordinatorResult | None:
-        """A partition (None: of an order that has none) has its marker, for good. The last one completes the
-        transaction."""
+        """A marker is committed (None: the transaction has no partitions). The last one completes the transaction."""
         transaction = self.transactions.get(pending.transactional_id)
         unmarked = self._unmarked.get(pending.transactional_id)
         if transaction is None or unmarked is None or pending.marker != self._marker(transaction):
-            return None  # news of a transaction that is over
+            return None  # of an earlier transaction
         if partition is not None:
             unmarked.discard(partition)
         return None if unmarked else self._complete(transaction, now_ms)
 
     def unmarked(self) -> Iterator[PendingMarkers]:
-        """What is decided and not done everywhere yet."""
+        """Decided transactions with markers that are still missing."""
         for transactional_id, partitions in self._unmarked.items():
             transaction = self.transactions[transactional_id]
             yield self._pending_markers(transaction)._replace(partitions=frozenset(partitions))
@@ -179,14 +180,14 @@ class TransactionShard:
     # -- time --------------------------------------------------------------
 
     def time_out(self, now_ms: int) -> Iterator[CoordinatorResult]:
-        """Abort and fence what has been open for longer than its producer wished."""
+        """Abort transactions whose time-out is over, and fence their producers."""
         for old in list(self.transactions.values()):
             if old.state is TransactionState.ONGOING and now_ms > old.start_ms + old.timeout_ms:
                 log.info("the transaction of %s has timed out and is aborted", old.transactional_id)
                 yield self._transition_to(fenced(old, now_ms=now_ms), answer=None, refuse=lambda _: None)
 
     def expire(self, now_ms: int) -> Iterator[CoordinatorResult]:
-        """transactional.id.expiration.ms: forget who has not been heard of."""
+        """transactional.id.expiration.ms: delete transactional ids that are no longer used."""
         limit_ms = self.config.transactional_id_expiration_ms
         for old in list(self.transactions.values()):
             if old.state in AT_REST and now_ms - old.update_ms >= limit_ms:
@@ -198,9 +199,9 @@ class TransactionShard:
         return CoordinatorResult([record_of(new)], answer=answer, then=partial(self._follow_up, new), refuse=refuse)
 
     def apply(self, result: CoordinatorResult) -> Any:
-        """The records are in the log: make them true. Returns the answer."""
+        """The records are in the log: apply them. Returns the answer."""
         if result.then is not None:
-            result.then()  # what replaying them would come to, and what is not written down
+            result.then()  # same as a replay, plus the fields that are not stored
         else:
             for record in result.records:
                 self.replay(record)
@@ -223,7 +224,7 @@ class TransactionShard:
             self._unmarked.pop(new.transactional_id, None)
 
     def loaded(self, now_ms: int) -> Iterator[CoordinatorResult]:
-        """The whole log is replayed, and this node is in charge: what was decided is carried out."""
+        """The whole log is replayed and the shard is active: send the markers of decided transactions."""
         for transaction in list(self.transactions.values()):
             if transaction.state in PREPARED:
                 self._unmarked[transaction.transactional_id] = set(transaction.partitions)

@@ -1,4 +1,4 @@
-"""What is known of one transactional id: a value that is replaced as a whole, and written down as a whole."""
+"""The state of one transactional id: an immutable value, stored as one record."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TopicPartition = tuple[str, int]
 
 
 class TransactionState(Enum):
-    """Numbers and names are Kafka's, in its log and in the answers to its tools."""
+    """Kafka's numbers (in the log) and names (in responses)."""
 
     EMPTY = 0, "Empty"
     ONGOING = 1, "Ongoing"
@@ -38,21 +38,21 @@ PREPARED: Final = frozenset((TransactionState.PREPARE_COMMIT, TransactionState.P
 COMPLETED: Final = frozenset((TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT))
 AT_REST: Final = COMPLETED | {TransactionState.EMPTY}
 
-# The rules that a client plays by (the feature transaction.version).
+# The transaction version of a client (the feature transaction.version).
 CLASSIC: Final = 0
 EPOCH_PER_TRANSACTION: Final = 2  # KIP-890: every end of a transaction is a new epoch
 
 
 class Transaction(NamedTuple):
-    """Not a dataclass: each is replaced by its successor several times, and that is what a named tuple is quick at."""
+    """A named tuple rather than a dataclass, because `_replace` is faster."""
 
     transactional_id: str
     producer_id: int
     timeout_ms: int
     previous_producer_id: int = NO_PRODUCER_ID
-    next_producer_id: int = NO_PRODUCER_ID  # taken into use when this transaction is complete
+    next_producer_id: int = NO_PRODUCER_ID  # replaces producer_id when this transaction is complete
     producer_epoch: int = NO_EPOCH
-    last_producer_epoch: int = NO_EPOCH  # not written down, as Kafka does not
+    last_producer_epoch: int = NO_EPOCH  # not stored, as in Kafka
     state: TransactionState = TransactionState.EMPTY
     partitions: frozenset[TopicPartition] = frozenset()
     start_ms: int = NEVER
@@ -61,5 +61,5 @@ class Transaction(NamedTuple):
 
     @property
     def is_exhausted(self) -> bool:
-        """The last epoch is kept back, so that there is always one left to fence this producer with."""
+        """The last epoch is reserved for fencing this producer."""
         return self.producer_epoch >= EPOCH_MAX - 1

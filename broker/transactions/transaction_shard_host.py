@@ -1,4 +1,4 @@
-"""The transactions of one partition, hosted: a decision's markers go out when it is committed."""
+"""Runs the transaction shard of one partition: sends the markers of a decision once it is committed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tidemark.protocol.errors import ErrorCode
 
 log = logging.getLogger(__name__)
 
-RETRY_MS: Final = 100  # before a marker that could not be written is tried again
+RETRY_MS: Final = 100  # before a failed marker is retried
 
 
 class TransactionShardHost(ShardHost):
@@ -47,8 +47,8 @@ class TransactionShardHost(ShardHost):
     # -- markers -----------------------------------------------------------
 
     def _send(self, *, must_wait: bool) -> None:
-        """A decision is carried out when it cannot be undone any more, and after its answer has left: the producer is
-        told as soon as it is written down, and the markers are there before its next request is read."""
+        """Markers are sent when the decision is committed, and after its answer: the producer is answered first, and
+        local markers are written before its next request is read."""
         all_pending, self.shard.markers_to_send = self.shard.markers_to_send, []
         if not must_wait:
             self._loop.call_soon(self._write_all, all_pending, None)
@@ -76,11 +76,11 @@ class TransactionShardHost(ShardHost):
 
     def _written_to(self, pending: PendingMarkers, each: TopicPartition, code: ErrorCode) -> None:
         if code not in FINAL_CODES:
-            log.warning("the marker of %s for %s-%d must wait: %s", pending.transactional_id, *each, code.name)
+            log.warning("the marker of %s for %s-%d is retried: %s", pending.transactional_id, *each, code.name)
             self._later(partial(self._write, pending, each))
             return
         if code is not ErrorCode.NONE:
-            log.warning("%s-%d takes no marker of %s: %s", *each, pending.transactional_id, code.name)
+            log.warning("%s-%d needs no marker of %s: %s", *each, pending.transactional_id, code.name)
         self._marker_written(pending, each)
 
     def _marker_written(self, pending: PendingMarkers, each: TopicPartition | None) -> None:

@@ -1,7 +1,7 @@
-"""A producer's transactional writes: no batch enters a log before the coordinator counts its partition in.
+"""Transactional writes: no batch is appended before its partition is part of the transaction.
 
-Without that a batch that arrives late, when its transaction is over, would open one that nobody ever ends (KIP-890).
-From Produce version 12 writing to a partition is what adds it to the transaction; before, it must have been added.
+Without that a batch that arrives late, when its transaction is over, would open one that never ends (KIP-890).
+From Produce version 12 on a write adds the partition to the transaction; before, the client must have added it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ TOPIC_IDS_FROM: Final = 13
 ADDS_PARTITIONS_FROM: Final = 12
 ABORTABLE_FROM: Final = 11
 
-# What the coordinator says, in words that producers expect of a partition's leader.
+# The coordinator's errors, as producers expect them in a Produce response.
 _TOLD: Final = {
     ErrorCode.PRODUCER_FENCED: ErrorCode.INVALID_PRODUCER_EPOCH,
     ErrorCode.CONCURRENT_TRANSACTIONS: ErrorCode.NOT_ENOUGH_REPLICAS,
@@ -39,7 +39,7 @@ Codes = Mapping[TopicPartition, ErrorCode]
 
 
 class TransactionalAppends:
-    """One request's worth."""
+    """The writes of one request."""
 
     def __init__(
         self, request: ProduceRequest, *, version: int, replicas: Replicas, transactions: TransactionCoordinator
@@ -51,7 +51,7 @@ class TransactionalAppends:
         self._codes: Codes = {}
 
     def add_partitions(self) -> Deferred[None] | None:
-        """Tell the coordinator, in one go, of all partitions that have no open transaction of this producer yet."""
+        """Add (or verify) all partitions that have no open transaction of this producer, with one request."""
         producer, partitions = self._unopened()
         if producer is None:
             return None
@@ -109,7 +109,7 @@ _TOLD_BEFORE_ABORTABLE: Final = {**_TOLD, ErrorCode.TRANSACTION_ABORTABLE: Error
 
 
 def _check_first_sequence(partition: Partition, header: BatchHeader) -> None:
-    """Every transaction is a new epoch, so who is not known here begins at 0: else something was lost on the way."""
+    """Every transaction has a new epoch, so an unknown producer must begin at sequence 0; else a batch was lost."""
     if header.base_sequence > 0 and partition.log.producer(header.producer_id) is None:
         raise OutOfOrderSequence(
             f"producer {header.producer_id} began at sequence {header.base_sequence}; a transaction begins at 0"

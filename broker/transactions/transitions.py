@@ -1,7 +1,7 @@
-"""What may become of a transaction: pure functions from one value to the next, or a refusal.
+"""The transitions of a transaction: pure functions from one state to the next, or a refusal.
 
-Two sets of rules live side by side. By the classic ones an epoch lasts until the producer is initialised anew; by those
-of KIP-890 every end of a transaction begins a new epoch, so that a late write of one can never slip into the next.
+There are two sets of rules. Classic: the epoch lasts until the next InitProducerId. Transactions version 2 (KIP-890):
+every EndTxn bumps the epoch, so that a late write of one transaction can never become part of the next.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from tidemark.protocol.errors import ErrorCode
 
 
 class Producer(NamedTuple):
-    """Who a request says it is from."""
+    """The producer that a request names."""
 
     producer_id: int
     epoch: int
 
 
 class NeedsProducerId(Exception):
-    """The epochs of this producer id are used up: the decision needs a new one."""
+    """The epochs of this producer id are used up: a new producer id is needed."""
 
 
 # -- InitProducerId --------------------------------------------------------
@@ -42,7 +42,7 @@ class NeedsProducerId(Exception):
 def initialised(
     old: Transaction, *, timeout_ms: int, expected: Producer | None, new_id: int | None, now_ms: int
 ) -> Transaction:
-    """A transaction at rest gets a new epoch; one that is under way must be fenced first (`fenced`)."""
+    """InitProducerId bumps the epoch, if no transaction is ongoing; an ongoing one must be fenced first (`fenced`)."""
     if expected is not None and not _may_continue(old, expected):
         raise Refused(ErrorCode.PRODUCER_FENCED, "Another producer with this transactional id has taken over.")
     if old.state in PREPARED:
@@ -57,7 +57,7 @@ def initialised(
         start_ms=NEVER,
         update_ms=now_ms,
     )
-    # The very last epoch only ever fences: who was fenced by it and may go on does so with a new id.
+    # The last epoch is for fencing only: a producer that may continue after it gets a new producer id.
     goes_on = expected is not None and old.producer_epoch == EPOCH_MAX and expected.epoch == old.last_producer_epoch
     if old.is_exhausted and (expected is None or expected.epoch == old.producer_epoch or goes_on):
         if new_id is None:
@@ -69,12 +69,12 @@ def initialised(
     if old.producer_epoch in (NO_EPOCH, expected.epoch):
         return fresh._replace(producer_epoch=old.producer_epoch + 1, last_producer_epoch=old.producer_epoch)
     if expected.epoch == old.last_producer_epoch:
-        return fresh  # KIP-360: the answer to the same question was lost on its way
+        return fresh  # KIP-360: a retry whose first answer was lost
     raise Refused(ErrorCode.PRODUCER_FENCED, f"Epoch {expected.epoch} was followed by {old.producer_epoch}.")
 
 
 def _may_continue(old: Transaction, expected: Producer) -> bool:
-    """Whether this is still the producer that we know, or one that missed our last answer."""
+    """Whether this is the current producer, or one that missed our last answer."""
     return (
         old.producer_epoch == NO_EPOCH
         or expected.producer_id == old.producer_id
@@ -97,7 +97,7 @@ def check_producer(old: Transaction, producer: Producer) -> None:
 def with_partitions(
     old: Transaction, partitions: frozenset[TopicPartition], *, client_version: int, now_ms: int
 ) -> Transaction:
-    """Itself if there is nothing to add."""
+    """The same object if there is nothing to add."""
     if old.state is TransactionState.ONGOING and partitions <= old.partitions:
         return old
     return old._replace(
@@ -116,7 +116,7 @@ def with_partitions(
 def ended(
     old: Transaction, producer: Producer, *, commit: bool, version: int, new_id: int | None, now_ms: int
 ) -> Transaction:
-    """The decision, to be written down before anything is done; the transaction itself if this is a repetition."""
+    """The decision, to be stored before markers are sent; the same object if this is a retry of a completed one."""
     if version >= EPOCH_PER_TRANSACTION:
         return _ended_with_bump(old, producer, commit=commit, version=version, new_id=new_id, now_ms=now_ms)
     if producer.producer_id != old.producer_id:
@@ -146,16 +146,16 @@ def _ended_with_bump(
     if not (is_repeated or (is_current and old.state not in PREPARED)):
         raise Refused(ErrorCode.PRODUCER_FENCED, f"The producer's epoch is {old.producer_epoch}.")
     if is_repeated:
-        if old.producer_epoch == EPOCH_MAX:  # it only ever fences, and nobody may write with it
+        if old.producer_epoch == EPOCH_MAX:  # the last epoch is for fencing only
             raise Refused(ErrorCode.PRODUCER_FENCED, "The producer's epochs are used up.")
         if old.state is (TransactionState.COMPLETE_COMMIT if commit else TransactionState.COMPLETE_ABORT):
             return old
         raise _wrong_state(old, commit=commit)
     if old.state is not TransactionState.ONGOING and commit:
-        raise _wrong_state(old, commit=commit)  # nothing was written that could be committed
+        raise _wrong_state(old, commit=commit)  # there is nothing to commit
     if old.is_exhausted and new_id is None:
         raise NeedsProducerId
-    # An abort is granted even if we know of nothing: a write that we never heard of may be on its way.
+    # An abort is allowed without an ongoing transaction: a write may be under way that would start one.
     decided = _prepared(old, commit=commit, version=version, now_ms=now_ms)
     return decided._replace(
         producer_epoch=min(old.producer_epoch + 1, EPOCH_MAX),
@@ -186,7 +186,7 @@ def _wrong_state(old: Transaction, *, commit: bool) -> Refused:
 
 
 def fenced(old: Transaction, *, now_ms: int) -> Transaction:
-    """Abort what is under way, with a new epoch: whoever wrote it cannot write any more (PrepareEpochFence)."""
+    """Abort an ongoing transaction with a new epoch, which fences its producer (PrepareEpochFence)."""
     assert old.state is TransactionState.ONGOING
     aborting = _prepared(old, commit=False, version=EPOCH_PER_TRANSACTION, now_ms=now_ms)
     return aborting._replace(
@@ -195,14 +195,14 @@ def fenced(old: Transaction, *, now_ms: int) -> Transaction:
 
 
 def next_producer(prepared: Transaction) -> Producer:
-    """Who the producer is when its transaction is complete."""
+    """The producer id and epoch after the transaction is complete."""
     if prepared.next_producer_id == NO_PRODUCER_ID:
         return Producer(prepared.producer_id, prepared.producer_epoch)
     return Producer(prepared.next_producer_id, 0)
 
 
 def completed(old: Transaction, *, now_ms: int) -> Transaction:
-    """Every partition has its marker."""
+    """All partitions have their marker."""
     assert old.state in PREPARED
     producer_id, epoch = next_producer(old)
     return old._replace(

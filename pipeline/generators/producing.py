@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator, Mapping
 from random import Random
 from types import ModuleType
 
+from tidemark.failure import CommandFailed, ExitCode
 from tidemark.pipeline.cluster import Cluster, client_settings
-from tidemark.pipeline.failure import ExitCode, PipelineFailed
 from tidemark.pipeline.generators import archive, clickstream, orders, quality, replay
 from tidemark.pipeline.generators.made import Made
 
@@ -28,7 +28,7 @@ def generate(name: str, *, bootstrap: str, rate: int, count: int | None, seed: i
 
     if name not in GENERATORS:
         message = f"There is no generator {name!r}; there are {', '.join(GENERATORS)}."
-        raise PipelineFailed(message, code=ExitCode.USAGE)
+        raise CommandFailed(message, code=ExitCode.USAGE)
     generator = GENERATORS[name]
     cluster = Cluster(bootstrap, {})
     for topic, partitions in generator.TOPICS.items():
@@ -58,5 +58,5 @@ def _produce(producer: object, made: Iterator[Made], *, rate: int, sleep: Callab
             producer.poll(0)
             sleep(ahead)
     if producer.flush(60):
-        raise PipelineFailed("Not all records were acknowledged within 60 s.")
+        raise CommandFailed("Not all records were acknowledged within 60 s.")
     return sent

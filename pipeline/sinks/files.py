@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tidemark.pipeline.failure import ExitCode, PipelineFailed
+from tidemark.failure import CommandFailed, ExitCode
 from tidemark.pipeline.spec import FileSink
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def require_columns(view: DataFrame, sink: FileSink) -> None:
     for name in _plain_columns(sink):
         if name not in view.columns:
             message = f"sinks.{sink.name}.partition_by: the view {sink.view!r} has no column {name!r}."
-            raise PipelineFailed(message, code=ExitCode.USAGE)
+            raise CommandFailed(message, code=ExitCode.USAGE)
 
 
 def _plain_columns(sink: FileSink) -> list[str]:
@@ -71,7 +71,7 @@ def _create_iceberg_table(spark: SparkSession, view: DataFrame, sink: FileSink) 
         message = (
             f"sinks.{sink.name}: Iceberg keeps the name {reserved[0]!r} for itself; give the column another in a step."
         )
-        raise PipelineFailed(message, code=ExitCode.USAGE)
+        raise CommandFailed(message, code=ExitCode.USAGE)
     columns = ", ".join(f"`{field.name}` {field.dataType.simpleString()}" for field in view.schema.fields)
     partitioned = f" PARTITIONED BY ({', '.join(sink.partition_by)})" if sink.partition_by else ""
     namespace = sink.path.rpartition(".")[0]

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
+from tidemark.failure import CommandFailed
 from tidemark.pipeline.cluster import Cluster
-from tidemark.pipeline.failure import PipelineFailed
 from tidemark.pipeline.sinks.transactional import Row, Writing, fence_writers, write_part, writers_of_begun_batch
 from tidemark.pipeline.spec import TopicSink
 
@@ -34,7 +34,7 @@ def records(view: DataFrame, sink: TopicSink) -> DataFrame:
 
     visible = [f.col(f"`{name}`") for name in view.columns if not name.startswith("_")]
     if sink.value is None and not visible:
-        raise PipelineFailed(f"sinks.{sink.name}: the view {sink.view!r} has no columns to write.")
+        raise CommandFailed(f"sinks.{sink.name}: the view {sink.view!r} has no columns to write.")
     value = expression(sink.value, f.to_json(f.struct(*visible)))
     topic = f.col(sink.topic_column) if sink.topic_column else f.lit(sink.topic)
     order = [f.col(name) for name in SOURCE_ORDER if name in view.columns]

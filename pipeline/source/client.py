@@ -1,18 +1,16 @@
-"""A Kafka client for readers that plan by offsets: metadata, offsets by position or time, log directories, fetch.
+"""A Kafka client for readers that plan by offsets: metadata, offsets by position or time, log directories.
 
-Plain connections and one question at a time are enough here; a fetch may be sent ahead of the time when it is needed.
+A reader fetches over its connections itself: a fetch may be sent ahead of the time when it is needed.
 """
 
 from __future__ import annotations
 
 import random
-import socket
-import struct
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Self, TypeVar
 
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.messages.describe_log_dirs import (
@@ -27,10 +25,17 @@ from tidemark.protocol.messages.list_offsets import (
     ListOffsetsTopic,
 )
 from tidemark.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
-from tidemark.protocol.schema import api, codec
+from tidemark.wire_client import (
+    Address,
+    BadAddress,
+    BrokerConnections,
+    Connection,
+    NoAnswer,
+    error_name,
+    parse_addresses,
+)
 
-CLIENT_ID = b"tidemark-spark"
-ANSWER_BYTES_MAX = 512 << 20
+CLIENT_ID = "tidemark-spark"
 EARLIEST, LATEST = -2, -1
 # Versions that Apache Kafka has served since 3.3 and still does.
 METADATA_VERSION, LIST_OFFSETS_VERSION, LOG_DIRS_VERSION = 12, 7, 4
@@ -50,7 +55,6 @@ RETRIABLE = frozenset(
 )
 
 TopicPartition = tuple[str, int]
-Address = tuple[str, int]
 T = TypeVar("T")
 
 
@@ -70,44 +74,6 @@ class Topic:
     internal: bool = False
 
 
-class Connection:
-    """One broker. Answers come in the order of the requests."""
-
-    def __init__(self, address: Address, *, timeout_s: float) -> None:
-        self._socket = socket.create_connection(address, timeout=timeout_s)
-        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-
-    def close(self) -> None:
-        self._socket.close()
-
-    def send(self, request: Any, version: int) -> None:
-        declared = api(type(request))
-        out = bytearray(struct.pack(">ihhih", 0, declared.key, version, 0, len(CLIENT_ID)) + CLIENT_ID)
-        if version in declared.flexible:
-            out.append(0)
-        codec(type(request), version).encode(request, out)
-        struct.pack_into(">i", out, 0, len(out) - 4)
-        self._socket.sendall(out)
-
-    def receive(self, response: type[T], version: int) -> T:
-        (size,) = struct.unpack(">i", self._exactly(4))
-        if not 4 <= size <= ANSWER_BYTES_MAX:
-            raise OSError(f"an answer of {size} bytes")
-        frame = self._exactly(size)
-        decoded: T = codec(response, version).decode(frame, 5 if version in api(response).flexible else 4)
-        return decoded
-
-    def _exactly(self, size: int) -> memoryview:
-        frame = memoryview(bytearray(size))
-        got = 0
-        while got < size:
-            part = self._socket.recv_into(frame[got:])
-            if not part:
-                raise OSError("it closed the connection")
-            got += part
-        return frame
-
-
 class Cluster:
     """The brokers behind a bootstrap address, as far as they are needed."""
 
@@ -115,8 +81,7 @@ class Cluster:
         self.bootstrap = bootstrap
         self.cluster_id = ""
         self._timeout_s = timeout_s
-        self._addresses: dict[int, Address] = {}
-        self._connections: dict[Address, Connection] = {}
+        self._brokers = BrokerConnections(addresses(bootstrap), client_id=CLIENT_ID, timeout_s=timeout_s)
 
     def __enter__(self) -> Self:
         return self
@@ -127,42 +92,22 @@ class Cluster:
         self.close()
 
     def close(self) -> None:
-        for each in self._connections.values():
-            each.close()
-        self._connections.clear()
+        self._brokers.close()
 
     # Asking
 
     def connection(self, node: int) -> Connection:
-        return self._connection(self._addresses[node])
+        return self._brokers.connection(node)
 
     def drop(self, node: int) -> None:
         """Ends a connection whose answers can no longer be told apart, or that failed."""
-        self._drop(self._addresses[node])
+        self._brokers.drop(node)
 
-    def ask(self, node: int, request: Any, response: type[T], version: int) -> T:
-        if node not in self._addresses:
-            raise TryAgain("a partition has no leader")
-        return self._ask(self._addresses[node], request, response, version)
-
-    def _ask(self, address: Address, request: Any, response: type[T], version: int) -> T:
+    def ask(self, node: int, request: object, response: type[T], version: int) -> T:
         try:
-            connection = self._connection(address)
-            connection.send(request, version)
-            return connection.receive(response, version)
-        except (OSError, ValueError) as error:
-            self._drop(address)
-            reason = str(error) or type(error).__name__
-            raise TryAgain(f"{address[0]}:{address[1]} did not answer as it should: {reason}") from error
-
-    def _connection(self, address: Address) -> Connection:
-        if address not in self._connections:
-            self._connections[address] = Connection(address, timeout_s=self._timeout_s)
-        return self._connections[address]
-
-    def _drop(self, address: Address) -> None:
-        if connection := self._connections.pop(address, None):
-            connection.close()
+            return self._brokers.ask(node, request, response, version)
+        except NoAnswer as reason:
+            raise TryAgain(str(reason)) from reason
 
     def persist(self, attempt: Callable[[], T]) -> T:
         """Repeats what says TryAgain until the time-out, and then says why it never worked."""
@@ -186,8 +131,11 @@ class Cluster:
         return self.persist(lambda: self._topics(request))
 
     def _topics(self, request: MetadataRequest) -> dict[str, Topic]:
-        answer = self._ask_any(request, MetadataResponse, METADATA_VERSION)
-        self._addresses = {each.node_id: (each.host, each.port) for each in answer.brokers}
+        try:
+            answer = self._brokers.ask_any(request, MetadataResponse, METADATA_VERSION)
+        except NoAnswer as reason:
+            raise TryAgain(str(reason)) from reason
+        self._brokers.set_addresses({each.node_id: (each.host, each.port) for each in answer.brokers})
         self.cluster_id = answer.cluster_id or ""
         found = {}
         for topic in answer.topics:
@@ -199,16 +147,6 @@ class Cluster:
             name = str(topic.name)
             found[name] = Topic(name=name, topic_id=topic.topic_id, leaders=leaders, internal=topic.is_internal)
         return found
-
-    def _ask_any(self, request: Any, response: type[T], version: int) -> T:
-        known = list(self._addresses.values())
-        failure = TryAgain("no broker is known")
-        for address in [*known, *(each for each in addresses(self.bootstrap) if each not in known)]:
-            try:
-                return self._ask(address, request, response, version)
-            except TryAgain as reason:
-                failure = reason
-        raise failure
 
     def offsets(self, wanted: Mapping[TopicPartition, int], *, committed: bool) -> dict[TopicPartition, int]:
         """The offset at a time, or at EARLIEST or LATEST; -1 if there is no record at or after a time.
@@ -277,7 +215,7 @@ def leader_of(topics: Mapping[str, Topic], name: str, partition: int) -> int:
 def check(code: int, about: str) -> None:
     if not code:
         return
-    name = ErrorCode(code).name if code in set(ErrorCode) else f"error {code}"
+    name = error_name(code)
     if code in RETRIABLE:
         raise TryAgain(f"{about}: {name}")
     raise ReadFailed(f"{about}: {name}.")
@@ -285,10 +223,7 @@ def check(code: int, about: str) -> None:
 
 def addresses(bootstrap: str) -> list[Address]:
     """`host:port,host:port`, brackets around an IPv6 address."""
-    found = []
-    for each in bootstrap.split(","):
-        host, colon, port = each.strip().rpartition(":")
-        if not colon or not host or not port.isdigit():
-            raise ReadFailed(f"kafka.bootstrap.servers: {each.strip()!r} is no host:port.")
-        found.append((host.strip("[]"), int(port)))
-    return found
+    try:
+        return parse_addresses(bootstrap)
+    except BadAddress as error:
+        raise ReadFailed(f"kafka.bootstrap.servers: {error}.") from None

@@ -10,7 +10,7 @@ from typing import Any, NoReturn, TypeVar
 
 import yaml
 
-from tidemark.pipeline.failure import ExitCode, PipelineFailed
+from tidemark.failure import CommandFailed, ExitCode
 
 T = TypeVar("T")
 REQUIRED: Any = object()
@@ -37,7 +37,7 @@ class Section:
 
     def refuse(self, message: str, *, key: str | None = None) -> NoReturn:
         node = self._entries[key][0] if key is not None and key in self._entries else self._node
-        raise PipelineFailed(f"{self._file}:{node.start_mark.line + 1}: {message}.", code=ExitCode.USAGE)
+        raise CommandFailed(f"{self._file}:{node.start_mark.line + 1}: {message}.", code=ExitCode.USAGE)
 
     def text(self, key: str, default: Any = REQUIRED, *, among: Sequence[str] | None = None) -> Any:
         value = self._scalar(key, default, str, "a text")
@@ -149,16 +149,16 @@ def read_document(path: Path, *, overrides: Sequence[str] = ()) -> Section:
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
-        raise PipelineFailed(f"There is no file {path}.", code=ExitCode.NOT_FOUND) from None
+        raise CommandFailed(f"There is no file {path}.", code=ExitCode.NOT_FOUND) from None
     except (OSError, UnicodeDecodeError) as error:
-        raise PipelineFailed(f"{path} cannot be read: {error}.", code=ExitCode.USAGE) from None
+        raise CommandFailed(f"{path} cannot be read: {error}.", code=ExitCode.USAGE) from None
     try:
         node = yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
-        raise PipelineFailed(f"{path}:{line}: this is not YAML: {error.problem}.", code=ExitCode.USAGE) from None
+        raise CommandFailed(f"{path}:{line}: this is not YAML: {error.problem}.", code=ExitCode.USAGE) from None
     if node is None:
-        raise PipelineFailed(f"{path}:1: the file is empty.", code=ExitCode.USAGE)
+        raise CommandFailed(f"{path}:1: the file is empty.", code=ExitCode.USAGE)
     _refuse_repeated_keys(node, file=str(path))
     for override in overrides:
         _override(node, override)
@@ -175,7 +175,7 @@ def _refuse_repeated_keys(node: yaml.Node, *, file: str) -> None:
     for key, value in node.value:
         if key.value in seen:
             message = f"{file}:{key.start_mark.line + 1}: the key {key.value!r} is given twice."
-            raise PipelineFailed(message, code=ExitCode.USAGE)
+            raise CommandFailed(message, code=ExitCode.USAGE)
         seen.add(key.value)
         _refuse_repeated_keys(value, file=file)
 
@@ -187,11 +187,11 @@ def _override(root: yaml.Node, override: str) -> None:
     if steps[:1] in (["spark"], ["kafka"]) and len(steps) > 2:
         steps = list(path.split(".", 1))  # names of settings have dots in them
     if not equals or not steps:
-        raise PipelineFailed(f"--set {override!r} is not KEY=VALUE.", code=ExitCode.USAGE)
+        raise CommandFailed(f"--set {override!r} is not KEY=VALUE.", code=ExitCode.USAGE)
     try:
         value = yaml.compose(text, Loader=yaml.SafeLoader) or yaml.ScalarNode("tag:yaml.org,2002:null", "null")
     except yaml.YAMLError:
-        raise PipelineFailed(f"--set {path}: {text!r} is not a YAML value.", code=ExitCode.USAGE) from None
+        raise CommandFailed(f"--set {path}: {text!r} is not a YAML value.", code=ExitCode.USAGE) from None
     value.start_mark = root.start_mark
     node = root
     for step in steps[:-1]:
@@ -204,7 +204,7 @@ def _override(root: yaml.Node, override: str) -> None:
     elif isinstance(node, yaml.SequenceNode) and isinstance(last, int) and last < len(node.value):
         node.value[last] = value
     else:
-        raise PipelineFailed(f"--set {path}: there is no such place in the file.", code=ExitCode.USAGE)
+        raise CommandFailed(f"--set {path}: there is no such place in the file.", code=ExitCode.USAGE)
 
 
 def _child(node: yaml.Node, step: str | int, path: str) -> yaml.Node:
@@ -220,7 +220,7 @@ def _child(node: yaml.Node, step: str | int, path: str) -> yaml.Node:
             name = yaml.ScalarNode("tag:yaml.org,2002:str", step, start_mark=node.start_mark, end_mark=node.end_mark)
             node.value.append((name, made))
             return made
-    raise PipelineFailed(f"--set {path}: there is no such place in the file.", code=ExitCode.USAGE)
+    raise CommandFailed(f"--set {path}: there is no such place in the file.", code=ExitCode.USAGE)
 
 
 def _plain(node: yaml.Node) -> Any:

@@ -95,7 +95,7 @@ def test_a_reset_changes_nothing_until_it_is_executed(broker: EmbeddedBroker, ti
     code, out, err = tidemark(*reset)
     assert code == 0
     assert [line.split() for line in out.splitlines()[1:]] == [["orders", "0", "5", "0"], ["orders", "1", "6", "0"]]
-    assert err == "tidemark: nothing was changed; --execute does it.\n"
+    assert err == "tidemark: nothing was changed; run it with --execute to make the change.\n"
     assert committed(tidemark, "careful") == [5, 6]
     code, _, err = tidemark(*reset, "--execute")
     assert (code, err) == (0, "")
@@ -157,7 +157,7 @@ def test_an_active_group_is_left_alone(broker: EmbeddedBroker, tidemark: Run) ->
             consumer.poll(0.1)
         code, _, err = tidemark("groups", "reset-offsets", "-g", "active", "--all-topics", "--to-latest", "--execute")
         assert code == 1
-        assert "Group active is active (1 member): offsets can be reset only while nobody reads." in err
+        assert "Group active is active (1 member): its offsets can be reset only while it has none." in err
         code, _, err = tidemark("groups", "delete", "--group", "active")
         assert (code, err) == (1, "tidemark: Group active has members. Stop them first.\n")
         _, out, _ = tidemark("lag", "--group", "active", "--json")

@@ -9,10 +9,9 @@ import pytest
 from harness.ports import free_port
 
 from tidemark.cli import topics
-from tidemark.cli.client import split_address
-from tidemark.cli.failure import CommandFailed, ExitCode
-from tidemark.cli.main import main, parser
-from tidemark.cli.start import broker_command
+from tidemark.cli.broker_process import command, settings_arguments
+from tidemark.cli.main import main, parse
+from tidemark.failure import CommandFailed, ExitCode
 
 
 @pytest.fixture
@@ -111,31 +110,23 @@ def test_options_that_do_not_fit_are_wrong_usage_too(line: list[str], capsys: py
 
 def test_the_bootstrap_address_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TIDEMARK_BOOTSTRAP", "elsewhere:1")
-    assert parser().parse_args(["topics", "list"]).bootstrap == "elsewhere:1"
-    assert parser().parse_args(["topics", "list", "-b", "here:2"]).bootstrap == "here:2"
+    assert parse(["topics", "list"]).bootstrap == "elsewhere:1"
+    assert parse(["topics", "list", "-b", "here:2"]).bootstrap == "here:2"
     monkeypatch.delenv("TIDEMARK_BOOTSTRAP")
-    assert parser().parse_args(["topics", "list"]).bootstrap == "127.0.0.1:9092"
-
-
-def test_addresses_take_every_form_that_librdkafka_takes() -> None:
-    assert split_address("host:1") == ("host", 1)
-    assert split_address("host") == ("host", 9092)
-    assert split_address("[::1]:5") == ("::1", 5)
-    assert split_address("[::1]") == ("::1", 9092)
-    assert split_address("SSL://host:7") == ("host", 7)
+    assert parse(["topics", "list"]).bootstrap == "127.0.0.1:9092"
 
 
 def test_options_reach_their_command() -> None:
     line = ["topics", "create", "a", "b", "-p", "3", "-r", "2", "-c", "retention.ms=5", "--config", "x=y=z"]
-    args = parser().parse_args(line)
-    assert (args.run, args.names, args.partitions, args.replication_factor) == (topics.create, ["a", "b"], 3, 2)
+    args = parse(line)
+    assert (args.run, args.topics, args.partitions, args.replication_factor) == (topics.create, ["a", "b"], 3, 2)
     assert args.configs == [("retention.ms", "5"), ("x", "y=z")]
-    assert parser().parse_args(["topics", "create", "a", "--assign", "1:2,2:1"]).assign == [[1, 2], [2, 1]]
+    assert parse(["topics", "create", "a", "--assign", "1:2,2:1"]).assign == [[1, 2], [2, 1]]
 
 
-def test_start_becomes_the_brokers_process() -> None:
-    command = broker_command(config=Path("f.yaml"), settings=["a=b", "c=d"])
-    assert command == [
+def test_a_node_of_a_cluster_is_a_process_of_its_own_with_the_same_settings() -> None:
+    arguments = settings_arguments(config=Path("f.yaml"), settings=["a=b", "c=d"])
+    assert command("tidemark.broker", arguments) == [
         *(sys.executable, "-P", "-m", "tidemark.broker"),
         *("--config", "f.yaml", "--set", "a=b", "--set", "c=d"),
     ]

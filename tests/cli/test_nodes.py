@@ -11,8 +11,8 @@ import pytest
 from harness.ports import free_ports
 
 from tidemark.broker.config import load_config
-from tidemark.cli.failure import CommandFailed
 from tidemark.cli.nodes import READY, plan
+from tidemark.failure import CommandFailed
 
 
 def settings_of(count: int, **given: str) -> list[dict[str, str]]:

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from tidemark.failure import CommandFailed
 from tidemark.pipeline.checkpoint import Checkpoint
-from tidemark.pipeline.failure import PipelineFailed
 
 OFFSETS = 'v1\n{"batchWatermarkMs":0,"conf":{"a":"b"}}\n{"clicks":{"0":12,"1":7}}'
 
@@ -44,7 +44,7 @@ def test_a_sink_that_never_ran_has_no_position(checkpoint: Checkpoint) -> None:
 )
 def test_a_damaged_file_is_named_with_what_to_do(checkpoint: Checkpoint, file: str, text: str) -> None:
     (checkpoint.path / "sinks" / "out" / file).write_text(text)
-    with pytest.raises(PipelineFailed) as refused:
+    with pytest.raises(CommandFailed) as refused:
         checkpoint.require_sound("out")
     assert file in str(refused.value)
     assert "Restore the checkpoint's directory from a copy; or delete it" in str(refused.value)
@@ -52,10 +52,10 @@ def test_a_damaged_file_is_named_with_what_to_do(checkpoint: Checkpoint, file: s
 
 def test_missing_metadata_and_missing_offsets_are_damage(checkpoint: Checkpoint) -> None:
     (checkpoint.path / "sinks" / "out" / "commits" / "5").write_text("v1\n{}")
-    with pytest.raises(PipelineFailed, match="finished, but what it read is not recorded"):
+    with pytest.raises(CommandFailed, match="finished, but what it read is not recorded"):
         checkpoint.require_sound("out")
     (checkpoint.path / "sinks" / "out" / "metadata").unlink()
-    with pytest.raises(PipelineFailed, match="metadata: it is missing"):
+    with pytest.raises(CommandFailed, match="metadata: it is missing"):
         checkpoint.require_sound("out")
 
 

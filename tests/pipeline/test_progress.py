@@ -4,9 +4,9 @@ import urllib.request
 
 import pytest
 
+from tidemark.failure import CommandFailed
 from tidemark.pipeline import report
 from tidemark.pipeline.cluster import Cluster
-from tidemark.pipeline.failure import PipelineFailed
 from tidemark.pipeline.metrics import Metrics
 from tidemark.pipeline.positions import GroupPosition
 from tidemark.pipeline.progress import line, read_progress
@@ -69,7 +69,7 @@ def test_a_port_that_is_taken_is_told() -> None:
     server = Metrics("one").serve(0)
     try:
         with pytest.raises(
-            PipelineFailed, match=f"metrics_port: {server.server_port} cannot be listened on: address al"
+            CommandFailed, match=f"metrics_port: {server.server_port} cannot be listened on: address al"
         ):
             Metrics("two").serve(server.server_port)
     finally:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tidemark.failure import CommandFailed
 from tidemark.pipeline.balance import plan_reads
 from tidemark.pipeline.cluster import Cluster
-from tidemark.pipeline.failure import PipelineFailed
 from tidemark.pipeline.generators.made import Made
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def test_a_schema_is_inferred_and_kept_and_a_change_refused(trial: Trial, commit
     found = [json.loads(each.value or b"") for each in committed(f"{trial.name}-out")]
     assert found == [{"a": 1, "b": "x"}, {"a": 2, "b": "y"}]
     assert sum(runner.metrics.malformed.values()) == 1
-    with pytest.raises(PipelineFailed, match="the column 'b' is gone"):
+    with pytest.raises(CommandFailed, match="the column 'b' is gone"):
         trial.run("sources.things.schema={a: LONG}")
 
 
@@ -39,7 +39,7 @@ def test_lost_records_are_named_and_gone_past_if_so_configured(trial: Trial, com
     trial.produce(*(b'{"a": %d}' % n for n in range(4, 10)))
     trial.delete_before(8)
     gone = rf"Records are gone that were not read yet: {trial.name}-0 offsets 4 to 7 \(4 records\)"
-    with pytest.raises(PipelineFailed, match=gone):
+    with pytest.raises(CommandFailed, match=gone):
         trial.run()
     runner = trial.run("sources.things.on_data_loss=continue")
     assert runner.metrics.lost_records == 4
@@ -48,7 +48,7 @@ def test_lost_records_are_named_and_gone_past_if_so_configured(trial: Trial, com
 
 def test_a_malformed_record_can_stop_a_pipeline_with_its_place(trial: Trial) -> None:
     trial.produce(b'{"a": 1}', b"{broken")
-    with pytest.raises(PipelineFailed, match=rf"Malformed record in {trial.name}-0 at offset 1; set 'on_malformed"):
+    with pytest.raises(CommandFailed, match=rf"Malformed record in {trial.name}-0 at offset 1; set 'on_malformed"):
         trial.run("sources.things.on_malformed=fail")
 
 
@@ -56,7 +56,7 @@ def test_a_damaged_checkpoint_is_named(trial: Trial) -> None:
     trial.produce(b'{"a": 1}')
     trial.run()
     (trial.checkpoint / "sinks" / "out" / "offsets" / "0").write_text("")
-    with pytest.raises(PipelineFailed, match=r"The checkpoint is damaged: .*offsets/0"):
+    with pytest.raises(CommandFailed, match=r"The checkpoint is damaged: .*offsets/0"):
         trial.run()
 
 
@@ -69,13 +69,13 @@ def test_damaged_state_is_told_with_what_to_do(trial: Trial) -> None:
         file.write_bytes(b"damaged")
         file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
     trial.produce(b'{"a": 2, "at": "2030-01-31T12:00:00Z"}')
-    with pytest.raises(PipelineFailed, match=r"The checkpoint is damaged: .*state.*; or delete it"):
+    with pytest.raises(CommandFailed, match=r"The checkpoint is damaged: .*state.*; or delete it"):
         trial.run(*described)
 
 
 def test_a_mistake_in_sql_names_the_step(trial: Trial) -> None:
     trial.produce(b'{"a": 1}')
-    with pytest.raises(PipelineFailed, match=r"The step 's': \[UNRESOLVED_COLUMN"):
+    with pytest.raises(CommandFailed, match=r"The step 's': \[UNRESOLVED_COLUMN"):
         trial.run("steps=[{name: s, sql: SELECT nothing FROM things}]", "sinks.out.from=s")
 
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tidemark.failure import CommandFailed
 from tidemark.pipeline.cluster import Cluster
 from tidemark.pipeline.compaction import compact
-from tidemark.pipeline.failure import PipelineFailed
 from tidemark.pipeline.generators.made import Made
 from tidemark.pipeline.runner import Runner
 from tidemark.pipeline.spec import load
@@ -65,10 +65,10 @@ def test_a_column_that_iceberg_has_itself_is_refused(
     file = tmp_path / "tables.yaml"
     file.write_text(YAML.format(topic="reserved", kind="iceberg", path="lake.db.reserved"))
     overrides = [f"bootstrap={bootstrap}", f"checkpoint={tmp_path}/checkpoint", "sinks.table.from=lines"]
-    with pytest.raises(PipelineFailed, match="Iceberg keeps the name '_partition' for itself"):
+    with pytest.raises(CommandFailed, match="Iceberg keeps the name '_partition' for itself"):
         Runner(spark, load(file, overrides=overrides), once=True, out=io.StringIO()).run()
 
 
 def test_a_table_that_is_not_there_is_told(spark: SparkSession, tmp_path: Path) -> None:
-    with pytest.raises(PipelineFailed, match="There is no table"):
+    with pytest.raises(CommandFailed, match="There is no table"):
         compact(spark, str(tmp_path / "none"), target_file_bytes=1)

@@ -97,7 +97,7 @@ class ClassicGroup(GroupMembership, Group):
         return ErrorCode.NON_EMPTY_GROUP
 
     def subscribes_to(self, topic: str) -> bool:
-        """Where we cannot know: yes for consumers, no for anybody else."""
+        """If the subscription cannot be read: true for consumers (the safe answer), false for other protocol types."""
         return self.protocol_type == CONSUMER if self.topics is None else topic in self.topics
 
     def expiry_base_ms(self, value: OffsetCommitValue) -> int | None:

@@ -90,7 +90,7 @@ def _join_unknown(
 def _await_return(
     shard: GroupShard, group: GroupMembership, member_id: str, *, session_timeout_ms: int, now_ms: int
 ) -> None:
-    """A client that never heard of its id must not hold up the group for ever."""
+    """A client that never received its member id must not hold up the group for ever."""
 
     def forget(at_ms: int) -> None:
         if group.pending.pop(member_id, None) is not None and group.members:
@@ -116,7 +116,7 @@ def _join_known(
     member = group.members[member_id]
     if _must_rebalance(group, member, protocols):
         return _update(shard, group, member, request, protocols, now_ms)
-    # Nothing changed for it: it missed the answer, or has lost what it knew. The generation is as it was.
+    # A retry, or a restarted client that kept its member id: it gets the present generation again.
     start_session(shard, group, member, now_ms=now_ms)
     return join_response(group, member)
 

@@ -1,4 +1,4 @@
-"""LeaveGroup to a classic group: members go by their own word, or by an administrator's."""
+"""LeaveGroup to a classic group: members leave by themselves, or an administrator removes them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ def leave(shard: GroupShard, group: GroupMembership, request: LeaveGroupRequest,
             result.refuse = lambda code: LeaveGroupResponse(error_code=code)
             return result
     elif group.members:
-        complete_if_all_joined(shard, group, now_ms=now_ms)  # one that we waited for may be gone now
+        complete_if_all_joined(
+            shard, group, now_ms=now_ms
+        )  # a pending member that the rebalance waited for may be gone
     return response
 
 

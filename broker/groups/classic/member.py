@@ -1,4 +1,4 @@
-"""A member of a classic group: what it said of itself, what it was given, and what it waits for."""
+"""A member of a classic group: its metadata, its assignment, and the requests of it that wait."""
 
 from __future__ import annotations
 
@@ -54,11 +54,11 @@ class Member:
         self.sync: Deferred[SyncGroupResponse] | None = None  # a SyncGroup that waits for the leader
         self.is_new = False  # has not seen its first generation: it cannot heartbeat yet
         self.deadline_ms = NEVER_MS  # when its session ends unless we hear from it
-        self.timer: Timer | None = None  # when we will look at that
+        self.timer: Timer | None = None  # fires at the deadline that was set first; later ones are checked then
 
     @property
     def waits_for_us(self) -> bool:
-        """While we owe it an answer, its silence is our doing."""
+        """A member that waits for our answer cannot heartbeat, so its session must not expire."""
         return (self.join is not None and not self.is_new) or self.sync is not None
 
     def cancel_timer(self) -> None:

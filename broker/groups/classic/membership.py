@@ -1,4 +1,4 @@
-"""A classic group as data: its members, their generation, and how it is written down."""
+"""The members and the generation of a classic group, and the record that stores them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class ClassicGroupState(Enum):
 class GroupMembership:
     def __init__(self, group_id: str) -> None:
         self.group_id = group_id
-        # What the log says.
+        # Replayed from the log.
         self.generation = 0
         self.protocol_type: str | None = None  # None: a simple group, which only commits
         self.protocol: str | None = None
@@ -36,17 +36,17 @@ class GroupMembership:
         self.state_since_ms = -1
         self.members: dict[str, Member] = {}
         self.static_members: dict[str, str] = {}  # instance id → member id
-        # What only we know, and forget when we stop.
+        # In memory only.
         self.state = ClassicGroupState.EMPTY
         self.previous_state = ClassicGroupState.EMPTY
         self.is_recorded = False
-        self.pending: dict[str, Timer] = {}  # ids that we gave out and that have not joined yet (KIP-394)
+        self.pending: dict[str, Timer] = {}  # member ids given out that have not joined with them yet (KIP-394)
         self.unsynced: set[str] = set()  # members of this generation that have not asked for their assignment
         self.new_member_added = False  # since the initial delay began
         self.phase_timer: Timer | None = None  # the end of joining, or of syncing
         self.joining = 0  # members whose JoinGroup waits
-        self.topics: frozenset[str] | None = None  # subscribed ones, where we can know
-        self._votes: Counter[str] = Counter()  # how many members know each protocol
+        self.topics: frozenset[str] | None = None  # that members subscribe to; None if that is unknown
+        self._votes: Counter[str] = Counter()  # how many members support each protocol
 
     # -- facts about it ----------------------------------------------------
 
@@ -59,14 +59,14 @@ class GroupMembership:
         return self.joining == len(self.members) and not self.pending
 
     def supports(self, protocol_type: str, protocols: Collection[str]) -> bool:
-        """Whether a member with these protocols finds one here that all the others know, too."""
+        """Whether one of these protocols is supported by all other members."""
         if self.state is ClassicGroupState.EMPTY:
             return bool(protocol_type and protocols)
         everybody = len(self.members)
         return protocol_type == self.protocol_type and any(self._votes[name] == everybody for name in protocols)
 
     def select_protocol(self) -> str:
-        """Of the protocols that all know, the one that most prefer; of equals, the one that was voted for first."""
+        """Of the protocols that all members support, the one most members prefer; of equals, the first voted for."""
         everybody = len(self.members)
         candidates = {name for name, count in self._votes.items() if count == everybody}
         votes = Counter(member.vote(candidates) for member in self.members.values())
@@ -127,7 +127,7 @@ class GroupMembership:
     def record(
         self, assignments: Mapping[str, bytes], *, now_ms: int, replaced: Mapping[str, Member] | None = None
     ) -> CoordinatorRecord:
-        """This generation with its assignments. `replaced`: members in whose place another goes on."""
+        """This generation with its assignments. `replaced`: member ids whose member is exchanged for another."""
         replaced = replaced or {}
         members = [(assignments.get(each, b""), replaced.get(each, member)) for each, member in self.members.items()]
         leader = replaced.get(self.leader or "")
@@ -154,14 +154,14 @@ class GroupMembership:
         return CoordinatorRecord(GroupMetadataKey(group=self.group_id), value, RECORD_VERSION)
 
     def empty_group_record(self, *, now_ms: int) -> CoordinatorRecord:
-        """The next generation, without anybody."""
+        """The next generation, without members."""
         value = GroupMetadataValue(
             protocol_type=self.protocol_type or "", generation=self.generation + 1, current_state_timestamp=now_ms
         )
         return CoordinatorRecord(GroupMetadataKey(group=self.group_id), value, RECORD_VERSION)
 
     def restore(self, value: GroupMetadataValue) -> None:
-        """Become what a record says. Members that are here already keep what only we know of them."""
+        """Take over what a record says. Members that exist already keep their in-memory state."""
         self.is_recorded = True
         self.protocol_type = value.protocol_type or None
         self.generation = value.generation

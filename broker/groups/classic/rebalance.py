@@ -1,4 +1,4 @@
-"""How a classic group gets from one generation to the next, and how long it waits for whom."""
+"""The rebalance of a classic group: from one generation to the next, with its time-outs."""
 
 from __future__ import annotations
 
@@ -19,18 +19,16 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-NEW_MEMBER_JOIN_MS: Final = (
-    300_000  # a new member cannot heartbeat while it waits; after this long it is taken for lost
-)
-RETRY_MS: Final = 1_000  # when what an alarm decided could not be written
+NEW_MEMBER_JOIN_MS: Final = 300_000  # a new member cannot heartbeat while it waits; after this time it counts as lost
+RETRY_MS: Final = 1_000  # when records that a timer caused could not be written
 EXPECTED_JOINERS_MS: Final = (
-    100  # without an initial delay: how long nobody must have come, where several are on their way
+    100  # without an initial delay: wait until no new member came for this long, if more are expected
 )
-EXPECTED_JOINERS_MAX_MS: Final = 1_000  # … and for how long in all
+EXPECTED_JOINERS_MAX_MS: Final = 1_000  # and this long at most
 
 
 def prepare(shard: GroupShard, group: GroupMembership, *, reason: str, now_ms: int) -> None:
-    """Ask everybody to join again. The group must be able to: it is not preparing already."""
+    """Start a rebalance: all members must join again. The group must not be preparing one already."""
     if group.state is ClassicGroupState.COMPLETING_REBALANCE:
         _reset_sync(shard, group, ErrorCode.REBALANCE_IN_PROGRESS, now_ms=now_ms)
     group.cancel_phase()
@@ -46,7 +44,7 @@ def prepare(shard: GroupShard, group: GroupMembership, *, reason: str, now_ms: i
 
 
 def prepare_or_complete(shard: GroupShard, group: GroupMembership, *, reason: str, now_ms: int) -> None:
-    """Somebody joined, or joined anew."""
+    """A member joined, or joined again."""
     if group.state is not ClassicGroupState.PREPARING_REBALANCE:
         prepare(shard, group, reason=reason, now_ms=now_ms)
     else:
@@ -54,7 +52,7 @@ def prepare_or_complete(shard: GroupShard, group: GroupMembership, *, reason: st
 
 
 def complete_if_all_joined(shard: GroupShard, group: GroupMembership, *, now_ms: int) -> None:
-    """The group has members. An initial delay runs its course, whoever is there."""
+    """Expects that the group has members. An initial delay always runs to its end."""
     if (
         group.state is ClassicGroupState.PREPARING_REBALANCE
         and group.previous_state is not ClassicGroupState.EMPTY
@@ -69,7 +67,7 @@ def _await_join(shard: GroupShard, group: GroupMembership, *, now_ms: int) -> No
 
 
 def _begin_initial_delay(shard: GroupShard, group: GroupMembership, *, now_ms: int) -> None:
-    """The group is new, and more members are probably on their way: each that arrives buys the next one time."""
+    """A new group waits for more members (group.initial.rebalance.delay.ms); each that arrives extends the wait."""
     group.new_member_added = False
     delay_ms, longest_ms = shard.config.group_initial_rebalance_delay_ms, group.rebalance_timeout_ms
     if delay_ms == 0 and _more_members_expected(shard, group, now_ms=now_ms):
@@ -82,7 +80,7 @@ def _begin_initial_delay(shard: GroupShard, group: GroupMembership, *, now_ms: i
 
 def _more_members_expected(shard: GroupShard, group: GroupMembership, *, now_ms: int) -> bool:
     """Consumers that start together arrive within milliseconds of each other. A generation with the first of them alone
-    would be in vain, and cost the others the time until its next heartbeat: 3 s with most clients."""
+    would be useless, and the others would wait for its next heartbeat: 3 s with most clients."""
     return bool(group.pending) or shard.recent_lookups(group.group_id, now_ms) > len(group.members)
 
 
@@ -99,13 +97,13 @@ def _delay(shard: GroupShard, group: GroupMembership, *, delay_ms: int, left_ms:
 
 
 def _join_time_is_up(shard: GroupShard, group: GroupMembership, now_ms: int) -> CoordinatorResult | None:
-    """Whoever has not joined again by now is out; static members stay until their session ends (KIP-345)."""
+    """Remove members that have not joined again in time; static members stay until their session ends (KIP-345)."""
     for member in [each for each in group.members.values() if each.join is None and each.instance_id is None]:
-        log.info("group %s goes on without %s, which did not join again", group.group_id, member.member_id)
+        log.info("group %s: removed %s, which did not join again", group.group_id, member.member_id)
         group.remove(member)
     if not group.members:
         return become_empty(shard, group, now_ms=now_ms)
-    if group.joining == 0:  # nobody to lead: wait until a static member is back, or its session over
+    if group.joining == 0:  # no member can lead: wait for a static member's return, or the end of its session
         _await_join(shard, group, now_ms=now_ms)
     else:
         complete_join(shard, group, now_ms=now_ms)
@@ -113,7 +111,7 @@ def _join_time_is_up(shard: GroupShard, group: GroupMembership, now_ms: int) -> 
 
 
 def become_empty(shard: GroupShard, group: GroupMembership, *, now_ms: int) -> CoordinatorResult:
-    """Nobody is left. That is written down, because from now on its offsets can expire."""
+    """The last member is gone. Recorded, because from this time on offsets can expire."""
 
     def try_again(_: ErrorCode) -> None:
         at_ms = now_ms + RETRY_MS
@@ -123,7 +121,7 @@ def become_empty(shard: GroupShard, group: GroupMembership, *, now_ms: int) -> C
 
 
 def complete_join(shard: GroupShard, group: GroupMembership, *, now_ms: int) -> None:
-    """The next generation is who is here. All get their answer; the leader's says who they are."""
+    """The members that joined form the next generation. All get their answer; the leader's lists the members."""
     group.cancel_phase()
     leader = group.members.get(group.leader or "")
     if leader is None or leader.join is None:
@@ -146,7 +144,7 @@ def _await_sync(shard: GroupShard, group: GroupMembership, *, at_ms: int) -> Non
 
 
 def _sync_time_is_up(shard: GroupShard, group: GroupMembership, now_ms: int) -> CoordinatorResult | None:
-    """Members that joined this generation and never asked for their assignment are not coming."""
+    """Remove members that joined this generation and did not sync in time."""
     missing = [member for member_id, member in group.members.items() if member_id in group.unsynced]
     result = remove_members(shard, group, missing, reason="members joined and did not sync", now_ms=now_ms)
     if result is not None:
@@ -182,7 +180,7 @@ def answer_sync(shard: GroupShard, member: Member, response: SyncGroupResponse) 
 
 
 def _reset_sync(shard: GroupShard, group: GroupMembership, code: ErrorCode, *, now_ms: int) -> None:
-    """This generation will not get its assignment: whoever waits for it joins again."""
+    """This generation gets no assignment: members that wait for it must join again."""
     for member in group.members.values():
         member.assignment = b""
         if member.sync is not None:
@@ -196,7 +194,7 @@ def _reset_sync(shard: GroupShard, group: GroupMembership, code: ErrorCode, *, n
 def remove_members(
     shard: GroupShard, group: GroupMembership, leaving: Sequence[Member], *, reason: str, now_ms: int
 ) -> CoordinatorResult | None:
-    """Remove members, and let the others know. If nobody is left, that must be written down first."""
+    """Remove members and rebalance. If no member is left, that must be recorded first."""
     initial_delay = (
         group.state is ClassicGroupState.PREPARING_REBALANCE and group.previous_state is ClassicGroupState.EMPTY
     )
@@ -218,7 +216,7 @@ def _remove_all_members(
 
     def then() -> None:
         group.cancel_phase()
-        for member in leaving:  # the replay took them out of the group; what they wait for is still open
+        for member in leaving:  # the replay removed the members, but their waiting requests are still open
             answer_waiting(shard, member, ErrorCode.UNKNOWN_MEMBER_ID)
 
     result.then = then
@@ -243,12 +241,12 @@ def answer_waiting(shard: GroupShard, member: Member, code: ErrorCode) -> None:
 
 
 def start_session(shard: GroupShard, group: GroupMembership, member: Member, *, now_ms: int) -> None:
-    """We heard from the member, or it from us."""
+    """Restart the session of a member."""
     schedule_session_check(shard, group, member, deadline_ms=now_ms + member.session_timeout_ms)
 
 
 def schedule_session_check(shard: GroupShard, group: GroupMembership, member: Member, *, deadline_ms: int) -> None:
-    """Look after a member at its deadline. A heartbeat only moves the deadline: the alarm finds that out later."""
+    """Set a member's session deadline. A heartbeat only moves the deadline: the timer checks it when it fires."""
     member.deadline_ms = deadline_ms
     if member.timer is None or deadline_ms < member.timer.at_ms:
         member.cancel_timer()
@@ -264,7 +262,7 @@ def _check_session(shard: GroupShard, group: GroupMembership, member: Member, no
     if member.deadline_ms > now_ms:
         schedule_session_check(shard, group, member, deadline_ms=member.deadline_ms)
         return None
-    log.info("group %s: the session of %s is over", group.group_id, member.member_id)
+    log.info("group %s: the session of %s expired", group.group_id, member.member_id)
     result = remove_members(shard, group, [member], reason=f"the session of {member.member_id} is over", now_ms=now_ms)
     if result is not None:
         result.refuse = lambda _: schedule_session_check(shard, group, member, deadline_ms=now_ms + RETRY_MS)

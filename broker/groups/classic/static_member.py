@@ -1,4 +1,4 @@
-"""A static member was restarted: it comes without a member id, and takes the place of its former self (KIP-345)."""
+"""A static member was restarted: it joins without a member id and replaces its previous member (KIP-345)."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def _carry_on(
     caller: Caller,
     now_ms: int,
 ) -> CoordinatorResult:
-    """No rebalance: the member has its old assignment. Only its id changes, and whoever uses the old one is fenced."""
+    """No rebalance: the member keeps its assignment. Only its id changes, and the old id is fenced."""
     leads = group.leader == old.member_id
     answer = JoinGroupResponse(
         generation_id=group.generation,

@@ -1,4 +1,4 @@
-"""The topics that a consumer's subscription names. That is all a broker reads of what members tell their leader."""
+"""The topics that a consumer's subscription names. A broker reads nothing else of what members send to their leader."""
 
 from __future__ import annotations
 

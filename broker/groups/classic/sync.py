@@ -1,4 +1,4 @@
-"""SyncGroup to a classic group: the leader hands in what it assigned, everybody gets their share."""
+"""SyncGroup to a classic group: the leader sends the assignments, and every member gets its own."""
 
 from __future__ import annotations
 
@@ -28,7 +28,9 @@ def sync(shard: GroupShard, group: GroupMembership, request: SyncGroupRequest, c
     if group.leader == member.member_id:
         return _assign(shard, group, member, request, now_ms)
     _synced(group, member)
-    answer_sync(shard, member, SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))  # of a lost connection
+    answer_sync(
+        shard, member, SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS)
+    )  # for the request that this one replaces
     member.sync = Deferred()
     return member.sync
 
@@ -54,7 +56,7 @@ def _synced(group: GroupMembership, member: Member) -> None:
 def _assign(
     shard: GroupShard, group: GroupMembership, leader: Member, request: SyncGroupRequest, now_ms: int
 ) -> CoordinatorResult:
-    """Members that the leader forgot get nothing; those that it made up are left out."""
+    """Members without an assignment get an empty one; assignments of unknown members are ignored."""
     assignments = {each.member_id: bytes(each.assignment) for each in request.assignments}
     answer = SyncGroupResponse(
         protocol_type=group.protocol_type,

@@ -1,7 +1,7 @@
 """JoinGroup to a consumer group: a member that speaks the classic protocol, while the group is being upgraded.
 
-It does not wait for the others and never leads: the broker assigns. What the answer calls a generation is the epoch
-that the member is in; SyncGroup then tells it what it has.
+It does not wait for the others and never leads: the broker assigns. The generation in the answer is the member epoch;
+SyncGroup returns the assignment.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def join(shard: GroupShard, group: ConsumerGroup, request: JoinGroupRequest, cal
 def _join_as_classic_group(
     shard: GroupShard, group: ConsumerGroup, request: JoinGroupRequest, caller: Caller, now_ms: int
 ) -> Any:
-    """Nobody is left to be upgraded for: what the member joins is a classic group."""
+    """The consumer group is empty, so the member starts a classic group in its place."""
     deferred: Deferred[Any] = Deferred()
 
     def then() -> None:
@@ -105,7 +105,7 @@ class _Join:
             raise Refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, REFUSED.format(self.member_id))
 
     def _finds_a_protocol(self) -> bool:
-        """One that every other member knows that speaks the classic protocol."""
+        """Whether all classic members support one of these protocols."""
         candidates = {name for name, _ in self.protocols}
         for member in self.group.state.members.values():
             if member.classic is not None and member.member_id != self.member_id:
@@ -143,7 +143,7 @@ class _Join:
             rack_id=member.rack_id if subscription.rack_id is None else subscription.rack_id,
             rebalance_timeout_ms=rebalance_timeout_ms(self.request),
             subscribed_topic_names=frozenset(subscription.topics),
-            subscribed_topic_regex=None,  # its expressions are resolved by the client
+            subscribed_topic_regex=None,  # classic clients resolve expressions themselves
             client_id=self.caller.client_id,
             client_host=self.caller.host,
             classic=ClassicMetadata(session_timeout_ms=self.request.session_timeout_ms, protocols=self.protocols),
@@ -160,7 +160,7 @@ class _Join:
         return {self.topics[name].topic_id: frozenset(own) for name, own in subscription.owned if name in self.topics}
 
     def _is_last_to_change_over(self) -> bool:
-        """Whether it takes the place of the one member that spoke the consumer protocol."""
+        """Whether it replaces the last member that uses the consumer protocol."""
         if self.replaced is None or self.replaced.classic is not None:
             return False
         members, group_config = self.update.state.members, self.group.group_config(self.shard)

@@ -49,7 +49,7 @@ def heartbeat(shard: GroupShard, group: ConsumerGroup, request: HeartbeatRequest
 
 
 def _should_rejoin(group: ConsumerGroup, member: Member) -> bool:
-    """There is a later epoch, or something to give up, or what it waited for is free."""
+    """There is a later epoch, or partitions to revoke, or a partition that it waited for was released."""
     if member.member_epoch < group.state.epoch or member.state is MemberState.UNREVOKED_PARTITIONS:
         return True
     return member.state is MemberState.UNRELEASED_PARTITIONS and not _still_waits(group, member)
@@ -64,7 +64,7 @@ def _still_waits(group: ConsumerGroup, member: Member) -> bool:
 
 
 def _expect_join(shard: GroupShard, group: ConsumerGroup, member: Member, now_ms: int) -> None:
-    """From when it is first told, it has its rebalance time-out to join again."""
+    """Its rebalance time-out to join again starts when it first hears of the rebalance."""
     group.deadlines.joins.setdefault(member.member_id, now_ms + member.rebalance_timeout_ms)
     group.reschedule(shard)
 

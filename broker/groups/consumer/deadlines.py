@@ -1,6 +1,6 @@
-"""Until when each member has time. Only in memory: after a restart everybody has its full time again.
+"""The deadlines of members. In memory only: after a failover every member has its full time again.
 
-Setting a deadline costs no timer: whoever drives the group looks at `next_ms`, and at what is due by then.
+Setting a deadline costs no timer: the group sets one timer for `next_ms` and checks what is overdue when it fires.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from tidemark.broker.groups.consumer.member import Member
 
 
 class RevocationDeadline(NamedTuple):
-    """A member has to give something up and leave this epoch."""
+    """By when a member must have revoked partitions and left this epoch."""
 
     epoch: int
     by_ms: int
@@ -22,10 +22,10 @@ class MemberDeadlines:
     __slots__ = ("joins", "revocations", "sessions", "syncs")
 
     def __init__(self) -> None:
-        self.sessions: dict[str, int] = {}  # must be heard of
-        self.revocations: dict[str, RevocationDeadline] = {}  # must report what it gave up
-        self.joins: dict[str, int] = {}  # speaks the classic protocol, and must join again
-        self.syncs: dict[str, int] = {}  # has joined so, and must ask for its assignment
+        self.sessions: dict[str, int] = {}  # must heartbeat
+        self.revocations: dict[str, RevocationDeadline] = {}  # must confirm that it revoked partitions
+        self.joins: dict[str, int] = {}  # classic protocol: must join again
+        self.syncs: dict[str, int] = {}  # classic protocol: has joined and must sync
 
     def drop(self, member_id: str) -> None:
         for clock in (self.sessions, self.revocations, self.joins, self.syncs):
@@ -38,7 +38,7 @@ class MemberDeadlines:
         return min(earliest, default=None)
 
     def overdue(self, members: Mapping[str, Member], *, now_ms: int) -> dict[str, str]:
-        """Who has run out of time, and why."""
+        """The members whose time is over, with the reason."""
         found: dict[str, str] = {}
         for clock, reason in (
             (self.sessions, "its session expired"),
@@ -53,7 +53,7 @@ class MemberDeadlines:
         return {member_id: reason for member_id, reason in found.items() if member_id in members}
 
     def forget_past(self, *, now_ms: int) -> None:
-        """Of members that are gone, or that moved on in time."""
+        """Drop past deadlines of members that are gone or that met them."""
         for clock in (self.sessions, self.joins, self.syncs):
             for member_id in [member_id for member_id, at_ms in clock.items() if at_ms <= now_ms]:
                 del clock[member_id]

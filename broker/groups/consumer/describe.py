@@ -1,4 +1,4 @@
-"""A consumer group as ConsumerGroupDescribe tells it."""
+"""A consumer group as ConsumerGroupDescribe shows it."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The protocol inside the classic protocol: what a consumer subscribes to and was assigned, as clients encode it.
+"""The consumer embedded protocol: subscriptions and assignments as classic clients encode them.
 
-The broker carries these bytes without looking, except where classic members live in a consumer group. Versions after
+The broker does not read these bytes, except of classic members in a consumer group. Versions after
 the ones known here only ever append fields, so they are read as the newest known one.
 """
 
@@ -103,7 +103,7 @@ def read_subscription(data: Bytes) -> Subscription:
 
 
 def read_assignment(data: Bytes) -> tuple[tuple[str, tuple[int, ...]], ...]:
-    """No bytes at all is no assignment: a member that the leader forgot."""
+    """Empty bytes are an empty assignment."""
     if not len(data):
         return ()
     reader = _Reader(data)

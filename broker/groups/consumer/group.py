@@ -1,4 +1,4 @@
-"""A consumer group (KIP-848) as the shard sees it: what its records add up to, and whom it waits for until when."""
+"""A consumer group (KIP-848) as the shard sees it: its replayed state, and the deadlines of its members."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tidemark.protocol.messages.sync_group import SyncGroupRequest
 
 log = logging.getLogger(__name__)
 
-RETRY_MS: Final = 1_000  # after what an alarm decided could not be written
+RETRY_MS: Final = 1_000  # when records that a timer caused could not be written
 EPOCHS_IN_COMMITS_FROM: Final = 9  # OffsetCommit, OffsetFetch
 
 
@@ -40,7 +40,7 @@ class ConsumerGroup(Group):
         self.group_id = group_id
         self.state = GroupState(group_id)
         self.deadlines = MemberDeadlines()
-        self.topics_seen: Topics | None = None  # what the present epoch was checked against
+        self.topics_seen: Topics | None = None  # the topics that the present epoch was computed with
         self._timer: Timer | None = None
         self._group_config: tuple[BrokerConfig, Mapping[str, str], GroupConfig] | None = None
 
@@ -65,7 +65,7 @@ class ConsumerGroup(Group):
         return list(self.state.tombstones())
 
     def group_config(self, shard: GroupShard) -> GroupConfig:
-        """Made once, until the broker's or the group's settings change."""
+        """Cached until the broker's or the group's settings change."""
         config, overrides = shard.config, shard.image.config_of(GROUP_RESOURCE, self.group_id)
         if self._group_config is None or self._group_config[0] is not config or self._group_config[1] is not overrides:
             self._group_config = (config, overrides, group_config_of(config, overrides))
@@ -74,7 +74,7 @@ class ConsumerGroup(Group):
     # -- clocks ------------------------------------------------------------
 
     def loaded(self, shard: GroupShard, now_ms: int) -> None:
-        """Whoever was in charge before may have heard from members we have not: all get their full time."""
+        """The previous coordinator may have had heartbeats that we do not know of: all members get their full time."""
         session_timeout_ms = self.group_config(shard).session_timeout_ms
         for member in self.state.members.values():
             classic = member.classic
@@ -92,7 +92,7 @@ class ConsumerGroup(Group):
             self.deadlines.revocations.pop(member.member_id, None)
 
     def reschedule(self, shard: GroupShard) -> None:
-        """See to it that we are woken at the earliest deadline. One that moved later costs nothing until then."""
+        """Set the timer to the earliest deadline. A deadline that moved later is checked when the old time comes."""
         at_ms = self.deadlines.next_ms()
         if at_ms is None or (self._timer is not None and self._timer.at_ms <= at_ms):
             return
@@ -116,7 +116,7 @@ class ConsumerGroup(Group):
             self.reschedule(shard)
             return None
         for member_id, reason in late.items():
-            log.info("group %s: %s is out, because %s", self.group_id, member_id, reason)
+            log.info("group %s: removed %s, because %s", self.group_id, member_id, reason)
         return fence(shard, self, late, answer=None, refuse=partial(self._retry, shard, now_ms), now_ms=now_ms)
 
     def _retry(self, shard: GroupShard, now_ms: int, _code: ErrorCode) -> None:
@@ -169,7 +169,7 @@ class ConsumerGroup(Group):
         return _check_epoch(member, generation)
 
     def holds_since(self, *, member_id: str, epoch: int, topic_id: bytes, partition: int) -> bool:
-        """What another may have had in between is not counted: the epoch of the assignment is a later one then."""
+        """If another member had the partition in between, its assignment epoch is a later one."""
         member = self.state.members.get(member_id)
         if member is None or not 0 <= epoch <= member.member_epoch:
             return False
@@ -186,7 +186,7 @@ class ConsumerGroup(Group):
         return ErrorCode.UNKNOWN_MEMBER_ID if member is None else _check_epoch(member, epoch)
 
     def check_offset_delete(self) -> ErrorCode:
-        return ErrorCode.NONE  # which topics are in use is asked one by one
+        return ErrorCode.NONE  # subscribed topics are refused one by one
 
     def expiry_base_ms(self, value: OffsetCommitValue) -> int | None:
         return value.commit_timestamp
@@ -199,7 +199,7 @@ def _check_epoch(member: Member, epoch: int) -> ErrorCode:
 
 
 def find_group_config(shard: GroupShard, group_id: str) -> GroupConfig:
-    """Also of a group that is not there yet."""
+    """Also for a group that does not exist yet."""
     group = shard.groups.get(group_id)
     if isinstance(group, ConsumerGroup):
         return group.group_config(shard)
@@ -207,7 +207,7 @@ def find_group_config(shard: GroupShard, group_id: str) -> GroupConfig:
 
 
 def _replay(shard: GroupShard, key: Any, value: Any) -> None:
-    """A record of a consumer group makes it one; a tombstone of one that is not there has nothing left to end."""
+    """A record creates its consumer group if need be; a tombstone without a group is ignored."""
     group = shard.groups.get(key.group_id)
     if not isinstance(group, ConsumerGroup):
         if value is None:

@@ -1,4 +1,4 @@
-"""The settings that a consumer group lives by: the broker's, overlaid by the group's own."""
+"""The settings of a consumer group: the broker's, overridden by the group's own."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 
 from tidemark.broker.config import BrokerConfig
 
-UNSETTLED_HEARTBEAT_MS: Final = 500  # while a group is young, or has just changed
+UNSETTLED_HEARTBEAT_MS: Final = 500  # while a group has just changed
 UPGRADES: Final = ("upgrade", "bidirectional")
 DOWNGRADES: Final = ("downgrade", "bidirectional")
 
@@ -24,10 +24,10 @@ class GroupConfig:
     classic_members_max: int
 
     def interval_ms(self, *, unchanged_ms: int, waits: bool) -> int:
-        """When a member shall be heard of again.
+        """The heartbeat interval that a member is told.
 
-        Who joins a group seldom comes alone, and what a member waits for comes with the heartbeats of others: for a
-        while after a change nobody sleeps the whole interval through it.
+        Members seldom join alone, and a member that waits for a partition depends on the heartbeats of others. So the
+        interval is short for a while after a change.
         """
         if waits or unchanged_ms < self.heartbeat_interval_ms:
             return min(self.heartbeat_interval_ms, UNSETTLED_HEARTBEAT_MS)

@@ -1,7 +1,7 @@
-"""A change under way: records, and the group as it will be once they are replayed.
+"""An update of a consumer group in the making: its records, and the state after they are replayed.
 
-Deciding works on a copy to which each record is applied as it is made, by the same replay that loading uses. So what
-is decided is what any later replay of the log comes to, and dropping a draft leaves everything as it was.
+It works on a copy, to which each record is applied as it is made, by the same replay that loading uses. So the state
+that was decided on is the state that any later replay yields, and an update that is dropped changes nothing.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ class GroupUpdate:
         self.write(new_records.current_assignment_record(self.state.group_id, member))
 
     def remove_member(self, member_id: str) -> None:
-        """The order matters to Kafka: what a member has goes before the member."""
+        """Kafka expects this order: assignments end before the member does."""
         self.write(new_records.current_assignment_tombstone(self.state.group_id, member_id))
         self.write(new_records.target_assignment_tombstone(self.state.group_id, member_id))
         self.write(new_records.member_subscription_tombstone(self.state.group_id, member_id))
 
     def replace_member(self, old: Member, *, member_id: str) -> Member:
-        """A static member goes on under another id: with its share, and what it holds."""
+        """A static member continues under another member id, with its target and current assignment."""
         target = self.state.target_of(old.member_id)
         new = replace(old, member_id=member_id, member_epoch=0, previous_member_epoch=0)
         self.remove_member(old.member_id)
@@ -60,7 +60,7 @@ class GroupUpdate:
     # -- the group ---------------------------------------------------------
 
     def resolve_regexes(self) -> bool:
-        """Bring what the members' expressions name up to date. Returns whether any of them names something else now."""
+        """Evaluate the members' regular expressions again. Returns whether the topics of any of them changed."""
         state = self.state
         changed = False
         wanted = {member.subscribed_topic_regex for member in state.members.values() if member.subscribed_topic_regex}
@@ -90,7 +90,7 @@ class GroupUpdate:
             self.write(new_records.partition_metadata_tombstone(state.group_id))
 
     def assign(self, assignors: Sequence[str]) -> None:
-        """Compute the target of the present epoch, and write down whose share is another one."""
+        """Compute the target assignment of the present epoch, and record it for members whose target changed."""
         state = self.state
         members = self._specs()
         counts = dict(self._subscribed_topics())
@@ -118,7 +118,7 @@ class GroupUpdate:
                 yield self.topics[name].topic_id, len(self.topics[name].partitions)
 
     def step(self, member_id: str, *, owned: Owned | None, subscription_changed: bool = False) -> None:
-        """Move a member towards its target as far as it can go now."""
+        """Reconcile a member with its target assignment as far as possible now."""
         state = self.state
         member = state.members[member_id]
         if not subscription_changed and member.is_reconciled_to(state.assignment_epoch):
@@ -137,6 +137,6 @@ class GroupUpdate:
 
 
 def preferred_assignor(members: Collection[Member], assignors: Sequence[str]) -> str:
-    """The one that most members ask for; of equals, the one that comes first in the broker's own order."""
+    """The assignor most members ask for; of equals, the first in group.consumer.assignors."""
     votes = Counter(member.server_assignor for member in members if member.server_assignor in assignors)
     return max(assignors, key=lambda name: votes[name])

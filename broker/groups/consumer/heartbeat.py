@@ -1,8 +1,7 @@
 """ConsumerGroupHeartbeat: join, stay in, and leave a group that the broker assigns.
 
-A heartbeat creates or updates its member, brings the group's target up to date if that changed anything, and moves the
-member one step towards its share. Nothing of that is needed by far the most of the time, and then it costs next to
-nothing.
+A heartbeat creates or updates its member, computes a new target assignment if something changed, and reconciles the
+member one step with its target. Most heartbeats need none of that and take the short path (`_nothing_new`).
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ CLIENT_MEMBER_IDS_FROM = 1  # KIP-1082: the client makes its own id
 
 
 def consumer_heartbeat(shard: GroupShard, request: ConsumerGroupHeartbeatRequest, caller: Caller, now_ms: int) -> Any:
-    """Returns the response, or an Outcome."""
+    """Returns the response, or a CoordinatorResult."""
     group = shard.groups.get(request.group_id)
     if isinstance(group, ConsumerGroup) and (answer := _nothing_new(shard, group, request, caller, now_ms)) is not None:
         return answer
@@ -67,7 +66,7 @@ def refusal(code: ErrorCode, message: str | None = None) -> ConsumerGroupHeartbe
 def _nothing_new(
     shard: GroupShard, group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest, caller: Caller, now_ms: int
 ) -> ConsumerGroupHeartbeatResponse | None:
-    """The answer to a member in its place that reports no change; None if there is anything to look into."""
+    """The answer to a reconciled member that reports no change; None if the full path is needed."""
     state = group.state
     member = state.members.get(request.member_id)
     if (
@@ -80,7 +79,7 @@ def _nothing_new(
         or request.rebalance_timeout_ms != -1
         or request.server_assignor not in (None, member.server_assignor)
         or request.rack_id not in (None, member.rack_id)
-        or request.instance_id not in (None, member.instance_id)  # librdkafka says it only when it joins
+        or request.instance_id not in (None, member.instance_id)  # librdkafka sends it only when it joins
         or member.classic is not None
         or member.state is not MemberState.STABLE
         or member.member_epoch != state.assignment_epoch
@@ -158,7 +157,7 @@ def _unknown(member_id: str, group_id: str) -> Refused:
 
 
 class _Beat:
-    """One heartbeat that has something to say."""
+    """A heartbeat on the full path."""
 
     def __init__(
         self,
@@ -175,9 +174,9 @@ class _Beat:
         self.now_ms = now_ms
         self.topics = shard.image.topics
         self.member_id = request.member_id or shard.new_member_id("")
-        self.checked = False  # whether the present epoch knows these topics
+        self.checked = False  # whether the present epoch was computed with these topics
         self.is_upgrade = False
-        self.replaced: str | None = None  # the id of the static member that this one takes the place of
+        self.replaced: str | None = None  # the member id of the static member that this one replaces
         self.then: list[Callable[[], None]] = []
 
     def decide(self) -> Any:
@@ -201,7 +200,7 @@ class _Beat:
         return self._finish(before)
 
     def _open(self) -> GroupUpdate:
-        """A draft of the group as it is, or of a new one, or of what a classic group becomes."""
+        """An update of the existing group, of a new one, or of the one that a classic group is converted to."""
         request = self.request
         group = self.shard.groups.get(request.group_id)
         if isinstance(group, ConsumerGroup):
@@ -245,13 +244,13 @@ class _Beat:
         return check_instance(group, member_id=self.member_id, instance_id=instance_id)
 
     def _find_instance(self, instance_id: str) -> Member | None:
-        """A static member joins. The process before it must have left, or have spoken the classic protocol."""
+        """A static member joins. Its predecessor must have left, or have used the classic protocol."""
         state = self.update.state
         current = state.members.get(state.static_members.get(instance_id, ""))
         if current is None:
             return state.members.get(self.member_id)
         if current.member_id == self.member_id and current.member_epoch != STATIC_LEAVE_EPOCH:
-            return current  # it missed our answer
+            return current  # a retry
         if current.classic is None and current.member_epoch != STATIC_LEAVE_EPOCH:
             raise Refused(
                 ErrorCode.UNRELEASED_INSTANCE_ID,
@@ -262,16 +261,16 @@ class _Beat:
         return self.update.replace_member(current, member_id=self.member_id)
 
     def _is_repeat(self, member: Member) -> bool:
-        """Whether our last answer got lost: the member comes from the epoch before this one.
+        """Whether our last answer got lost: the member still has its previous epoch.
 
-        It is told again where it is, and not moved on: this may also be an old request that comes late, and what it
-        says of the partitions it has is then no longer so.
+        It gets the same answer again and is not reconciled: this may also be an old request that arrives late, and
+        then the partitions that it lists are outdated.
         """
         received = self.request.member_epoch
         return received == member.previous_member_epoch != member.member_epoch and self.replaced is None
 
     def _updated(self, member: Member) -> Member:
-        """Null in a request means as before."""
+        """Null in a request means unchanged."""
         request = self.request
         names, regex = request.subscribed_topic_names, request.subscribed_topic_regex
         return replace(
@@ -294,7 +293,7 @@ class _Beat:
         if regex_changed or (state.regexes and not self.checked):
             named_others = update.resolve_regexes()
         stale = not self.checked and state.hash_of(self.topics) != state.metadata_hash
-        # What a classic group had assigned when it was taken over may be half of a rebalance.
+        # A classic group that is converted may have been in the middle of a rebalance.
         is_new = state.epoch == 0 or self.is_upgrade
         if is_new or names_changed or regex_changed or named_others or stale:
             update.bump()
@@ -334,14 +333,14 @@ class _Beat:
         return answer
 
     def _after_write(self, member: Member, *, moved: bool) -> None:
-        """The soft side of what was decided, once it is written."""
+        """Update the in-memory state, once the records are written."""
         group = self.shard.groups[self.request.group_id]
         assert isinstance(group, ConsumerGroup)
         if self.replaced is not None and self.replaced != member.member_id:
             group.deadlines.drop(self.replaced)
         group.topics_seen = self.topics
         group.deadlines.sessions[member.member_id] = self.now_ms + self.group_config.session_timeout_ms
-        group.deadlines.joins.pop(member.member_id, None)  # it has changed over from the classic protocol
+        group.deadlines.joins.pop(member.member_id, None)  # it may have used the classic protocol before
         group.deadlines.syncs.pop(member.member_id, None)
         if moved:
             group.schedule_revocation(member, now_ms=self.now_ms)
@@ -355,7 +354,7 @@ def _check_epoch(member: Member, request: ConsumerGroupHeartbeatRequest) -> None
     if received > current:
         relation = "greater"
     elif received == member.previous_member_epoch and _is_within(_owned(request), member.assigned):
-        return  # the answer that moved it on may be lost
+        return  # the answer with the new epoch may be lost
     else:
         relation = "smaller"
     raise Refused(
@@ -378,7 +377,7 @@ def _is_within(owned: Owned | None, partitions_held: AssignedPartitions) -> bool
 
 
 def _is_full(request: ConsumerGroupHeartbeatRequest) -> bool:
-    """A member that is not sure what we know sends everything, and wants to hear everything."""
+    """A full heartbeat is answered with the full assignment."""
     subscribes = request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None
     return request.rebalance_timeout_ms != -1 and subscribes and request.topic_partitions is not None
 

@@ -1,4 +1,4 @@
-"""A member of a consumer group, as a value: a change makes another member."""
+"""A member of a consumer group, as an immutable value."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class MemberState(IntEnum):
     """Kafka's numbers: they are written."""
 
     STABLE = 0
-    UNREVOKED_PARTITIONS = 1  # it must give something up first, and has not said yet that it did
-    UNRELEASED_PARTITIONS = 2  # what it shall get is still with others
+    UNREVOKED_PARTITIONS = 1  # must revoke partitions, and has not confirmed it yet
+    UNRELEASED_PARTITIONS = 2  # waits for partitions that others still own
 
 
 AssignedPartitions = Mapping[bytes, Mapping[int, int]]  # by topic id: partition -> the epoch at which it was assigned
@@ -35,7 +35,7 @@ NOTHING: Final[AssignedPartitions] = {}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClassicMetadata:
-    """What a member that speaks the classic protocol has beside the rest."""
+    """What a member that uses the classic protocol has in addition."""
 
     session_timeout_ms: int
     protocols: tuple[tuple[str, bytes], ...]  # by preference: name and subscription
@@ -115,7 +115,7 @@ def _written(partitions_held: AssignedPartitions) -> list[TopicPartitions]:
 
 
 def read_assigned_partitions(written: Iterable[TopicPartitions], *, default_epoch: int) -> AssignedPartitions:
-    """Brokers before Kafka 4.3 wrote no assignment epochs: the member's own epoch is the strictest guess."""
+    """Brokers before Kafka 4.3 wrote no assignment epochs: the member epoch is the strictest assumption."""
     return {
         bytes(topic.topic_id): dict(
             zip(

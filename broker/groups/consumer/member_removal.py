@@ -1,4 +1,4 @@
-"""Members leave a consumer group: by their own word, by an administrator's, or because they are not heard of."""
+"""Members leave a consumer group, are removed by an administrator, or are fenced because they are silent."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Refuse = Callable[[ErrorCode], Any]
 def fence(
     shard: GroupShard, group: ConsumerGroup, leaving: Collection[str], *, answer: Any, refuse: Refuse, now_ms: int
 ) -> CoordinatorResult:
-    """Take members out: what they held is free from now on, and the rest of the group is due a new assignment."""
+    """Remove members: their partitions are free at once, and the group gets a new epoch."""
     if migration.may_downgrade(shard, group, leaving):
         return migration.downgrade(shard, group, leaving, answer=answer, refuse=refuse, now_ms=now_ms)
     update = GroupUpdate(group.state, topics=shard.image.topics, now_ms=now_ms)
@@ -42,7 +42,7 @@ def fence(
 
 
 def leave_temporarily(group: ConsumerGroup, member: Member, *, answer: Any, refuse: Refuse) -> CoordinatorResult:
-    """A static member stops, and will be back within its session time-out: its share stays its own until then."""
+    """A static member stops for a restart: it keeps its assignment until its session times out."""
     left = replace(member, member_epoch=STATIC_LEAVE_EPOCH, pending_revocation=NOTHING)
     update = GroupUpdate(group.state, topics={}, now_ms=0)
     update.put_current_assignment(left)
@@ -54,7 +54,7 @@ def leave_temporarily(group: ConsumerGroup, member: Member, *, answer: Any, refu
 
 
 def check_instance(group: ConsumerGroup, *, member_id: str, instance_id: str) -> Member:
-    """The member that goes by this instance id, if it is the one that speaks."""
+    """The member with this instance id. Refuses a member id that is not the current one of the instance."""
     current = group.state.members.get(group.state.static_members.get(instance_id, ""))
     if current is None:
         raise Refused(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
@@ -67,7 +67,7 @@ def check_instance(group: ConsumerGroup, *, member_id: str, instance_id: str) ->
 
 
 def leave_classic(shard: GroupShard, group: ConsumerGroup, request: LeaveGroupRequest, now_ms: int) -> Any:
-    """LeaveGroup takes out any member: an administrator's tool sends it for members of either protocol."""
+    """LeaveGroup removes members of either protocol: administrators' tools send it for both."""
     leaving: dict[str, None] = {}
     response = LeaveGroupResponse(members=[_leave_one(group, identity, leaving) for identity in request.members])
     if not leaving:

@@ -1,8 +1,8 @@
 """A group changes its protocol while it has members (KIP-848): classic to consumer, and back.
 
-The first consumer that joins a classic group turns it into a consumer group in which the classic members live on; when
-the last member leaves that speaks the consumer protocol, those that are left are a classic group again. Either way, the
-whole change is one batch of records.
+The first consumer that joins a classic group turns it into a consumer group that keeps the classic members; when the
+last member of the consumer protocol leaves, the rest become a classic group again. Either conversion is a single batch
+of records.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Upgrade(NamedTuple):
 
 
 def upgrade(shard: GroupShard, group: Group | None, group_id: str, *, topics: Topics, now_ms: int) -> Upgrade:
-    """The draft of a consumer group in the place of `group`, which is no consumer group, if that may be."""
+    """The update that creates a consumer group in the place of `group`, if it may be converted."""
     update = GroupUpdate(GroupState(group_id), topics=topics, now_ms=now_ms)
     if group is None:
         return Upgrade(update, None)
@@ -86,7 +86,7 @@ def _refused(group_id: str, because: str) -> Refused:
 
 
 def _convert_members(update: GroupUpdate, group: ClassicGroup) -> None:
-    """Everybody is where the last generation left it; whoever was about to rebalance is asked to join again."""
+    """Members keep what the last generation assigned; those in a rebalance are asked to join again."""
     try:
         members = _members_with_assignments(group, update.topics)
     except MalformedSubscription:
@@ -105,10 +105,10 @@ def _convert_members(update: GroupUpdate, group: ClassicGroup) -> None:
 
 
 def _members_with_assignments(group: ClassicGroup, topics: Topics) -> list[tuple[Member, Assignment]]:
-    """The members, each with what the last generation gave it.
+    """The members, each with the partitions that it owns.
 
-    In the middle of a rebalance that may be forgotten already. A cooperative member holds on to what it had all the
-    same, and said so when it joined.
+    In the middle of a rebalance the assignment may be cleared already. A cooperative member keeps its partitions
+    nevertheless, and its subscription lists them.
     """
     claimed: set[tuple[str, int]] = set()
     found = []
@@ -126,7 +126,7 @@ def _members_with_assignments(group: ClassicGroup, topics: Topics) -> list[tuple
 
 
 def _subscription(member: ClassicMember, group: ClassicGroup) -> Subscription:
-    # Before its first generation a group has not chosen a protocol; but all of a consumer's say the same.
+    # A group has no protocol before its first generation; but the subscription is the same in all of them.
     return read_subscription(member.metadata(group.protocol) or (member.protocols[0][1] if member.protocols else b""))
 
 
@@ -157,7 +157,7 @@ def _converted(
 
 
 def _close_classic_group(shard: GroupShard, group: ClassicGroup) -> None:
-    """Its alarms find nobody any more, and whoever waited for the others joins what the group is now."""
+    """Cancel its timers; members that wait in a rebalance are told to join the consumer group."""
     group.cancel_phase()
     for timer in group.pending.values():
         timer.cancel()
@@ -180,7 +180,7 @@ def _start_sessions(shard: GroupShard, group_id: str, *, now_ms: int) -> None:
 
 
 def may_downgrade(shard: GroupShard, group: ConsumerGroup, leaving: Collection[str]) -> bool:
-    """Whether only members that speak the classic protocol are left, and some are."""
+    """Whether only members of the classic protocol would be left, and at least one."""
     staying = [member for member_id, member in group.state.members.items() if member_id not in leaving]
     going = [group.state.members[member_id] for member_id in leaving]
     if not staying or any(member.classic is None for member in staying):
@@ -200,7 +200,7 @@ def downgrade(
     refuse: Callable[[ErrorCode], Any],
     now_ms: int,
 ) -> CoordinatorResult:
-    """A classic group of those that stay, which is about to rebalance, since somebody left."""
+    """Convert the remaining members to a classic group, which rebalances because a member left."""
     staying = [member for member_id, member in group.state.members.items() if member_id not in leaving]
     records = list(group.state.tombstones())
     result = become_classic(shard, group.state, staying, now_ms=now_ms, rebalance=True)
@@ -210,7 +210,7 @@ def downgrade(
 def become_classic(
     shard: GroupShard, state: GroupState, members: Collection[Member], *, now_ms: int, rebalance: bool
 ) -> CoordinatorResult:
-    """The record of the classic group, and what is to do once it is there."""
+    """The record of the classic group, and what to do once it is written."""
     protocols = {member.member_id: member.classic.protocols for member in members if member.classic is not None}
     group = ClassicGroup(state.group_id)
     group.protocol_type = PROTOCOL_TYPE
@@ -246,7 +246,7 @@ def _to_classic_member(member: Member) -> ClassicMember:
 
 
 def _share(shard: GroupShard, state: GroupState, member: Member, protocol: str | None) -> bytes:
-    """What the target says it has, in the version that it speaks itself."""
+    """The target assignment, encoded in the version that the member uses."""
     return encoded_share(state.target_of(member.member_id), shard.image.topic_names, version=_version(member, protocol))
 
 

@@ -1,4 +1,4 @@
-"""Makes the records of a consumer group. Without a value, a fact ends what was so."""
+"""Makes the records of a consumer group, and their tombstones."""
 
 from __future__ import annotations
 

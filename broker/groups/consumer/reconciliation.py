@@ -1,7 +1,7 @@
-"""One step of a member towards its target. A partition changes hands only when nobody holds it any more.
+"""Reconciliation of a member with its target assignment. A partition is assigned only when no other member owns it.
 
-A member first gives up what it shall not keep, and stays in its epoch until it reports that it did; only then does it
-move to the target's epoch and get what is free by then. What others still hold, it gets in a later step.
+A member first revokes partitions that are not in its target, and stays in its epoch until it confirms that. Then it
+moves to the epoch of the target and gets the partitions that are free. The rest follows when their owners release them.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import replace
 from tidemark.broker.groups.consumer.assignors import Assignment
 from tidemark.broker.groups.consumer.member import NOTHING, AssignedPartitions, Member, MemberState
 
-Owned = Mapping[bytes, Collection[int]]  # what the member says it has
+Owned = Mapping[bytes, Collection[int]]  # the partitions that the member reports
 IsFree = Callable[[bytes, int], bool]
 
 
@@ -26,9 +26,9 @@ def reconcile(
     is_free: IsFree,
     subscription_changed: bool = False,
 ) -> Member:
-    """The member after this step: the same object if there is none to take. `owned` is None if it did not say.
+    """The member after this step, the same object if nothing changed. `owned` is None if it did not report any.
 
-    `subscribed` are the ids of the topics it wants now: a target of before its last change of mind is cut down to them.
+    `subscribed` are the ids of its topics: a target from before its last change of subscription is reduced to them.
     """
     if member.state is MemberState.STABLE and member.member_epoch == target_epoch and not subscription_changed:
         return member
@@ -56,7 +56,7 @@ def _step(
         _put(kept, topic_id, {number: epoch for number, epoch in held.items() if number in wanted})
         _put(surplus, topic_id, {number: epoch for number, epoch in held.items() if number not in wanted})
         missing = sorted(wanted - held.keys())
-        # What this member itself has just given up is free for it to have again.
+        # What this member itself has just revoked is free for it.
         free = [number for number in missing if number in released or is_free(topic_id, number)]
         waiting = waiting or len(free) < len(missing)
         if free:
@@ -70,7 +70,7 @@ def _step(
 
 
 def _revoke_unsubscribed(member: Member, subscribed: Collection[bytes]) -> Member:
-    """It is still giving up something else, and wants less by now."""
+    """It is still revoking partitions, and its subscription became smaller meanwhile."""
     surplus = {topic_id: epochs for topic_id, epochs in member.assigned.items() if topic_id not in subscribed}
     if not surplus:
         return member
@@ -82,7 +82,7 @@ def _revoke_unsubscribed(member: Member, subscribed: Collection[bytes]) -> Membe
 
 
 def _holds_any(owned: Owned | None, partitions: AssignedPartitions) -> bool:
-    """A member that does not say has to be taken to hold everything still."""
+    """Without a report the member must be assumed to own everything still."""
     if owned is None:
         return True
     return any(number in numbers for topic_id, numbers in partitions.items() for number in owned.get(topic_id, ()))

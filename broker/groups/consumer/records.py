@@ -1,6 +1,6 @@
-"""What a consumer group writes to `__consumer_offsets`, in Kafka's formats: one key and one value per kind of fact.
+"""What a consumer group writes to `__consumer_offsets`, in Kafka's formats: one key and one value per kind.
 
-A value of None is a tombstone: the fact no longer holds.
+A value of None is a tombstone.
 """
 
 from __future__ import annotations

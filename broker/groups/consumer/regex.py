@@ -9,15 +9,15 @@ from typing import Any, Final
 from tidemark.broker.core.errors import Refused
 from tidemark.protocol.errors import ErrorCode
 
-REGEX_BYTES_MAX: Final = 64 << 10  # well over any pattern a person writes; a limit on what we compile for a stranger
+REGEX_BYTES_MAX: Final = 64 << 10  # well over any pattern that people write
 
 
 @lru_cache(maxsize=256)
 def compiled(regex: str) -> Any:
-    """RE2 takes time in proportion to the text, whatever the pattern: a client cannot keep the broker busy with it."""
+    """RE2 matches in linear time whatever the pattern, so an expression cannot block the broker."""
     if len(regex) > REGEX_BYTES_MAX:
         raise Refused(ErrorCode.INVALID_REGULAR_EXPRESSION, f"The regular expression has {len(regex)} characters.")
-    import re2  # type: ignore[import-untyped]  # most brokers never see an expression, and start without it
+    import re2  # type: ignore[import-untyped]  # imported on first use: most brokers never see an expression
 
     options = re2.Options()
     options.log_errors = False  # a client's mistake is answered, not written to our standard error

@@ -1,7 +1,7 @@
-"""What the records of a consumer group add up to. Replaying is the only way to change it.
+"""The state of a consumer group. Replaying records is the only way to change it.
 
-Compaction may have taken older records away and left newer ones in an order that was never written, so replaying takes
-every record as it comes: what it says is so, until a later one says otherwise.
+Compaction may have removed older records and left newer ones in an order that was never written, so replay accepts
+every record as it comes; the latest one wins.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ from tidemark.broker.metadata.image import TopicImage
 
 Topics = Mapping[str, TopicImage]
 NO_TARGET: Final[Assignment] = {}
-_STATES: Final = {int(state): state for state in MemberState}  # another may come from a newer broker
+_STATES: Final = {int(state): state for state in MemberState}  # a newer broker may write others
 
 
 class Resolved(NamedTuple):
-    """What a regular expression named when it was last looked at."""
+    """The topics that a regular expression matched when it was last evaluated."""
 
     topics: frozenset[str]
     version: int
@@ -76,11 +76,11 @@ class GroupState:
         self.members: dict[str, Member] = {}
         self.static_members: dict[str, str] = {}  # instance id -> member id
         self.targets: dict[str, Assignment] = {}
-        self.owners: dict[tuple[bytes, int], str] = {}  # who holds a partition, or still has to give it up
+        self.owners: dict[tuple[bytes, int], str] = {}  # the member that owns a partition or has not revoked it yet
         self.regexes: dict[str, Resolved] = {}
 
     def copy(self) -> GroupState:
-        """To try out on. Members, targets and what regexes name are values, so this is not deep."""
+        """For an update. Shallow, because members, targets and resolved expressions are immutable."""
         twin = GroupState(self.group_id)
         for name in ("epoch", "metadata_hash", "assignment_epoch", "assignment_timestamp", "has_partition_metadata"):
             setattr(twin, name, getattr(self, name))
@@ -119,9 +119,9 @@ class GroupState:
         return frozenset[str]().union(*{self.subscribed_names(member) for member in self.members.values()})
 
     def hash_of(self, topics: Topics) -> int:
-        """A digest of everything about the subscribed topics that an assignor looks at.
+        """A digest of what the assignors know of the subscribed topics.
 
-        Ours, not Kafka's: a broker that takes the group over finds another number, and assigns once more.
+        Not Kafka's own hash: a Kafka broker that takes over the group computes one more assignment.
         """
         subscribed = sorted(name for name in self.all_subscribed_names() if name in topics)
         if not subscribed:
@@ -132,7 +132,7 @@ class GroupState:
         return int.from_bytes(digest.digest(), "big", signed=True)
 
     def tombstones(self) -> Iterator[CoordinatorRecord]:
-        """The end of the group, in Kafka's order: members go before what they stood on."""
+        """Deletes the group, in Kafka's order: members before the group."""
         for member_id in self.members:
             yield new_records.current_assignment_tombstone(self.group_id, member_id)
         for member_id in sorted(self.members.keys() | self.targets.keys()):

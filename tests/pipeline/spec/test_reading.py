@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tidemark.pipeline.failure import PipelineFailed
+from tidemark.failure import CommandFailed
 from tidemark.pipeline.spec import FileSink, Pipeline, TopicSink, TopicSource, load
 
 ROOT = Path(__file__).parents[3]
@@ -75,7 +75,7 @@ def test_what_ships_is_right(file: Path) -> None:
 )  # fmt: skip
 def test_a_mistake_is_shown_by_line_and_key(loading: Load, old: str, new: str, line: int, told: str) -> None:
     assert old in GOOD
-    with pytest.raises(PipelineFailed) as refused:
+    with pytest.raises(CommandFailed) as refused:
         loading(GOOD.replace(old, new, 1))
     assert f"shop.yaml:{line}: " in str(refused.value)
     assert told in str(refused.value)
@@ -91,7 +91,7 @@ def test_overrides_win_over_the_file(loading: Load) -> None:
 
 @pytest.mark.parametrize("override", ["nothing", "=x", "steps[7].sql=x", "name.x=1", "sinks.out.topic=[a"])
 def test_an_override_that_leads_nowhere_is_refused(loading: Load, override: str) -> None:
-    with pytest.raises(PipelineFailed, match="--set"):
+    with pytest.raises(CommandFailed, match="--set"):
         loading(GOOD, override)
 
 
@@ -102,7 +102,7 @@ def test_positions_by_time_and_offset(loading: Load) -> None:
     assert isinstance(by_offset, TopicSource)
     assert by_time.start_time_ms == 1896091200000
     assert by_offset.start == '{"orders": {"0": 17}}'
-    with pytest.raises(PipelineFailed, match=r"start\.time: 'noon' is neither"):
+    with pytest.raises(CommandFailed, match=r"start\.time: 'noon' is neither"):
         loading(GOOD, "sources.orders.start={time: noon}")
 
 
@@ -114,5 +114,5 @@ def test_amounts_have_units(loading: Load) -> None:
 
 
 def test_a_missing_file_is_a_sentence(tmp_path: Path) -> None:
-    with pytest.raises(PipelineFailed, match="There is no file"):
+    with pytest.raises(CommandFailed, match="There is no file"):
         load(tmp_path / "none.yaml")

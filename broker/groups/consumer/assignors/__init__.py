@@ -1,4 +1,4 @@
-"""Server-side assignors: pure functions from who subscribes to what, and who had what, to who shall have what."""
+"""Server-side assignors: pure functions from subscriptions and the previous target to the new target assignment."""
 
 from __future__ import annotations
 

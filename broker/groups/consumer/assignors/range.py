@@ -28,7 +28,7 @@ def assign_range(members: Mapping[str, MemberSpec], topics: Mapping[bytes, int])
 
 
 def _rank(member_id: str, member: MemberSpec) -> tuple[bool, str]:
-    """Static members come first, by instance id: their place outlives the member id of one process."""
+    """Static members come first, by instance id: their instance id survives a restart, a member id does not."""
     if member.instance_id is None:
         return True, member_id
     return False, member.instance_id

@@ -11,4 +11,4 @@ Assignment = Mapping[bytes, tuple[int, ...]]  # partitions in order by topic id;
 class MemberSpec(NamedTuple):
     instance_id: str | None
     topics: frozenset[bytes]  # ids of the topics it subscribes to, whether or not they exist
-    previous: Assignment  # its share of the last target
+    previous: Assignment  # its part of the last target assignment

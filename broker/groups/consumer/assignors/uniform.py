@@ -34,7 +34,7 @@ def assign_uniform(members: Mapping[str, MemberSpec], topics: Mapping[bytes, int
 def _unchanged_as_it_was(
     members: Mapping[str, MemberSpec], shares: Mapping[str, list[Partition]]
 ) -> Iterator[tuple[str, Assignment, list[Partition] | None]]:
-    """An unchanged share is given back as the same object, so that the caller sees at once who has news."""
+    """An unchanged assignment is returned as the same object, which is a cheap way to see what changed."""
     for member_id, member in members.items():
         share = shares[member_id]
         share.sort()
@@ -45,7 +45,7 @@ def _unchanged_as_it_was(
 def _keep(
     members: Mapping[str, MemberSpec], topics: Mapping[bytes, int]
 ) -> tuple[dict[str, list[Partition]], list[Partition]]:
-    """What each had and may still have, and what is then left over."""
+    """What each member keeps, and the partitions that are left."""
     free = {topic_id: set(range(count)) for topic_id, count in topics.items()}
     kept: dict[str, list[Partition]] = {}
     for member_id in sorted(members):

@@ -41,9 +41,9 @@ class Recorder:
     def answer_whole(self, answer: bytearray) -> None:
         self.answers.append(bytes(answer))
 
-    def answer_later(self, later: Any) -> None:
+    def answer_deferred(self, deferred: Any) -> None:
         self.waiting = asyncio.get_running_loop().create_future()
-        later.then(lambda parts: self.waiting.set_result(parts))
+        deferred.then(lambda parts: self.waiting.set_result(parts))
 
 
 async def open_topics(node: Node) -> None:

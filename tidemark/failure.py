@@ -1,7 +1,8 @@
-"""How a command fails: one sentence for the person, one exit code for the script."""
+"""How a command fails, here and in the pipeline: one sentence for people, one exit code for scripts."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import IntEnum
 
 
@@ -22,3 +23,9 @@ class CommandFailed(Exception):
     def __init__(self, message: str, *, code: ExitCode = ExitCode.FAILED) -> None:
         super().__init__(message)
         self.code = code
+
+
+def all_failures(failures: Iterable[CommandFailed]) -> CommandFailed:
+    """Several failures as one, a line each: one bad name does not hide the others."""
+    listed = list(failures)
+    return CommandFailed("\ntidemark: ".join(map(str, listed)), code=listed[0].code)
