@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import asyncio
 
-from tidemark.broker.core.deferred import Deferred, Gathering, awaited, chained, mapped
+from tidemark.broker.core.deferred import Deferred, Gathering, MaybeDeferred, awaited, chained, mapped
 
 
 def test_the_first_to_resolve_wins_and_the_listener_is_told_once() -> None:
@@ -36,7 +36,11 @@ def test_a_value_is_changed_now_or_when_it_is_there() -> None:
 def test_what_follows_a_value_may_be_deferred_itself() -> None:
     first: Deferred[int] = Deferred()
     second: Deferred[str] = Deferred()
-    answer = chained(first, lambda _value: second)
+
+    def go_on(_value: int) -> MaybeDeferred[str]:
+        return second
+
+    answer = chained(first, go_on)
     assert isinstance(answer, Deferred)
     told: list[str] = []
     answer.then(told.append)
