@@ -59,7 +59,13 @@ class ClusterRuntime:
         """`services`: what handlers may name; the node fills it before it takes requests."""
         self._config = config
         self._replicas = replicas
-        self.quorum = QuorumMembership(config, directory, broker_lost=self._broker_lost, failed=failed)
+        self.quorum = QuorumMembership(
+            config,
+            directory,
+            cluster_id=lambda: identity.cluster_id,
+            broker_lost=self._broker_lost,
+            failed=failed,
+        )
         self.store = self.quorum.store
         self.peers = self.quorum.peers
         self.controller = Controller(
@@ -81,13 +87,13 @@ class ClusterRuntime:
             endpoints=endpoints,
             cluster_id=lambda: identity.cluster_id,
             renew_lease=self._renew_lease,
-            previous_epoch=clean_broker_epoch(replicas.directories),
+            previous_epoch=clean_broker_epoch(replicas.table.directories),
         )
         self.view = ClusterView(
             self.store,
             node_id=config.node_id,
             suspects=self.suspects,
-            is_leased=lambda: replicas.is_leased,
+            is_leased=lambda: replicas.table.is_leased,
             is_isolated=lambda: self.quorum.is_isolated,
         )
         self.forwarding = Forwarding(self.store, self.peers, services)
@@ -101,7 +107,7 @@ class ClusterRuntime:
         }
 
     def _renew_lease(self, until: float) -> None:
-        self._replicas.lease_until = until
+        self._replicas.table.lease_until = until
 
     def _broker_lost(self, broker_id: int) -> None:
         self.suspects.suspect(broker_id)
@@ -118,7 +124,7 @@ class ClusterRuntime:
         )
         await server.serve(listener.name)
         await self.quorum.start()
-        await self.membership.register()
+        await self.quorum.unless_refused(self.membership.register())
 
     def start_replication(self) -> None:
         """Follow others, and be followed. From here on nothing is served without a lease."""

@@ -61,7 +61,7 @@ class FourNodes:
 
     def records_led_by(self, node_id: int) -> int:
         try:
-            return self.running[node_id]._replicas.leader_of("t", 0).log.end_offset
+            return self.running[node_id]._replicas.table.leader_of("t", 0).log.end_offset
         except Refused:
             return -1
 
