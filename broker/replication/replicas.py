@@ -28,9 +28,7 @@ class Replicas:
     def __init__(
         self, *, node_id: int, config: BrokerConfig, directories: Sequence[LogDirectory], now_ms: Callable[[], int]
     ) -> None:
-        self._executor = ThreadPoolExecutor(log = logging.getLogger(__name__)
-
-SYNC_THREADS, thread_name_prefix="sync")
+        self._executor = ThreadPoolExecutor(SYNC_THREADS, thread_name_prefix="sync")
         self.table = ReplicaTable(node_id=node_id, config=config, directories=directories, now_ms=now_ms)
         self.roles = RoleAssignment(self.table, ReplicaLogs(self.table), self._executor)
         self.housekeeping = Housekeeping(self.table, self._executor)
