@@ -22,6 +22,7 @@ from tidemark.broker.metadata.dynamic_config import DynamicConfig
 from tidemark.broker.metadata.elections import return_to_preferred
 from tidemark.broker.metadata.image import BrokerImage, Image
 from tidemark.broker.metadata.isr import check_sender
+from tidemark.broker.metadata.min_isr import write_cluster_value
 from tidemark.broker.metadata.records import ClusterRecord, Record
 from tidemark.broker.metadata.store import MetadataStore
 from tidemark.protocol.errors import ErrorCode
@@ -101,6 +102,7 @@ class Controller:
         if not self._store.image.cluster_id:
             cluster_id = self._new_cluster_id()
             await self._store.change(lambda image: [] if image.cluster_id else [ClusterRecord(cluster_id=cluster_id)])
+        await self._store.change(lambda image: write_cluster_value(image, self._settings.static))
         # The controller before this one is probably dead, and others may have died with it.
         for broker_id, broker in self._store.image.brokers.items():
             if not broker.fenced and broker_id != self._store.node_id:

@@ -24,11 +24,11 @@ from tidemark.broker.metadata.image import (
     broker_record,
     partition_record,
 )
+from tidemark.broker.metadata.min_isr import MIN_INSYNC_REPLICAS
 from tidemark.broker.metadata.partitions import Circumstances, Election, revise
 from tidemark.broker.metadata.records import BrokerStateRecord, PartitionRecord, Record, UnregisterBrokerRecord
 from tidemark.protocol.errors import ErrorCode
 
-MIN_INSYNC_REPLICAS: Final = "min.insync.replicas"  # of topics and of brokers alike
 UNCLEAN_LEADER_ELECTION: Final = "unclean.leader.election.enable"
 
 
