@@ -90,7 +90,7 @@ class FailedSyncs:
             time.sleep(random.uniform(1.0, 4.0))
             if random.random() < 0.5:  # a clean stop that cannot sync is no clean stop
                 node.ask_to_stop()
-                node.close()
+                node.await_exit()
         finally:
             self._disks[node.node_id].heal()
         revive(cluster, node, self._topic)
