@@ -36,7 +36,7 @@ from cluster.nemesis import (
     RollingRestart,
 )
 from cluster.nemesis_clients import Changes, HostileRequests
-from cluster.nemesis_disk import FailedSyncs, FullController, FullDisk, PowerCut, ReplacedDisk, SlowSyncs
+from cluster.nemesis_disk import FailedSyncs, FullController, FullDisk, PowerCut, ReplacedDisk, SlowSyncs, disks_of
 from cluster.workload import Reader, Writer, read_everything
 from harness import bad_syncs, network
 from harness.bad_syncs import BadSyncs
@@ -140,13 +140,13 @@ def main() -> int:
             over = opened.enter_context(Network(NODES + 1))
             faults += cuts(over)
             cluster = Cluster(directory, nodes=NODES, make=partial(_on, over))
+            metadata_apart(cluster)
             opened.enter_context(disks_of_their_own(cluster, megabytes=64 + round(16 * arguments.minutes)))
             faults += [FullDisk(TOPIC), FullController(TOPIC)]
         else:
             print("without cuts in the network and full disks: they need Linux and root", flush=True)
             cluster = Cluster(directory, nodes=NODES)
-        for node in cluster:  # the metadata is on a disk of its own, so that the data's can be replaced
-            node.settings["metadata.log.dir"] = str(node.directory / "metadata")
+            metadata_apart(cluster)
         if bad_syncs.available():
             disks = with_bad_syncs(cluster, directory)
             faults += [FailedSyncs(TOPIC, disks), SlowSyncs(disks)]
@@ -192,14 +192,22 @@ def with_bad_syncs(cluster: Cluster, directory: Path) -> dict[int, BadSyncs]:
     return disks
 
 
+def metadata_apart(cluster: Cluster) -> None:
+    """On a disk of its own, so that the data's can be replaced."""
+    for node in cluster:
+        path = node.directory / "metadata"
+        path.mkdir()
+        node.settings["metadata.log.dir"] = str(path)
+
+
 @contextmanager
 def disks_of_their_own(cluster: Cluster, *, megabytes: int) -> Iterator[None]:
     """Each node's data is on a file system of that size."""
     with ExitStack() as mounted:
         for node in cluster:
-            path = str(node.data)
-            subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={megabytes}m", "none", path], check=True)
-            mounted.callback(subprocess.run, ["umount", "--lazy", path], check=True)
+            for path in map(str, sorted(disks_of(node))):
+                subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={megabytes}m", "none", path], check=True)
+                mounted.callback(subprocess.run, ["umount", "--lazy", path], check=True)
         yield
 
 

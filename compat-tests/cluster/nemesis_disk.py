@@ -6,7 +6,7 @@ import errno
 import shutil
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from random import Random
 
@@ -17,10 +17,18 @@ PAGE_BYTES = 4096
 REVIVED_SECONDS_MAX = 60
 
 
+def metadata_of(node: ClusterNode) -> Path:
+    return Path(node.settings.get("metadata.log.dir", node.data))
+
+
+def disks_of(node: ClusterNode) -> set[Path]:
+    return {node.data, metadata_of(node)}
+
+
 @contextmanager
-def full(node: ClusterNode) -> Iterator[None]:
-    """Its data directory, a file system of its own, has no room left."""
-    ballast = node.data / "ballast"
+def full(directory: Path) -> Iterator[None]:
+    """A file system of its own that has no room left."""
+    ballast = directory / "ballast"
     with ballast.open("wb", buffering=0) as file:
         try:
             while True:
@@ -57,7 +65,9 @@ class FullDisk:
 
     def __call__(self, cluster: Cluster, random: Random) -> None:
         node = self.choose(cluster, random)
-        with full(node):
+        with ExitStack() as filled:
+            for directory in disks_of(node):
+                filled.enter_context(full(directory))
             time.sleep(random.uniform(*self._seconds))
         revive(cluster, node, self._topic)
 
