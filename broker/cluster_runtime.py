@@ -60,7 +60,13 @@ class ClusterRuntime:
         self._config = config
         self._clean_stop = directory / CLEAN_STOP
         self._replicas = replicas
-        self.quorum = QuorumMembership(config, directory, broker_lost=self._broker_lost, failed=failed)
+        self.quorum = QuorumMembership(
+            config,
+            directory,
+            cluster_id=lambda: identity.cluster_id,
+            broker_lost=self._broker_lost,
+            failed=failed,
+        )
         self.store = self.quorum.store
         self.peers = self.quorum.peers
         self.controller = Controller(
@@ -88,7 +94,7 @@ class ClusterRuntime:
             self.store,
             node_id=config.node_id,
             suspects=self.suspects,
-            is_leased=lambda: replicas.is_leased,
+            is_leased=lambda: replicas.table.is_leased,
             is_isolated=lambda: self.quorum.is_isolated,
         )
         self.forwarding = Forwarding(self.store, self.peers, services)
@@ -102,7 +108,7 @@ class ClusterRuntime:
         }
 
     def _renew_lease(self, until: float) -> None:
-        self._replicas.lease_until = until
+        self._replicas.table.lease_until = until
 
     def _broker_lost(self, broker_id: int) -> None:
         self.suspects.suspect(broker_id)
@@ -119,7 +125,7 @@ class ClusterRuntime:
         )
         await server.serve(listener.name)
         await self.quorum.start()
-        await self.membership.register()
+        await self.quorum.unless_refused(self.membership.register())
 
     def start_replication(self) -> None:
         """Follow others, and be followed. From here on nothing is served without a lease."""

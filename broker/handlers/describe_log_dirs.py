@@ -1,4 +1,10 @@
-"""DescribeLogDirs: which partitions are in which directory, and how large they are."""
+"""DescribeLogDirs: the log directories of this broker, and the size of each partition in them (KIP-113).
+
+v2: flexible (KIP-482)
+v3: an error of the whole answer
+v4: size and free space of the volume (KIP-827)
+v5: whether a directory takes no new partitions, which is never so here (KIP-1066)
+"""
 
 from __future__ import annotations
 
@@ -6,7 +12,7 @@ import logging
 import os
 
 from tidemark.broker.core.registry import Call, handles
-from tidemark.broker.replication.replicas import Replicas
+from tidemark.broker.replication.replica_table import ReplicaTable
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.messages.describe_log_dirs import (
     DescribeLogDirsPartition,
@@ -23,14 +29,16 @@ Wanted = set[tuple[str, int]] | None  # None: everything
 
 
 @handles(DescribeLogDirsRequest, DescribeLogDirsResponse)
-def describe_log_dirs(request: DescribeLogDirsRequest, _call: Call, *, replicas: Replicas) -> DescribeLogDirsResponse:
+def describe_log_dirs(
+    request: DescribeLogDirsRequest, _call: Call, *, replicas: ReplicaTable
+) -> DescribeLogDirsResponse:
     wanted: Wanted = None
     if request.topics is not None:
         wanted = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
     return DescribeLogDirsResponse(results=[_directory(replicas, each, wanted) for each in replicas.directories])
 
 
-def _directory(replicas: Replicas, directory: LogDirectory, wanted: Wanted) -> DescribeLogDirsResult:
+def _directory(replicas: ReplicaTable, directory: LogDirectory, wanted: Wanted) -> DescribeLogDirsResult:
     result = DescribeLogDirsResult(log_dir=os.path.abspath(directory.path))
     topics: dict[str, DescribeLogDirsTopic] = {}
     for partition in replicas:

@@ -1,6 +1,18 @@
 """ListOffsets: the ends of a partition, or the first record at or after a time.
 
-Negative timestamps are questions of their own; those about tiered storage are answered as a log that is all local.
+Negative timestamps have meanings of their own; those about tiered storage are answered as a log that is all local. A
+partition that is named twice is refused. A new leader that does not know its high watermark yet answers
+OFFSET_NOT_AVAILABLE.
+
+v2: isolation level: the last stable offset for read_committed (KIP-98)
+v4: leader epochs (KIP-320)
+v5: OFFSET_NOT_AVAILABLE; before, it was LEADER_NOT_AVAILABLE (KIP-207)
+v6: flexible (KIP-482)
+v7: -3, the record with the largest timestamp (KIP-734)
+v8: -4, the earliest local offset (KIP-405)
+v9: -5, the latest offset in tiered storage (KIP-1005)
+v10: a timeout for tiered storage (KIP-1075)
+v11: -6, the earliest offset that is still to be uploaded (KIP-1023)
 """
 
 from __future__ import annotations
@@ -11,7 +23,7 @@ from tidemark.broker.core.errors import EXPECTED, Refused, check_leader_epoch, f
 from tidemark.broker.core.registry import Call, handles
 from tidemark.broker.core.repeats import repeated
 from tidemark.broker.replication.partition import Partition
-from tidemark.broker.replication.replicas import Replicas
+from tidemark.broker.replication.replica_table import ReplicaTable
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.messages.list_offsets import (
     ListOffsetsPartition,
@@ -33,7 +45,7 @@ SPECIAL_FROM_VERSION: Final = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERE
 
 
 @handles(ListOffsetsRequest, ListOffsetsResponse)
-def list_offsets(request: ListOffsetsRequest, call: Call, *, replicas: Replicas) -> ListOffsetsResponse:
+def list_offsets(request: ListOffsetsRequest, call: Call, *, replicas: ReplicaTable) -> ListOffsetsResponse:
     twice = repeated((topic.name, each.partition_index) for topic in request.topics for each in topic.partitions)
     committed = request.isolation_level == READ_COMMITTED
     return ListOffsetsResponse(
@@ -50,7 +62,7 @@ def list_offsets(request: ListOffsetsRequest, call: Call, *, replicas: Replicas)
 
 
 def _one(
-    replicas: Replicas,
+    replicas: ReplicaTable,
     topic: str,
     asked: ListOffsetsPartition,
     version: int,

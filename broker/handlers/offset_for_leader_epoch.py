@@ -1,10 +1,14 @@
-"""OffsetForLeaderEpoch: where an epoch ended, so that a reader notices that its records were replaced (KIP-320)."""
+"""OffsetForLeaderEpoch: where an epoch ended, so that a reader notices that its records were replaced (KIP-320).
+
+v3: the id of a follower that asks
+v4: flexible (KIP-482)
+"""
 
 from __future__ import annotations
 
 from tidemark.broker.core.errors import EXPECTED, check_leader_epoch, fault_of
 from tidemark.broker.core.registry import Call, handles
-from tidemark.broker.replication.replicas import Replicas
+from tidemark.broker.replication.replica_table import ReplicaTable
 from tidemark.protocol.messages.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
@@ -16,7 +20,7 @@ from tidemark.protocol.messages.offset_for_leader_epoch import (
 
 @handles(OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse)
 def offset_for_leader_epoch(
-    request: OffsetForLeaderEpochRequest, _call: Call, *, replicas: Replicas
+    request: OffsetForLeaderEpochRequest, _call: Call, *, replicas: ReplicaTable
 ) -> OffsetForLeaderEpochResponse:
     return OffsetForLeaderEpochResponse(
         topics=[
@@ -28,7 +32,7 @@ def offset_for_leader_epoch(
     )
 
 
-def _one(replicas: Replicas, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
+def _one(replicas: ReplicaTable, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
     answer = EpochEndOffset(partition=asked.partition)
     try:
         partition = replicas.leader_of(topic, asked.partition)
