@@ -1,25 +1,40 @@
-"""An answer that comes later: completed by the event that ends the wait, without a trip through the event loop."""
+"""An answer that comes later: completed by the event that ends the wait, without a trip through the event loop.
+
+Whoever completes it runs the listener in its own call. A listener that raises is therefore none of the completer's
+concern: the error is passed on to whoever waits for what the listener was to make, or logged.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
 U = TypeVar("U")
 
+log = logging.getLogger(__name__)
+
+Failed = Callable[[Exception], None]
+
+
+def _log_failure(error: Exception) -> None:
+    log.error("what waited for an answer failed", exc_info=error)
+
 
 class Deferred(Generic[T]):
-    """At most one listener, told exactly once; whoever resolves it second is ignored."""
+    """At most one listener, told exactly once; whoever completes it second is ignored."""
 
-    __slots__ = ("_listener", "_value", "abandon", "done")
+    __slots__ = ("_error", "_failed", "_listener", "_value", "abandon", "done")
 
     def __init__(self) -> None:
         self.done = False
         self.abandon: Callable[[], None] | None = None  # what to call when nobody wants the answer any more
         self._value: T | None = None
+        self._error: Exception | None = None
         self._listener: Callable[[T], None] | None = None
+        self._failed: Failed = _log_failure
 
     def resolve(self, value: T) -> None:
         if self.done:
@@ -27,13 +42,32 @@ class Deferred(Generic[T]):
         self.done = True
         self._value = value
         if self._listener is not None:
-            self._listener(value)
+            try:
+                self._listener(value)
+            except Exception as error:  # the caller has done nothing wrong
+                self._failed(error)
 
-    def then(self, listener: Callable[[T], None]) -> None:
+    def fail(self, error: Exception) -> None:
+        """There will be no value."""
         if self.done:
+            return
+        self.done = True
+        self._error = error
+        if self._listener is not None:
+            self._failed(error)
+
+    def then(self, listener: Callable[[T], None], failed: Failed = _log_failure) -> None:
+        """`failed` is told if there is no value, or if the listener raises."""
+        self._listener, self._failed = listener, failed
+        if not self.done:
+            return
+        if self._error is not None:
+            failed(self._error)
+            return
+        try:
             listener(self._value)  # type: ignore[arg-type]
-        else:
-            self._listener = listener
+        except Exception as error:
+            failed(error)
 
 
 def mapped(value: T | Deferred[T], change: Callable[[T], U]) -> U | Deferred[U]:
@@ -41,7 +75,7 @@ def mapped(value: T | Deferred[T], change: Callable[[T], U]) -> U | Deferred[U]:
     if not isinstance(value, Deferred):
         return change(value)
     changed: Deferred[U] = Deferred()
-    value.then(lambda late: changed.resolve(change(late)))
+    value.then(lambda late: changed.resolve(change(late)), changed.fail)
     return changed
 
 
@@ -50,5 +84,8 @@ async def awaited(value: T | Deferred[T]) -> T:
     if not isinstance(value, Deferred):
         return value
     future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-    value.then(lambda late: None if future.done() else future.set_result(late))
+    value.then(
+        lambda late: None if future.done() else future.set_result(late),
+        lambda error: None if future.done() else future.set_exception(error),
+    )
     return await future

@@ -24,7 +24,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tidemark.broker.core.deferred import Deferred
-from tidemark.broker.core.errors import CloseConnection
 from tidemark.broker.core.registry import Call, handles
 from tidemark.broker.handlers.produce.acks import PendingAcks, no_answer
 from tidemark.broker.handlers.produce.appending import Append, Appending
@@ -73,15 +72,11 @@ def _produce_transactional(
     deferred: Deferred[Any] = Deferred()
 
     def go_on(_added: object) -> None:
-        try:
-            answer = _both_phases(request, call, replicas, appends.append)
-        except CloseConnection as error:
-            call.connection.fail(str(error))
-            return
+        answer = _both_phases(request, call, replicas, appends.append)
         if isinstance(answer, Deferred):
-            answer.then(deferred.resolve)
+            answer.then(deferred.resolve, deferred.fail)
         else:
             deferred.resolve(answer)
 
-    added.then(go_on)
+    added.then(go_on, deferred.fail)
     return deferred
