@@ -38,9 +38,10 @@ def background_jobs(settings: DynamicConfig, replicas: Replicas, coordinators: C
     async def checkpoint() -> None:
         replicas.checkpoint()
 
+    delay_ms = settings.static.log_initial_task_delay_ms
     yield Job(lambda: TICK_MS, tick)
-    yield Job(checkpoint_interval_ms, checkpoint)
-    yield Job(setting("log_retention_check_interval_ms"), apply_retention)
+    yield Job(checkpoint_interval_ms, checkpoint, delay_ms)
+    yield Job(setting("log_retention_check_interval_ms"), apply_retention, delay_ms)
     yield Job(setting("producer_id_expiration_check_interval_ms"), expire_producers)
     yield Job(setting("offsets_retention_check_interval_ms"), coordinators.expire_offsets)
     yield Job(setting("transaction_abort_timed_out_transaction_cleanup_interval_ms"), coordinators.abort_timed_out)

@@ -115,7 +115,7 @@ async def test_a_full_disk_refuses_and_recovers(start_node: Any, connect: Any, m
     client = await connect(node)
     await client.create("t")
     assert (await client.produce("t", b"before")).base_offset == 0
-    segment = node._replicas.leader_of("t", 0).log._segments.active
+    segment = node._replicas.leader_of("t", 0).log.segments.active
 
     def full(fd: int, data: Any) -> int:
         os.write(fd, bytes(data)[:20])  # part of it still fits

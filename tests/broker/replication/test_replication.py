@@ -200,7 +200,7 @@ async def test_a_leader_that_cannot_write_leaves_it_to_another(
     def full(*_: Any, **__: Any) -> Any:
         raise OSError(errno.ENOSPC, "no space left")
 
-    active = cluster.led(1).log._segments.active
+    active = cluster.led(1).log.segments.active
     with monkeypatch.context() as disk:
         disk.setattr(active, "_write", full)
         with pytest.raises(WriteFailed):
