@@ -54,8 +54,11 @@ def test_a_failure_is_told_instead_of_a_value(early: bool) -> None:
 
 async def test_what_fails_on_the_way_fails_what_was_to_be_made_of_it() -> None:
     deferred: Deferred[int] = Deferred()
-    inverse: Deferred[int] | int = mapped(deferred, lambda value: 1 // value)
-    changed: Deferred[int] | int = mapped(inverse, lambda value: value + 1)
+
+    def inverse(value: int) -> int:
+        return 1 // value
+
+    changed = mapped(mapped(deferred, inverse), inverse)
     deferred.resolve(0)
     with pytest.raises(ZeroDivisionError):
         await awaited(changed)
