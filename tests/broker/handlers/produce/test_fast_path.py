@@ -117,7 +117,7 @@ async def test_it_answers_as_the_general_way_does(
     nodes = [await start_node(tmp_path / name) for name in ("quick", "general")]
     connections = [Recorder(), Recorder()]
     for node in nodes:
-        node._replicas.now_ms = lambda: 1_700_000_000_000
+        node._replicas.table.now_ms = lambda: 1_700_000_000_000
         await open_topics(node)
     quick_answers = 0
 
