@@ -21,7 +21,7 @@ IN_FLIGHT_MAX = 256
 
 
 async def until_watched(node: Any, topic: str) -> None:
-    watchers = node._replicas.leader_of(topic, 0).watchers
+    watchers = node._replicas.table.leader_of(topic, 0).watchers
     async with asyncio.timeout(10):
         while not watchers:
             await asyncio.sleep(0)
@@ -87,7 +87,7 @@ async def until_encoded_badly(node: Any, reader: Any, requests: Any, monkeypatch
     """The reader waits, and the answer that it will get holds what no answer can carry."""
     reader.send(requests.fetch("t", 0, wait_ms=60_000), 12)
     await until_watched(node, "t")
-    partition = node._replicas.leader_of("t", 0)
+    partition = node._replicas.table.leader_of("t", 0)
     (watcher,) = partition.watchers
     monkeypatch.setattr(type(watcher._reading), "response", lambda _self: FetchResponse(error_code=1 << 20))
 
