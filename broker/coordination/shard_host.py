@@ -6,16 +6,18 @@ import asyncio
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, TypeVar
 
 from tidemark.broker.coordination.batch import build
-from tidemark.broker.coordination.loading import Decode, ReplaysTransactions, replay_log
+from tidemark.broker.coordination.loading import Decode, LogReplay, ReplaysTransactions
 from tidemark.broker.coordination.result import CoordinatorResult
-from tidemark.broker.core.deferred import Deferred
+from tidemark.broker.core.deferred import Deferred, MaybeDeferred
 from tidemark.broker.core.errors import EXPECTED, fault_of
 from tidemark.broker.replication.partition import Partition
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.schema import EncodeError
+
+T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
@@ -38,6 +40,7 @@ class ShardHost(ABC):
         self.now_ms = now_ms
         self.name = f"{partition.topic}-{partition.index}"
         self.is_loading = True
+        self.skipped_records = 0  # by loading, because they could not be read
         self._loop = asyncio.get_running_loop()
         self._written = -1  # the last offset that we appended
         self._task: asyncio.Task[None] | None = None
@@ -64,18 +67,26 @@ class ShardHost(ABC):
     async def _replay(
         self, piece_bytes: int, transactions: ReplaysTransactions | None, then: Callable[[], None]
     ) -> None:
-        started, count, partition_log = self._loop.time(), 0, self.partition.log
+        started = self._loop.time()
+        replay = LogReplay(
+            self.shard,
+            self.partition.log,
+            name=self.name,
+            decode=type(self).DECODE,
+            piece_bytes=piece_bytes,
+            transactions=transactions,
+        )
         try:
-            for replayed in replay_log(
-                self.shard, partition_log, decode=type(self).DECODE, piece_bytes=piece_bytes, transactions=transactions
-            ):
-                count += replayed
+            for _ in replay.run():
                 await asyncio.sleep(0)
         except EXPECTED as error:
             log.error("%s cannot be loaded, and nothing in it is served: %s", self.name, error)
             return
+        self.skipped_records = replay.skipped
+        if replay.skipped:
+            log.error("%s: %d records could not be read and are not served", self.name, replay.skipped)
         self._start(then)
-        log.info("%s: %d records read in %.0f ms", self.name, count, (self._loop.time() - started) * 1000)
+        log.info("%s: %d records read in %.0f ms", self.name, replay.replayed, (self._loop.time() - started) * 1000)
 
     def _start(self, then: Callable[[], None]) -> None:
         self.is_loading = False
@@ -85,10 +96,13 @@ class ShardHost(ABC):
 
     # -- deciding, appending, applying -------------------------------------
 
-    def finish(self, result: Any) -> Any:
+    def finish(self, result: T | CoordinatorResult) -> MaybeDeferred[T]:
         """Append the records of a result and apply it. Returns the answer, or a Deferred of it."""
-        refuse = None
-        if type(result) is CoordinatorResult:
+        refuse: Callable[[ErrorCode], T] | None = None
+        answer: T
+        if not isinstance(result, CoordinatorResult):
+            answer = result
+        else:
             refuse = result.refuse
             try:
                 self._append(result)
@@ -97,11 +111,11 @@ class ShardHost(ABC):
             except EncodeError as error:  # a text that is longer than the record's format can hold
                 log.warning("%s: %s", self.name, error)
                 return refuse(ErrorCode.UNKNOWN_SERVER_ERROR)
-            result = self.shard.apply(result)
+            answer = self.shard.apply(result)
         self._release_effects()
-        if self._written >= self.partition.high_watermark and type(result) is not Deferred:
-            return self._when_committed(result, refuse)
-        return result
+        if self._written >= self.partition.high_watermark and type(answer) is not Deferred:
+            return self._when_committed(answer, refuse)
+        return answer
 
     def run_all(self, results: Iterable[CoordinatorResult]) -> None:
         """Results that no client waits for."""
