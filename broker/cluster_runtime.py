@@ -16,6 +16,7 @@ from typing import Any, Final
 from tidemark.broker.cluster.broker_membership import BrokerMembership
 from tidemark.broker.cluster.forwarding import Forwarding
 from tidemark.broker.cluster.identity import NodeIdentity, random_id
+from tidemark.broker.cluster.metadata_directory import MetadataDirectory
 from tidemark.broker.cluster.quorum_membership import QuorumMembership
 from tidemark.broker.cluster.suspected_brokers import SuspectedBrokers
 from tidemark.broker.cluster.view import ClusterView
@@ -59,9 +60,12 @@ class ClusterRuntime:
         """`services`: what handlers may name; the node fills it before it takes requests."""
         self._config = config
         self._replicas = replicas
+        self._metadata_directory = MetadataDirectory(directory)
+        if identity.is_formatted and not self._metadata_directory.holds_metadata:
+            self._metadata_directory.check_new(node_id=config.node_id, cluster_id=identity.cluster_id)
         self.quorum = QuorumMembership(
             config,
-            directory,
+            self._metadata_directory,
             cluster_id=lambda: identity.cluster_id,
             broker_lost=self._broker_lost,
             failed=failed,
@@ -125,6 +129,7 @@ class ClusterRuntime:
         await server.serve(listener.name)
         await self.quorum.start()
         await self.quorum.unless_refused(self.membership.register())
+        self._metadata_directory.rejoined()
 
     def start_replication(self) -> None:
         """Follow others, and be followed. From here on nothing is served without a lease."""

@@ -22,6 +22,8 @@ class NodeIdentity:
         self._check_owner()
         self.cluster_id = self._find_cluster_id(config.cluster_id)
         """Empty until the settings, a log directory or the cluster has said."""
+        self.is_formatted = any(CLUSTER_ID in each.meta_properties() for each in directories)
+        """Whether a log directory has belonged to a node of a cluster before."""
 
     def _check_owner(self) -> None:
         for directory in self._directories:

@@ -7,9 +7,9 @@ import logging
 import socket
 import time
 from collections.abc import Callable, Coroutine, Mapping
-from pathlib import Path
 from typing import Any, Final
 
+from tidemark.broker.cluster.metadata_directory import MetadataDirectory
 from tidemark.broker.config import BrokerConfig
 from tidemark.broker.core.errors import Refused
 from tidemark.broker.metadata.store import MetadataStore
@@ -25,6 +25,7 @@ from tidemark.raft import (
     ChangePending,
     Configuration,
     LeadershipLost,
+    Member,
     NotCaughtUp,
     RaftError,
     RaftSettings,
@@ -38,6 +39,7 @@ REQUEST_SECONDS_MAX: Final = 2.0
 WATCH_SECONDS: Final = 0.5
 LEADERLESS_SECONDS_MAX: Final = 2.0  # by then a quorum that works has elected a leader
 ISOLATED_SECONDS: Final = 2.0  # members say something several times per second, a leader or not
+FATAL: Final = (ErrorCode.INCONSISTENT_CLUSTER_ID, ErrorCode.INVALID_VOTER_KEY)
 WILD: Final = ("", "0.0.0.0", "::")
 
 
@@ -45,16 +47,17 @@ class QuorumMembership:
     def __init__(
         self,
         config: BrokerConfig,
-        directory: Path,
+        directory: MetadataDirectory,
         *,
         cluster_id: Callable[[], str],
         broker_lost: Callable[[int], None],
         failed: Callable[[BaseException], None],
-        directory_id: bytes = NO_DIRECTORY,
     ) -> None:
-        """`cluster_id` as the log directories have it; `directory_id` of the directory that the metadata is in.
-        `broker_lost` is told of a node whose connection closed: its process may have ended."""
+        """`cluster_id` as the log directories have it. `broker_lost` is told of a node whose connection closed: its
+        process may have ended."""
         self._config = config
+        self._directory_id = directory.id
+        self._is_rejoining = directory.is_rejoining
         self._broker_lost = broker_lost
         self._voters = {each.node_id: Address(each.host, each.port) for each in config.parsed_controller_voters}
         self._links_by_address: dict[Address, PeerLink] = {}  # to nodes whose ids are not known yet
@@ -66,13 +69,13 @@ class QuorumMembership:
         self._transport = QuorumTransport(
             QuorumIdentity(
                 node_id=config.node_id,
-                directory_id=directory_id,
+                directory_id=self._directory_id,
                 cluster_id=self._cluster_id,
             )
         )
         election_timeout = config.controller_quorum_election_timeout_ms / 1000
         self.store = MetadataStore(
-            directory,
+            directory.path,
             node_id=config.node_id,
             voters=self._first_configuration(),
             transport=self._transport,
@@ -114,6 +117,8 @@ class QuorumMembership:
 
     def _first_configuration(self) -> Configuration:
         """Of a new cluster: the voters that the settings name, or this node alone; none for a node that joins one."""
+        if self._is_rejoining:
+            return Configuration()
         if self._config.node_id in self._voters:
             return Configuration(tuple(member_of(*each) for each in sorted(self._voters.items())))
         if self._voters or self._bootstrap_addresses():
@@ -192,7 +197,9 @@ class QuorumMembership:
 
     async def _write_configuration(self) -> None:
         try:
-            await self.store.driver.update_member(self._config.node_id, detail=detail_of(self.own_address))
+            await self.store.driver.update_member(
+                self._config.node_id, detail=detail_of(self.own_address), directory_id=self._directory_id
+            )
         except (RaftError, LeadershipLost) as error:
             log.debug("the configuration is not written yet: %s", error)
 
@@ -216,7 +223,9 @@ class QuorumMembership:
     def _is_known(self) -> bool:
         node = self.store.driver.node
         member = node.configuration.member(self._config.node_id)
-        return member is not None and (member.detail == detail_of(self.own_address) or node.configuration_index == 0)
+        if member is None or node.configuration_index == 0:
+            return member is not None
+        return (member.detail, member.directory_id) == (detail_of(self.own_address), self._directory_id)
 
     def _links_to_ask(self) -> list[PeerLink]:
         try:
@@ -232,7 +241,11 @@ class QuorumMembership:
     async def _ask_to_join(self, link: PeerLink) -> bool:
         own = self.own_address
         request = JoinQuorumRequest(
-            node_id=self._config.node_id, cluster_id=self._cluster_id(), host=own.host, port=own.port
+            node_id=self._config.node_id,
+            cluster_id=self._cluster_id(),
+            host=own.host,
+            port=own.port,
+            directory_id=self._directory_id,
         )
         try:
             answer = await link.send(request, version=0, timeout=REQUEST_SECONDS_MAX, response=JoinQuorumResponse)
@@ -249,8 +262,9 @@ class QuorumMembership:
                 return await self._ask_to_join(leader)
             finally:
                 await leader.close()
-        if answer.error_code == ErrorCode.INCONSISTENT_CLUSTER_ID:
-            self._refusal = f"the quorum refuses this node: INCONSISTENT_CLUSTER_ID: {answer.error_message}"
+        if answer.error_code in FATAL:
+            name = ErrorCode(answer.error_code).name
+            self._refusal = f"the quorum refuses this node: {name}: {answer.error_message}"
             log.error(self._refusal)
             self._refused.set()
         return answer.error_code == ErrorCode.NONE
@@ -261,18 +275,22 @@ class QuorumMembership:
             self._learned[node_id] = address
             self._addresses = (None, {})
 
-    async def add_observer(self, node_id: int, *, host: str, port: int, cluster_id: str) -> None:
+    async def add_observer(
+        self, node_id: int, *, host: str, port: int, cluster_id: str, directory_id: bytes = NO_DIRECTORY
+    ) -> None:
         """On the leader: a node asks to follow the metadata, or says that it has moved."""
         mine = self.store.image.cluster_id
         if cluster_id and mine and cluster_id != mine:
             raise Refused(ErrorCode.INCONSISTENT_CLUSTER_ID, f"This is cluster {mine}, not {cluster_id}.")
         driver, detail = self.store.driver, detail_of(Address(host, port))
         member = driver.node.configuration.member(node_id)
+        if member is not None:
+            _check_directory(member, directory_id)
         try:
             if member is None:
-                await driver.add_learner(node_id, detail=detail)
-            elif member.detail != detail:
-                await driver.update_member(node_id, detail=detail)
+                await driver.add_learner(node_id, detail=detail, directory_id=directory_id)
+            elif (member.detail, member.directory_id) != (detail, directory_id):
+                await driver.update_member(node_id, detail=detail, directory_id=directory_id)
         except (RaftError, LeadershipLost) as error:
             raise Refused(ErrorCode.REQUEST_TIMED_OUT, str(error)) from error
 
@@ -325,3 +343,13 @@ class QuorumMembership:
                 raise Refused(ErrorCode.NOT_CONTROLLER, str(error)) from error
         except RaftError as error:
             raise Refused(ErrorCode.NOT_CONTROLLER, str(error)) from error
+
+
+def _check_directory(member: Member, directory_id: bytes) -> None:
+    """Another process with a voter's id, or that voter without its disk, neither takes its place nor its address."""
+    if member.is_voter and member.directory_id not in (NO_DIRECTORY, directory_id):
+        raise Refused(
+            ErrorCode.INVALID_VOTER_KEY,
+            f"Node {member.node_id} is a voter whose metadata is in another directory. If its disk is lost for good,"
+            " take its vote away (RemoveRaftVoter) before it joins with an empty one.",
+        )

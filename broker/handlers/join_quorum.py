@@ -14,7 +14,13 @@ async def join_quorum(request: JoinQuorumRequest, _call: Call, *, quorum: Quorum
     if not quorum.store.is_controller:
         return _naming_the_leader(quorum, ErrorCode.NOT_CONTROLLER)
     try:
-        await quorum.add_observer(request.node_id, host=request.host, port=request.port, cluster_id=request.cluster_id)
+        await quorum.add_observer(
+            request.node_id,
+            host=request.host,
+            port=request.port,
+            cluster_id=request.cluster_id,
+            directory_id=bytes(request.directory_id),
+        )
     except Refused as refusal:
         return JoinQuorumResponse(error_code=refusal.code, error_message=refusal.message)
     return _naming_the_leader(quorum, ErrorCode.NONE)

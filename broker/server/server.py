@@ -79,7 +79,9 @@ class Server:
         """Count a new connection, or say why it is refused."""
         config = self._config
         refusal = None
-        if len(self._connections) >= config.max_connections:
+        if self._emptied is not None:  # it was accepted while the listeners were being closed
+            refusal = "the broker is stopping"
+        elif len(self._connections) >= config.max_connections:
             refusal = f"max.connections={config.max_connections} is reached"
         elif self._per_host[connection.host] >= self._limit_of(connection.host):
             refusal = f"max.connections.per.ip={self._limit_of(connection.host)} is reached"

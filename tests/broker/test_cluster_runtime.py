@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import shutil
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,9 @@ from typing import Any
 import pytest
 from harness.ports import free_port
 
+from tidemark.broker.cluster.metadata_directory import MetadataDirectory
 from tidemark.broker.config import load_config
+from tidemark.broker.core.errors import Refused
 from tidemark.broker.node import Node
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.messages import add_raft_voter as add
@@ -294,3 +297,53 @@ async def test_a_node_that_knows_only_bootstrap_servers_joins(nodes: Nodes) -> N
     assert nodes.running[nodes.controller]._store.driver.node.configuration.learners == (4,)
     await nodes.stop(4)
     await nodes.start(4, controller_quorum_voters="", controller_quorum_bootstrap_servers=servers)
+
+
+async def test_voters_are_known_by_their_directories(nodes: Nodes) -> None:
+    await nodes.start()
+    driver = nodes.running[nodes.controller]._store.driver
+    await nodes.until(lambda: all(any(each.directory_id) for each in driver.node.configuration.members))
+    own = {(nodes.path / str(each) / "tidemark-metadata" / "directory-id").read_text() for each in nodes.voters}
+    assert {each.directory_id.hex() for each in driver.node.configuration.members} == own
+
+
+async def test_a_process_with_the_id_of_a_voter_and_another_disk_does_not_take_its_place(nodes: Nodes) -> None:
+    await nodes.start()
+    controller, other = nodes.running[nodes.controller], nodes.another
+    quorum: Any = controller._cluster.quorum  # type: ignore[union-attr]
+    driver = controller._store.driver
+    await nodes.until(lambda: all(any(each.directory_id) for each in driver.node.configuration.members))
+    before = driver.node.configuration
+    with pytest.raises(Refused) as refused:
+        await quorum.add_observer(
+            other, host="127.0.0.1", port=1, cluster_id=nodes.image(other).cluster_id, directory_id=b"x" * 16
+        )
+    assert refused.value.code == ErrorCode.INVALID_VOTER_KEY
+    assert driver.node.configuration == before
+
+
+async def test_a_voter_whose_disk_was_replaced_is_told_so_and_stops(nodes: Nodes) -> None:
+    await nodes.start()
+    driver = nodes.running[nodes.controller]._store.driver
+    await nodes.until(lambda: all(any(each.directory_id) for each in driver.node.configuration.members))
+    gone = nodes.another
+    await nodes.stop(gone)
+    shutil.rmtree(nodes.path / str(gone))
+    with pytest.raises(RuntimeError, match=r"INVALID_VOTER_KEY.*another directory"):
+        await nodes.start(gone)
+    await nodes.stop(gone)
+
+
+async def test_a_node_without_its_metadata_refuses_to_start_until_it_is_formatted(nodes: Nodes, ask: Any) -> None:
+    await nodes.start()
+    gone = nodes.another
+    await nodes.stop(gone)
+    shutil.rmtree(nodes.path / str(gone) / "tidemark-metadata")
+    with pytest.raises(RuntimeError, match=r"metadata of node \d is missing.*tidemark\.broker\.format"):
+        await nodes.start(gone)
+    nodes.running.pop(gone)
+    answer = await ask(nodes.another, remove.RemoveRaftVoterRequest(voter_id=gone), remove.RemoveRaftVoterResponse, 0)
+    assert answer.error_code == ErrorCode.NONE, answer
+    MetadataDirectory(nodes.path / str(gone) / "tidemark-metadata").allow_rejoining()
+    await nodes.start(gone)
+    assert nodes.running[nodes.controller]._store.driver.node.configuration.learners == (gone,)
