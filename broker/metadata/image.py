@@ -226,8 +226,6 @@ class _Draft:
         if self._features is None:
             self._features = dict(self.base.features)
         self._features[record.name] = record.level
-        if record.level == 0:
-            del self._features[record.name]
 
     def add_topic(self, record: TopicRecord) -> None:
         self.topics[record.name] = TopicImage(name=record.name, topic_id=record.topic_id)
