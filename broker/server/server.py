@@ -18,6 +18,7 @@ from tidemark.protocol.frames import Scratch
 log = logging.getLogger(__name__)
 
 DRAIN_SECONDS_MAX: Final = 10.0  # what a client that does not read its answers can delay a shutdown
+ACCEPT_TURNS: Final = 3  # of the event loop, until a connection that was accepted is one of ours, or one is closed
 IDLE_CHECKS: Final = 10  # per connections.max.idle.ms
 
 
@@ -130,6 +131,7 @@ class Server:
         """Let the answers out, then hang up on everyone."""
         for server in self._servers.values():
             server.close()
+        await _turns(ACCEPT_TURNS)
         for connection in list(self._connections):
             connection.close_when_quiet()
         self._emptied = asyncio.Event()
@@ -139,6 +141,12 @@ class Server:
                     await self._emptied.wait()
         for connection in list(self._connections):
             connection.transport.abort()
+        await _turns(ACCEPT_TURNS)
+
+
+async def _turns(count: int) -> None:
+    for _ in range(count):
+        await asyncio.sleep(0)
 
 
 def _limit_of(host: str, config: BrokerConfig) -> int:
