@@ -14,10 +14,11 @@ from tidemark.broker.cluster.identity import NodeIdentity, random_id
 from tidemark.broker.cluster.kafka_adoption import adopt_topics
 from tidemark.broker.cluster.view import ClusterView
 from tidemark.broker.config import BrokerConfig
+from tidemark.broker.metadata.features import SUPPORTED
 from tidemark.broker.metadata.image import Image
 from tidemark.broker.metadata.min_isr import write_cluster_value
 from tidemark.broker.metadata.producer_ids import reserve
-from tidemark.broker.metadata.records import ClusterRecord, Endpoint, Record, RegisterBrokerRecord
+from tidemark.broker.metadata.records import ClusterRecord, Endpoint, FeatureRange, Record, RegisterBrokerRecord
 from tidemark.broker.metadata.store import MetadataStore
 from tidemark.broker.replication.replicas import Replicas
 from tidemark.broker.server.server import Server
@@ -61,6 +62,9 @@ class StandaloneRuntime:
             broker_epoch=self.store.next_index,
             rack=self._config.broker_rack,
             endpoints=list(self._endpoints()),
+            features=[
+                FeatureRange(name=name, min_version=low, max_version=high) for name, (low, high) in SUPPORTED.items()
+            ],
         )
         records: list[Record] = [registration, *write_cluster_value(image, self._config)]
         if not image.cluster_id:

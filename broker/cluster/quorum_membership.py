@@ -12,6 +12,7 @@ from typing import Any, Final
 from tidemark.broker.cluster.metadata_directory import MetadataDirectory
 from tidemark.broker.config import BrokerConfig
 from tidemark.broker.core.errors import Refused
+from tidemark.broker.metadata.features import may_write_directory_ids
 from tidemark.broker.metadata.store import MetadataStore
 from tidemark.broker.peers import Address, PeerLink, Peers, PeerUnavailable, node_id_of
 from tidemark.broker.peers.peers import client_id_of
@@ -198,7 +199,9 @@ class QuorumMembership:
     async def _write_configuration(self) -> None:
         try:
             await self.store.driver.update_member(
-                self._config.node_id, detail=detail_of(self.own_address), directory_id=self._directory_id
+                self._config.node_id,
+                detail=detail_of(self.own_address),
+                directory_id=self._writable(self._directory_id),
             )
         except (RaftError, LeadershipLost) as error:
             log.debug("the configuration is not written yet: %s", error)
@@ -225,7 +228,12 @@ class QuorumMembership:
         member = node.configuration.member(self._config.node_id)
         if member is None or node.configuration_index == 0:
             return member is not None
-        return (member.detail, member.directory_id) == (detail_of(self.own_address), self._directory_id)
+        known = (detail_of(self.own_address), self._writable(self._directory_id))
+        return (member.detail, member.directory_id) == known
+
+    def _writable(self, directory_id: bytes) -> bytes:
+        """Brokers of an older build cannot read a configuration with directory ids."""
+        return directory_id if may_write_directory_ids(self.store.image) else NO_DIRECTORY
 
     def _links_to_ask(self) -> list[PeerLink]:
         try:
@@ -286,6 +294,7 @@ class QuorumMembership:
         member = driver.node.configuration.member(node_id)
         if member is not None:
             _check_directory(member, directory_id)
+        directory_id = self._writable(directory_id)
         try:
             if member is None:
                 await driver.add_learner(node_id, detail=detail, directory_id=directory_id)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from tidemark.broker.core.errors import Refused
 from tidemark.broker.core.registry import Call, handles
-from tidemark.broker.metadata.features import SUPPORTED, finalized
+from tidemark.broker.metadata.features import FIXED, SUPPORTED, finalized
 from tidemark.broker.metadata.image import Image
 from tidemark.broker.metadata.records import FeatureLevelRecord, Record
 from tidemark.broker.metadata.store import MetadataStore
@@ -49,6 +49,8 @@ def _update(image: Image, wish: FeatureUpdateKey, *, version: int) -> FeatureLev
     name, level = wish.feature, wish.max_version_level
     if name not in SUPPORTED:
         raise Refused(ErrorCode.INVALID_UPDATE_VERSION, f"There is no feature {name!r} here.")
+    if name in FIXED and level != SUPPORTED[name][1]:
+        raise Refused(ErrorCode.INVALID_UPDATE_VERSION, f"{name} is always {SUPPORTED[name][1]} here.")
     ranges = [SUPPORTED[name], *(broker.features.get(name, SUPPORTED[name]) for broker in image.brokers.values())]
     low, high = max(each[0] for each in ranges), min(each[1] for each in ranges)
     if not low <= level <= high:

@@ -138,10 +138,22 @@ def encode_records(records: Iterable[Record]) -> bytes:
     return bytes(out)
 
 
+class UnknownRecord(RuntimeError):
+    """The metadata was written by a newer version of the software."""
+
+    def __init__(self, key: int, version: int) -> None:
+        super().__init__(
+            f"the metadata has a record of type {key}, version {version}, which this version of Tidemark does not know:"
+            " start the newer version that wrote it"
+        )
+
+
 def decode_records(payload: bytes) -> Iterator[Record]:
     view, position = memoryview(payload), 0
     while position < len(view):
         key, version, length = _HEAD.unpack_from(view, position)
         position += _HEAD.size
+        if key not in _TYPES or version > _VERSION:
+            raise UnknownRecord(key, version)
         yield codec(_TYPES[key], version).decode(view[position : position + length])
         position += length

@@ -293,7 +293,7 @@ async def test_a_node_that_knows_only_bootstrap_servers_joins(nodes: Nodes) -> N
     await nodes.start()
     servers = ",".join(f"127.0.0.1:{nodes.own_ports[each]}" for each in nodes.voters)
     await nodes.start(4, controller_quorum_voters="", controller_quorum_bootstrap_servers=servers)
-    assert nodes.image(1).brokers[4].is_active
+    await nodes.until(lambda: nodes.image(1).brokers[4].is_active)
     assert nodes.running[nodes.controller]._store.driver.node.configuration.learners == (4,)
     await nodes.stop(4)
     await nodes.start(4, controller_quorum_voters="", controller_quorum_bootstrap_servers=servers)
