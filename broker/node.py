@@ -94,6 +94,7 @@ class Node:
         identity.confirm(self._store.image.cluster_id)
         self._follow_metadata()
         await opening.finished()
+        self._replicas.retire_strays()
         self._cluster.start_replication()
         opened.callback(self._replicas.end_waits)
         opened.callback(self._coordinators.close)

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Sequence
 from tidemark.protocol.records import BatchHeader, Buffer, EndTransaction, InvalidBatch, read_end_transaction
 from tidemark.storage.aborted import AbortedTransaction
 from tidemark.storage.producers import Producers
-from tidemark.storage.scan import headers
 from tidemark.storage.segment import Segment
 from tidemark.storage.snapshots import SnapshotFiles
 
@@ -62,8 +61,7 @@ def rebuild(
 
 def _replay(producers: Producers, segment: Segment, *, from_offset: int, index_aborts: bool) -> None:
     fd = segment.open_file().fileno()
-    start = segment.locate(from_offset)
-    for position, header in headers(segment.files, fd, position=start, end=segment.size):
+    for position, header in segment.headers(position=segment.locate(from_offset)):
         if header.producer_id < 0:
             continue
         marker = None

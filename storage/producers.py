@@ -223,10 +223,18 @@ class Producers:
         """Below it every transaction is decided, and the decision is committed too."""
         if not self._ongoing and not self._unreplicated:
             return high_watermark
-        if self._unreplicated:
-            self._unreplicated = [entry for entry in self._unreplicated if entry[1] >= high_watermark]
+        self.forget_replicated(high_watermark)
         first_undecided = next(iter(self._ongoing), high_watermark)
         return min(high_watermark, first_undecided, *(first for first, _ in self._unreplicated))
+
+    def forget_replicated(self, high_watermark: int) -> None:
+        """Markers below the high watermark are committed: their transactions hold nobody back any more."""
+        if self._unreplicated:
+            self._unreplicated = [entry for entry in self._unreplicated if entry[1] >= high_watermark]
+
+    @property
+    def unreplicated_count(self) -> int:
+        return len(self._unreplicated)
 
     def first_undecided(self) -> int | None:
         return next(iter(self._ongoing), None)

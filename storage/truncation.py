@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tidemark.storage import history
-from tidemark.storage.errors import CorruptLog, WriteFailed
+from tidemark.storage.errors import StorageError, WriteFailed
 from tidemark.storage.files import Files
 from tidemark.storage.segment import Segment
 
@@ -32,7 +32,7 @@ def truncate_to(log: Log, offset: int) -> bool:
     log.unsynced.note_truncation()
     try:
         log.end_offset = _cut(log, offset)
-    except (OSError, CorruptLog) as error:
+    except (OSError, StorageError) as error:
         log.fail(f"truncation to {offset} failed: {error}")
         log.check_online()
     log.activate(log.segments.active)
