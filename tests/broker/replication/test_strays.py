@@ -19,7 +19,7 @@ def produce(bootstrap: str, value: bytes) -> None:
     assert errors == [None]
 
 
-def consume(bootstrap: str) -> list[bytes]:
+def consume(bootstrap: str) -> list[bytes | None]:
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "unused", "enable.auto.commit": False})
     consumer.assign([TopicPartition("t", 0, 0)])
     try:
