@@ -63,6 +63,7 @@ def _cut(log: Log, offset: int) -> int:
         end_offset=offset,
         from_snapshot_up_to=offset,
         index_aborts_from=offset,
+        remembered=log.remembered.newest(up_to=offset),
     )
     return offset
 
@@ -82,6 +83,7 @@ def truncate_fully_and_start_at(log: Log, offset: int) -> None:
         log.fail(f"emptying it failed: {error}")
         log.check_online()
     log.producer_states.clear()
+    log.remembered.clear()
     log.segments.replace_all(segment)
     log.unsynced.keep_segments([])
     log.start_offset = log.end_offset = log.recovery_point = offset
