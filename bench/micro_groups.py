@@ -52,8 +52,11 @@ class Wire(Connection):
     def answer(self, parts: Any) -> None:
         self.last = parts
 
-    def answer_later(self, later: Any) -> None:
-        later.then(self.answer)
+    def answer_whole(self, answer: bytearray) -> None:
+        self.last = (answer,)
+
+    def answer_deferred(self, deferred: Any) -> None:
+        deferred.then(self.answer)
 
     async def ask(self, request: Any, response: type[Any], version: int) -> Any:
         self.last = None

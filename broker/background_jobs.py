@@ -18,6 +18,8 @@ CHUNK: Final = 50  # replicas between two turns of the event loop
 
 
 def background_jobs(settings: DynamicConfig, replicas: Replicas, coordinators: Coordinators) -> Iterator[Job]:
+    housekeeping = replicas.housekeeping
+
     def setting(name: str) -> Callable[[], float]:
         return lambda: float(getattr(settings.current, name))
 
@@ -26,21 +28,22 @@ def background_jobs(settings: DynamicConfig, replicas: Replicas, coordinators: C
         return min(config.log_flush_offset_checkpoint_interval_ms, config.log_flush_start_offset_checkpoint_interval_ms)
 
     async def tick() -> None:
-        replicas.flush_due()
-        replicas.remove_deleted()
+        housekeeping.flush_due()
+        housekeeping.remove_deleted()
 
     async def apply_retention() -> None:
-        await _in_chunks(replicas, replicas.apply_retention)
+        await _in_chunks(replicas.table, housekeeping.apply_retention)
 
     async def expire_producers() -> None:
-        await _in_chunks(replicas, replicas.expire_producers)
+        await _in_chunks(replicas.table, housekeeping.expire_producers)
 
     async def checkpoint() -> None:
-        replicas.checkpoint()
+        housekeeping.checkpoint()
 
+    delay_ms = settings.static.log_initial_task_delay_ms
     yield Job(lambda: TICK_MS, tick)
-    yield Job(checkpoint_interval_ms, checkpoint)
-    yield Job(setting("log_retention_check_interval_ms"), apply_retention)
+    yield Job(checkpoint_interval_ms, checkpoint, delay_ms)
+    yield Job(setting("log_retention_check_interval_ms"), apply_retention, delay_ms)
     yield Job(setting("producer_id_expiration_check_interval_ms"), expire_producers)
     yield Job(setting("offsets_retention_check_interval_ms"), coordinators.expire_offsets)
     yield Job(setting("transaction_abort_timed_out_transaction_cleanup_interval_ms"), coordinators.abort_timed_out)

@@ -88,7 +88,7 @@ class ClusterRuntime:
             self.store,
             node_id=config.node_id,
             suspects=self.suspects,
-            is_leased=lambda: replicas.is_leased,
+            is_leased=lambda: replicas.table.is_leased,
             is_isolated=lambda: self.quorum.is_isolated,
         )
         self.forwarding = Forwarding(self.store, self.peers, services)
@@ -102,7 +102,7 @@ class ClusterRuntime:
         }
 
     def _renew_lease(self, until: float) -> None:
-        self._replicas.lease_until = until
+        self._replicas.table.lease_until = until
 
     def _broker_lost(self, broker_id: int) -> None:
         self.suspects.suspect(broker_id)

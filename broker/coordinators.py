@@ -12,7 +12,7 @@ from tidemark.broker.config import BrokerConfig
 from tidemark.broker.metadata.dynamic_config import DynamicConfig
 from tidemark.broker.metadata.image import Image
 from tidemark.broker.metadata.internal import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
-from tidemark.broker.replication.replicas import Replicas
+from tidemark.broker.replication.replica_table import ReplicaTable
 
 if TYPE_CHECKING:
     from tidemark.broker.groups.coordinator import GroupCoordinator
@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
 
 class Coordinators:
-    def __init__(self, *, node_id: int, settings: DynamicConfig, replicas: Replicas, creation: TopicCreation) -> None:
+    def __init__(
+        self, *, node_id: int, settings: DynamicConfig, replicas: ReplicaTable, creation: TopicCreation
+    ) -> None:
         self._node_id = node_id
         self._settings = settings
         self._replicas = replicas
@@ -29,7 +31,6 @@ class Coordinators:
         self._groups: GroupCoordinator | None = None
         self._transactions: TransactionCoordinator | None = None
         self._closed = False
-        replicas.opened_later = self._opened
 
     @property
     def groups(self) -> GroupCoordinator:
@@ -78,7 +79,7 @@ class Coordinators:
         elif TRANSACTIONS_TOPIC in new.topics:
             _ = self.transactions
 
-    def _opened(self, topic: str) -> None:
+    def opened(self, topic: str) -> None:
         """A log of one of our topics was opened only after the metadata had said that we lead it."""
         if self._closed:
             return

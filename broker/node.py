@@ -74,13 +74,14 @@ class Node:
         opened.push_async_callback(self._cluster.close)
         opened.push_async_callback(self._close_replicas)
         opened.push_async_callback(self._replicas.stop_replication)
-        opening = self._replicas.open_gradually()
+        opening = self._replicas.roles.opening.begin_loading_in_background()
         self._creation = TopicCreation(
             self._store, self.settings, opened=opening.finished, forwarding=self._cluster.forwarding
         )
         self._coordinators = Coordinators(
-            node_id=config.node_id, settings=self.settings, replicas=self._replicas, creation=self._creation
+            node_id=config.node_id, settings=self.settings, replicas=self._replicas.table, creation=self._creation
         )
+        self._replicas.roles.opening.opened_later = self._coordinators.opened
         services.update(self._services())
         dispatcher = Dispatcher(services)
         self._server = Server(config, dispatcher)
@@ -160,8 +161,10 @@ class Node:
             "cluster": self._cluster.view,
             "creation": self._creation,
             "fetch_sessions": FetchSessions(slots_max=slots_max, time=time.monotonic),
+            "follower_sessions": self._replicas.follower_sessions,
+            "housekeeping": self._replicas.housekeeping,
             "producer_ids": ProducerIds(self._cluster.allocate_producer_ids),
-            "replicas": self._replicas,
+            "replicas": self._replicas.table,
             "settings": self.settings,
             "store": self._store,
         }
@@ -181,10 +184,10 @@ class Node:
 
     def _follow_metadata(self) -> None:
         """From here on settings, replicas and coordinators are as the metadata says."""
-        self.settings.watch(self._replicas.reconfigure_all)
+        self.settings.watch(self._replicas.roles.reconfigure_all)
         self.settings.watch(self._coordinators.reconfigure)
         empty = Image()
-        for follow in (self.settings.follow, self._replicas.follow, self._coordinators.follow):
+        for follow in (self.settings.follow, self._replicas.roles.follow, self._coordinators.follow):
             self._store.watch(follow)
             follow(empty, self._store.image)
 

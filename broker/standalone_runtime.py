@@ -51,7 +51,7 @@ class StandaloneRuntime:
         """Returns when this broker is registered. Topics that Kafka left on the disks are taken over first."""
         await self.store.start()
         if self.store.is_new:
-            await adopt_topics(self.store, self._replicas.directories, node_id=self._config.node_id)
+            await adopt_topics(self.store, self._replicas.table.directories, node_id=self._config.node_id)
         await self.store.change(self._registration)
 
     def _registration(self, image: Image) -> list[Record]:

@@ -24,7 +24,8 @@ from tidemark.storage.errors import (
 )
 from tidemark.storage.files import REAL_FILES, Files, OpenFile
 from tidemark.storage.flush import Flush
-from tidemark.storage.log import Appended, Found, Log
+from tidemark.storage.log import Appended, Log
+from tidemark.storage.lookup import Found
 from tidemark.storage.producers import ProducerState, RememberedBatch
 from tidemark.storage.slices import FileSlice
 

@@ -17,10 +17,10 @@ from tidemark.storage import checkpoints, names
 from tidemark.storage.cache import SegmentCache
 from tidemark.storage.checkpoints import TopicPartition
 from tidemark.storage.config import LogConfig
+from tidemark.storage.deletion import remove_directory, retire_directory
 from tidemark.storage.errors import CorruptFile, DirectoryLocked, StorageError
 from tidemark.storage.files import REAL_FILES, Files, OpenFile, directories_below
 from tidemark.storage.log import Log, wall_clock_ms
-from tidemark.storage.maintenance import remove_directory, retire_directory
 
 _logger = logging.getLogger(__name__)
 

@@ -175,6 +175,10 @@ class Files:
     def exists(self, path: str) -> bool:
         return os.path.exists(path)
 
+    def open_size(self, fd: int) -> int:
+        """The size of an open file."""
+        return os.fstat(fd).st_size
+
     def size(self, path: str) -> int:
         return os.stat(path).st_size
 

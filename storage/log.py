@@ -1,11 +1,12 @@
 """A partition's log: segments in a row, the last of which is written to.
 
-Synchronous, single-threaded, and cheap: an append is a header patch, one write(2) and a few assignments; a read is a
-dictionary look-up and a (file, position, length) that somebody else sends.
+Synchronous and single-threaded. An append is a header patch, one write(2) and a few assignments; a read is a dictionary
+look-up and a (file, position, length) for the caller to send.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import random
 import time
@@ -13,20 +14,26 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from tidemark.protocol.records import BatchHeader, EndTransaction, place_batch, read_end_transaction
-from tidemark.storage import history, loading, lookup, replicated
+from tidemark.storage import history, loading, lookup, reading, replicated, retention, truncation
 from tidemark.storage.aborted import AbortedTransaction
 from tidemark.storage.cache import SegmentCache
 from tidemark.storage.config import LogConfig
+from tidemark.storage.deletion import PendingDeletions, remove_directory, retire_directory
 from tidemark.storage.errors import BatchTooLarge, LogOffline, OffsetOutOfRange, WriteFailed
 from tidemark.storage.files import REAL_FILES, Buffer, Files
-from tidemark.storage.index import MAX_RELATIVE_OFFSET
-from tidemark.storage.maintenance import Maintenance
+from tidemark.storage.flush import Flush
+from tidemark.storage.index import MAX_RELATIVE_OFFSET, TimeIndex
+from tidemark.storage.lookup import Found
 from tidemark.storage.producers import ProducerState
 from tidemark.storage.segment import Segment
+from tidemark.storage.segments import Segments
 from tidemark.storage.slices import FileSlice, slice_segment
+from tidemark.storage.unsynced import Unsynced
 
 _CONTROL = history.CONTROL
 _LOG_APPEND_TIME = 0x08
+
+_logger = logging.getLogger(__name__)
 
 
 class Appended(NamedTuple):
@@ -39,20 +46,64 @@ class Appended(NamedTuple):
 _new_tuple = tuple.__new__  # what the class itself would call, without the call in between
 
 
-class Found(NamedTuple):
-    offset: int
-    timestamp: int
-    leader_epoch: int
-
-
 def wall_clock_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-class Log(Maintenance):
-    """Appending and reading. What keeps a log in shape (flush, truncation, retention, closing) is Maintenance."""
+class Log:
+    """One partition's records on disk, and everything that is known about them. Open one with `Log.open`."""
 
-    __slots__ = ()
+    __slots__ = (
+        "_chance",
+        "_config",
+        "_offline",
+        "_segment_bytes",
+        "deletions",
+        "directory",
+        "end_offset",
+        "epochs",
+        "files",
+        "now_ms",
+        "on_truncated",
+        "producer_states",
+        "recovery_point",
+        "segments",
+        "snapshots",
+        "start_offset",
+        "topic_id",
+        "unsynced",
+    )
+
+    def __init__(
+        self,
+        directory: str,
+        *,
+        config: LogConfig,
+        files: Files,
+        now_ms: Callable[[], int],
+        cache: SegmentCache,
+        chance: Callable[[], float],
+        loaded: loading.Loaded,
+    ) -> None:
+        self.directory = directory
+        self.files = files
+        self.topic_id = loaded.topic_id
+        self.start_offset = loaded.start_offset  # the first that may be read
+        self.end_offset = loaded.end_offset  # the next to be written
+        self.recovery_point = loaded.recovery_point  # everything before it is known to be on disk
+        # Called after a truncation: a recovery point on disk that lies beyond it must be lowered before new batches
+        # come, or a torn tail among them would be taken for damage.
+        self.on_truncated: Callable[[], None] | None = None
+        self.segments = Segments(loaded.segments, cache)
+        self.epochs = loaded.epochs
+        self.producer_states = loaded.producers
+        self.snapshots = loaded.snapshots  # of the producers
+        self.unsynced = Unsynced(loaded.unflushed, changed=loaded.changed, created=loaded.created)
+        self.deletions = PendingDeletions()
+        self._offline: str | None = None  # why, if it is
+        self.now_ms = now_ms
+        self._chance = chance
+        self.config = config
 
     @classmethod
     def open(
@@ -92,6 +143,49 @@ class Log(Maintenance):
             loaded=loaded,
         )
 
+    # State
+
+    @property
+    def config(self) -> LogConfig:
+        return self._config
+
+    @config.setter
+    def config(self, config: LogConfig) -> None:
+        self._config = config
+        self._segment_bytes = config.segment_bytes
+        self.activate(self.segments.active)
+
+    @property
+    def size_bytes(self) -> int:
+        return self.segments.size_bytes
+
+    @property
+    def segment_count(self) -> int:
+        return len(self.segments)
+
+    @property
+    def latest_epoch(self) -> int:
+        """The newest leader epoch in the log, -1 when there is none."""
+        return self.epochs.latest
+
+    @property
+    def has_unflushed_segments(self) -> bool:
+        """Whether segments were rolled that no flush has covered. Kafka flushes after a roll; so should the owner."""
+        return bool(self.unsynced.segments)
+
+    @property
+    def is_offline(self) -> bool:
+        return self._offline is not None
+
+    def fail(self, reason: str) -> None:
+        """Takes the log offline: every later call raises LogOffline. The files stay as they are."""
+        if self._offline is None:
+            self._offline = f"{self.directory} is offline: {reason}"
+
+    def check_online(self) -> None:
+        if self._offline is not None:
+            raise LogOffline(self._offline)
+
     # Appending
 
     def append(self, batch: bytearray | memoryview, header: BatchHeader, *, leader_epoch: int, now_ms: int) -> Appended:
@@ -108,11 +202,11 @@ class Log(Maintenance):
         if producer_id >= 0:
             if header.attributes & _CONTROL:
                 marker = self._check_marker(batch, header)
-            elif (repeated := self._producers.check(header)) is not None:
+            elif (repeated := self.producer_states.check(header)) is not None:
                 return Appended(repeated.first_offset, repeated.last_offset, append_time, True)
-        if leader_epoch > self._epochs.saved:
+        if leader_epoch > self.epochs.saved:
             self._begin_epoch(leader_epoch, start=base_offset)
-        segment = self._segments.active
+        segment = self.segments.active
         if (
             segment.size + size > self._segment_bytes
             or timestamp > segment.roll_after_timestamp
@@ -140,22 +234,23 @@ class Log(Maintenance):
         self.check_online()
         view = memoryview(data)
         batches = replicated.check(view, end_offset=self.end_offset)
-        for run in replicated.split(batches, self._segments.active, segment_bytes=self._segment_bytes):
+        for run in replicated.split(batches, self.segments.active, segment_bytes=self._segment_bytes):
             self._append_run(run, view[run.start : run.start + run.size])
         return self.end_offset
 
     def _append_run(self, run: replicated.Run, data: memoryview) -> None:
         first, last = run.batches[0][0], run.batches[-1][0]
-        segment = self._segments.active
+        assert first.base_offset >= self.end_offset, f"offset {first.base_offset} before the end {self.end_offset}"
+        segment = self.segments.active
         if (
             segment.size + run.size > self._segment_bytes
             or first.max_timestamp > segment.roll_after_timestamp
-            or self._now_ms() > segment.roll_after_clock
+            or self.now_ms() > segment.roll_after_clock
             or last.last_offset - segment.base_offset > MAX_RELATIVE_OFFSET
         ):
             segment = self._roll_for(size=run.size, first_offset=first.base_offset, last_offset=last.last_offset)
         for header, _ in run.batches:
-            if header.partition_leader_epoch > self._epochs.saved:
+            if header.partition_leader_epoch > self.epochs.saved:
                 self._begin_epoch(header.partition_leader_epoch, start=header.base_offset)
         try:
             position = segment.write(data, run.size)
@@ -179,19 +274,19 @@ class Log(Maintenance):
     def _check_marker(self, batch: Buffer, header: BatchHeader) -> EndTransaction | None:
         marker = read_end_transaction(batch)
         if marker is not None:
-            self._producers.check_marker(header, coordinator_epoch=marker.coordinator_epoch)
+            self.producer_states.check_marker(header, coordinator_epoch=marker.coordinator_epoch)
         return marker
 
     def _note_producer(
         self, header: BatchHeader, marker: EndTransaction | None, *, first_offset: int, last_offset: int
     ) -> None:
         aborted = history.note_batch(
-            self._producers, header, marker, first_offset=first_offset, last_offset=last_offset
+            self.producer_states, header, marker, first_offset=first_offset, last_offset=last_offset
         )
         if aborted is None:
             return
         try:
-            self._segments.active.add_abort(aborted)
+            self.segments.active.add_abort(aborted)
         except OSError as error:
             # The marker is in the log, but readers would not learn of the abort and be shown aborted records.
             self.fail(f"the index of aborted transactions cannot be written: {error}")
@@ -200,28 +295,55 @@ class Log(Maintenance):
     def start_epoch(self, epoch: int) -> None:
         """A new leader epoch begins at the log's end."""
         self.check_online()
-        if epoch > self._epochs.latest:
-            self._epochs.announce(epoch=epoch, start=self.end_offset)
+        if epoch > self.epochs.latest:
+            self.epochs.announce(epoch=epoch, start=self.end_offset)
 
     def _begin_epoch(self, epoch: int, *, start: int) -> None:
         try:
-            self._epochs.assign(epoch=epoch, start=start)
+            self.epochs.assign(epoch=epoch, start=start)
         except OSError as error:
-            raise WriteFailed(f"{self._epochs.path}: {error}") from error
+            raise WriteFailed(f"{self.epochs.path}: {error}") from error
 
     # Rolling
+
+    def roll(self) -> None:
+        """Begins a new segment at the log's end, unless the active one is empty."""
+        self.check_online()
+        if self.segments.active.size:
+            self.roll_to(self.end_offset)
+
+    def roll_to(self, base_offset: int) -> None:
+        old = self.segments.active
+        try:
+            old.seal()
+            self.snapshots.take(base_offset, self.producer_states.to_snapshot())
+            segment = Segment.create(self.files, self.directory, base_offset, created_ms=self.now_ms())
+        except OSError as error:
+            raise WriteFailed(f"{self.directory}: cannot begin a segment at {base_offset}: {error}") from error
+        self.unsynced.note_new_segment(after=old if old.base_offset != base_offset else None)
+        self.segments.append(segment)
+        self.activate(segment)
+
+    def activate(self, segment: Segment) -> None:
+        """Gives the segment that is written to the limits of the present configuration."""
+        config = self._config
+        segment.index_interval_bytes = config.index_interval_bytes
+        segment.index_entries_max = config.segment_index_bytes // TimeIndex.ENTRY_SIZE
+        # Logs that began together must not all roll together: each takes off a random part (segment.jitter.ms).
+        jitter = int(self._chance() * min(config.segment_jitter_ms, config.segment_ms))
+        segment.set_roll_age(config.segment_ms - jitter)
 
     def _roll_for(self, *, size: int, first_offset: int, last_offset: int) -> Segment:
         if size > self._segment_bytes:
             raise BatchTooLarge(f"{size} bytes do not fit into a segment of {self._segment_bytes}")
-        active = self._segments.active
+        active = self.segments.active
         if active.size == 0 and last_offset - active.base_offset <= MAX_RELATIVE_OFFSET:
             return active
         # Replicated offsets may leap so far that the batch cannot be told relative to the log's end. Then the segment
         # begins at the batch itself.
         leaps = last_offset - self.end_offset > MAX_RELATIVE_OFFSET
-        self._roll_to(first_offset if leaps else self.end_offset)
-        return self._segments.active
+        self.roll_to(first_offset if leaps else self.end_offset)
+        return self.segments.active
 
     # Reading
 
@@ -239,84 +361,156 @@ class Log(Maintenance):
             if offset > end_offset or offset < self.start_offset:
                 raise OffsetOutOfRange(offset=offset, start=self.start_offset, end=end_offset)
             return []
-        segment = self._segments.active
+        segment = self.segments.active
         if offset < segment.base_offset:
-            return self._read_inactive(offset, limit_bytes, up_to=up_to, at_least_one=at_least_one)
+            return reading.read_inactive(
+                self.segments,
+                offset=offset,
+                limit_bytes=limit_bytes,
+                up_to=up_to,
+                end_offset=end_offset,
+                at_least_one=at_least_one,
+            )
         position = segment.memo.get(offset)
         if position is None:
             position = segment.locate(offset)
         end = segment.size if up_to == end_offset else segment.locate(up_to)
         return slice_segment(segment, start=position, end=end, limit_bytes=limit_bytes, at_least_one=at_least_one)
 
-    def _read_inactive(self, offset: int, limit_bytes: int, *, up_to: int, at_least_one: bool) -> list[FileSlice]:
-        for segment, next_base in self._segments.starting_with(offset):
-            if segment.base_offset >= up_to:
-                break
-            start = segment.locate(offset)
-            whole = up_to == self.end_offset or (next_base is not None and next_base <= up_to)
-            end = segment.size if whole else segment.locate(up_to)
-            if start < end:
-                return slice_segment(segment, start=start, end=end, limit_bytes=limit_bytes, at_least_one=at_least_one)
-            # Nothing here: the offset lies in a gap that compaction left at this segment's end.
-        return []
-
     def aborted_transactions(self, *, from_offset: int, up_to: int) -> list[AbortedTransaction]:
         """Aborted transactions with records in from_offset..up_to-1, for a read_committed reader to skip."""
         self.check_online()
-        found: list[AbortedTransaction] = []
-        for segment in self._segments.from_offset(from_offset):
-            if not segment.has_aborts:
-                continue
-            here, complete = segment.aborted_index().collect(first=from_offset, end=up_to)
-            found.extend(here)
-            if complete:
-                break
-        return found
+        return reading.aborted_transactions(self.segments, from_offset=from_offset, up_to=up_to)
 
     def aborted_in(self, offset: int, slices: list[FileSlice]) -> list[AbortedTransaction]:
         """Aborted transactions with records in what a read from `offset` returned."""
-        if not any(segment.has_aborts for segment in self._segments.from_offset(offset)):
+        if not any(segment.has_aborts for segment in self.segments.from_offset(offset)):
             return []
-        return self.aborted_transactions(from_offset=offset, up_to=self._end_of(offset, slices[-1]))
-
-    def _end_of(self, offset: int, read: FileSlice) -> int:
-        """The offset after the last batch of a slice."""
-        for segment, next_base in self._segments.starting_with(offset):
-            if segment.file is read.file:
-                end = read.position + read.length
-                if end < segment.size:
-                    return segment.base_offset_at(end)
-                return self.end_offset if next_base is None else next_base
-        return self.end_offset
+        end = reading.end_of_slice(self.segments, offset, slices[-1], end_offset=self.end_offset)
+        return self.aborted_transactions(from_offset=offset, up_to=end)
 
     def last_stable_offset(self, high_watermark: int) -> int:
         """The end of what a read_committed reader may see."""
-        return self._producers.last_stable_offset(high_watermark)
+        return self.producer_states.last_stable_offset(high_watermark)
 
     def offset_for_timestamp(self, timestamp: int) -> Found | None:
         """The first record at or after a time."""
         self.check_online()
-        match = lookup.first_at_or_after(self._segments, timestamp, start_offset=self.start_offset)
-        return None if match is None else Found(*match)
+        return lookup.first_at_or_after(self.segments, timestamp, start_offset=self.start_offset)
 
     def offset_of_max_timestamp(self) -> Found | None:
         """The record with the largest timestamp, the first of them if several."""
         self.check_online()
-        match = lookup.latest(self._segments, start_offset=self.start_offset)
-        return None if match is None else Found(*match)
+        return lookup.latest(self.segments, start_offset=self.start_offset)
 
     def epoch_end_offset(self, epoch: int) -> tuple[int, int]:
         """The largest known epoch not after `epoch` and where it ends; (-1, -1) if unknown (OffsetForLeaderEpoch)."""
-        return self._epochs.end_offset(epoch, log_end=self.end_offset)
+        return self.epochs.end_offset(epoch, log_end=self.end_offset)
 
     def epoch_at(self, offset: int) -> int:
-        return self._epochs.epoch_at(offset)
+        return self.epochs.epoch_at(offset)
 
     def producers(self) -> list[ProducerState]:
-        return self._producers.states()
+        return self.producer_states.states()
 
     def producer(self, producer_id: int) -> ProducerState | None:
-        return self._producers.get(producer_id)
+        return self.producer_states.get(producer_id)
 
     def expire_producers(self, now_ms: int) -> None:
-        self._producers.expire(now_ms=now_ms, idle_ms=self._config.producer_id_expiration_ms)
+        self.producer_states.expire(now_ms=now_ms, idle_ms=self._config.producer_id_expiration_ms)
+
+    # Flushing
+
+    def begin_flush(self, *, sealed: bool = False) -> Flush:
+        """What has to be synced so that everything up to now is safe. Call it (on any thread), then `finish_flush`.
+        The active segment's indexes are left out, unless it is `sealed`: recovery would rebuild them."""
+        self.check_online()
+        return self.unsynced.begin_flush(
+            self.files,
+            self.directory,
+            up_to=self.end_offset,
+            active=self.segments.active,
+            epochs=self.epochs,
+            sealed=sealed,
+        )
+
+    def finish_flush(self, flush: Flush) -> None:
+        """Moves the recovery point, unless the log was truncated since `flush` began: then it speaks of bytes that are
+        gone."""
+        if flush.failure is not None:
+            self.fail(f"a sync failed: {flush.failure}")
+        self.check_online()
+        if self.unsynced.finish_flush(flush):
+            self.recovery_point = max(self.recovery_point, flush.up_to)
+
+    def flush(self) -> None:
+        """Syncs everything up to now, and waits for it."""
+        self._run_flush(self.begin_flush())
+
+    def _run_flush(self, flush: Flush) -> None:
+        try:
+            flush()
+        except OSError as error:
+            self.fail(f"a sync failed: {error}")
+            raise LogOffline(self._offline) from error
+        self.finish_flush(flush)
+
+    # Truncation
+
+    def truncate_to(self, offset: int) -> bool:
+        """Drops every batch that ends at or past `offset`, and with it whatever its producers did there. A batch that
+        straddles the offset goes whole. False if there was nothing to drop."""
+        return truncation.truncate_to(self, offset)
+
+    def truncate_fully_and_start_at(self, offset: int) -> None:
+        """Empties the log; it continues at `offset`, as a follower does that fell behind its leader's start."""
+        truncation.truncate_fully_and_start_at(self, offset)
+
+    # Retention
+
+    def delete_before(self, offset: int) -> None:
+        """The log now starts at `offset` (DeleteRecords). Segments that lie wholly before it go."""
+        retention.delete_before(self, offset)
+
+    def apply_retention(self, now_ms: int, *, high_watermark: int | None = None) -> bool:
+        """Deletes segments that are too old, too much, or before the log's start; none that holds records past the
+        high watermark. True if any went."""
+        return retention.apply(self, now_ms, high_watermark=high_watermark)
+
+    def take_deleted(self, now_ms: int) -> list[str]:
+        """The files of segments deleted `file_delete_delay_ms` ago: slow readers have had that long. The caller removes
+        them, on whatever thread: to unlink a gigabyte takes its time."""
+        return self.deletions.take_due(now_ms)
+
+    def remove_deleted(self, now_ms: int) -> None:
+        for path in self.take_deleted(now_ms):
+            self.files.remove(path)
+
+    # The end
+
+    def close(self, *, clean: bool = True) -> None:
+        """Closes the log. Cleanly: everything is synced, and opening it again needs no recovery."""
+        if self._offline is None and clean:
+            try:
+                self.segments.active.seal()
+                self.snapshots.take(self.end_offset, self.producer_states.to_snapshot())
+            except OSError as error:
+                self.fail(f"closing it failed: {error}")
+                raise LogOffline(self._offline) from error
+            if self.recovery_point < self.end_offset or self.unsynced.has_changes(self.epochs):
+                self._run_flush(self.begin_flush(sealed=True))
+        for path in self.deletions.take_all():
+            self.files.remove(path)
+        self.segments.close()
+        self.fail("it was closed")
+
+    def delete(self) -> None:
+        """Closes the log and removes it from disk. The directory is renamed first, so that a crash in between leaves
+        nothing that could be taken for the partition."""
+        remove_directory(self.files, self.retire())
+
+    def retire(self) -> str:
+        """The first half of `delete`: the directory gets a name that no partition has. Returns its new path."""
+        self.segments.close()
+        self.fail("it was deleted")
+        return retire_directory(self.files, self.directory)

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from tidemark.protocol.records import iter_records, read_header
 from tidemark.storage.scan import headers
 from tidemark.storage.segment import NO_TIMESTAMP, Segment
 
-# offset, timestamp, leader epoch
-Match = tuple[int, int, int]
+
+class Found(NamedTuple):
+    offset: int
+    timestamp: int
+    leader_epoch: int
 
 
-def first_at_or_after(segments: Iterable[Segment], timestamp: int, *, start_offset: int) -> Match | None:
+def first_at_or_after(segments: Iterable[Segment], timestamp: int, *, start_offset: int) -> Found | None:
     """The first record not before `timestamp`, among those from `start_offset` on."""
     for segment in segments:
         if segment.size and segment.largest_timestamp() >= timestamp:
@@ -22,7 +26,7 @@ def first_at_or_after(segments: Iterable[Segment], timestamp: int, *, start_offs
     return None
 
 
-def _in_segment(segment: Segment, timestamp: int, *, start_offset: int) -> Match | None:
+def _in_segment(segment: Segment, timestamp: int, *, start_offset: int) -> Found | None:
     start = max(segment.position_for_timestamp(timestamp), segment.locate(start_offset))
     fd = segment.open_file().fileno()
     for position, header in headers(segment.files, fd, position=start, end=segment.size):
@@ -34,16 +38,16 @@ def _in_segment(segment: Segment, timestamp: int, *, start_offset: int) -> Match
     return None
 
 
-def _in_batch(segment: Segment, position: int, size: int, timestamp: int, *, start_offset: int) -> Match | None:
+def _in_batch(segment: Segment, position: int, size: int, timestamp: int, *, start_offset: int) -> Found | None:
     data = segment.files.read_range(segment.open_file().fileno(), position=position, length=size)
     epoch = read_header(data).partition_leader_epoch
     for record in iter_records(data):
         if record.timestamp >= timestamp and record.offset >= start_offset:
-            return record.offset, record.timestamp, epoch
+            return Found(record.offset, record.timestamp, epoch)
     return None
 
 
-def latest(segments: Iterable[Segment], *, start_offset: int) -> Match | None:
+def latest(segments: Iterable[Segment], *, start_offset: int) -> Found | None:
     """The first of the records with the largest timestamp of all, among those from `start_offset` on."""
     times = [(_largest(segment, start_offset), segment) for segment in segments if segment.size]
     timestamp = max((each for each, _ in times), default=NO_TIMESTAMP)

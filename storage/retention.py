@@ -2,10 +2,81 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from tidemark.storage.config import LogConfig
+from tidemark.storage.errors import OffsetOutOfRange, WriteFailed
 from tidemark.storage.segment import Segment
+
+if TYPE_CHECKING:
+    from tidemark.storage.log import Log
+
+_logger = logging.getLogger(__name__)
+
+
+def delete_before(log: Log, offset: int) -> None:
+    """See `Log.delete_before`."""
+    log.check_online()
+    if offset > log.end_offset:
+        raise OffsetOutOfRange(offset=offset, start=log.start_offset, end=log.end_offset)
+    if offset <= log.start_offset:
+        return
+    log.start_offset = offset
+    _advance_epochs(log)
+    _delete_first(log, wholly_before(list(log.segments), offset))
+
+
+def apply(log: Log, now_ms: int, *, high_watermark: int | None) -> bool:
+    """See `Log.apply_retention`."""
+    log.check_online()
+    segments = list(log.segments)
+    count = deletable(
+        segments,
+        config=log.config,
+        now_ms=now_ms,
+        start_offset=log.start_offset,
+        end_offset=log.end_offset,
+        high_watermark=log.end_offset if high_watermark is None else high_watermark,
+    )
+    if count == len(segments):
+        count = _roll_or_keep_active(log, count)
+    _delete_first(log, count)
+    if count:
+        log.start_offset = max(log.start_offset, log.segments.first_offset)
+        _advance_epochs(log)
+    return count > 0
+
+
+def _roll_or_keep_active(log: Log, count: int) -> int:
+    """Even the active segment has expired: a new one takes its place, so that the log keeps its end. On a full disk
+    there is no room for that; the others must go all the same."""
+    try:
+        log.roll_to(log.end_offset)
+    except WriteFailed:
+        return count - 1
+    return count
+
+
+def _advance_epochs(log: Log) -> None:
+    try:
+        log.epochs.truncate_start(log.start_offset)
+    except OSError as error:
+        _logger.warning("%s: cannot write %s: %s", log.directory, log.epochs.path, error)  # loading repeats it
+
+
+def _delete_first(log: Log, count: int) -> None:
+    due_ms = log.now_ms() + log.config.file_delete_delay_ms
+    for _ in range(count):
+        segment = log.segments.remove_first()
+        log.unsynced.forget_segment(segment)
+        try:
+            log.deletions.add(segment.rename_for_deletion(), due_ms=due_ms)
+        except OSError as error:
+            raise WriteFailed(f"{log.directory}: cannot delete segment {segment.base_offset}: {error}") from error
+        log.snapshots.remove_unless_newest(segment.base_offset)
+        segment.release()
 
 
 def wholly_before(segments: Sequence[Segment], offset: int) -> int:

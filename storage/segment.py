@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import os
 
+from tidemark.protocol.records import HEADER_SIZE
 from tidemark.storage import names
 from tidemark.storage.aborted import AbortedIndex, AbortedTransaction
 from tidemark.storage.errors import CorruptLog, LogOffline, WriteFailed
 from tidemark.storage.files import Buffer, Files, OpenFile
 from tidemark.storage.index import OffsetIndex, TimeIndex
 from tidemark.storage.indexes import Indexes
-from tidemark.storage.scan import Damage, find_offset, headers
+from tidemark.storage.scan import LENGTH_END, Damage, find_offset, headers
 
 NO_TIMESTAMP = -1
 _UNKNOWN = -2  # a largest timestamp that nobody has looked up yet
@@ -168,8 +169,13 @@ class Segment:
 
     def open_file(self) -> OpenFile:
         if self.file is None:
-            self.file = self.files.open_data(self.path(names.LOG))
-            self.fd = self.file.fileno()
+            path = self.path(names.LOG)
+            file = self.files.open_data(path)
+            on_disk = self.files.open_size(file.fileno())
+            if on_disk < self.size:
+                raise CorruptLog(path=path, position=on_disk, reason=f"the file ends here, not at {self.size}")
+            self.file = file
+            self.fd = file.fileno()
         return self.file
 
     def release(self) -> None:
@@ -291,11 +297,17 @@ class Segment:
     def base_offset_at(self, position: int) -> int:
         """The first offset of the batch at `position`."""
         fd = self.fd if self.fd >= 0 else self.open_file().fileno()
-        return int.from_bytes(self.files.pread(fd, 8, position), "big")
+        data = self.files.pread(fd, 8, position)
+        if len(data) != 8:
+            raise self._corrupt(Damage(position, "the file ends where a batch should start", past_end=True))
+        return int.from_bytes(data, "big")
 
     def batch_size_at(self, position: int) -> int:
         data = self.files.read_range(self.open_file().fileno(), position=position + 8, length=4)
-        return 12 + int.from_bytes(data, "big", signed=True)
+        size = LENGTH_END + int.from_bytes(data, "big", signed=True)
+        if size < HEADER_SIZE or position + size > self.size:
+            raise self._corrupt(Damage(position, f"a batch of {size} bytes cannot be here"))
+        return size
 
     def largest_timestamp(self) -> int:
         """The largest batch timestamp, or -1. For an inactive segment the time index's last entry says it."""

@@ -81,6 +81,10 @@ class SnapshotFiles:
             self._offsets.remove(offset)
             self._files.remove(self.path(offset))
 
+    def remove_unless_newest(self, offset: int) -> None:
+        if self._offsets[-1:] != [offset]:
+            self.remove(offset)
+
     def remove_after(self, offset: int) -> None:
         for later in [each for each in self._offsets if each > offset]:
             self.remove(later)

@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 class GroupConfig:
     consumer_session_timeout_ms: int = integer(
         45_000,
-        "How long a member may be silent before it is taken out of the group.",
+        "How many milliseconds a member of the group may go without a heartbeat before it is taken out of the group.",
         check=Between(1),
         scope=Scope.GROUP,
         synonyms=(Synonym(name="group.consumer.session.timeout.ms"),),
     )
     consumer_heartbeat_interval_ms: int = integer(
         5_000,
-        "How often a member sends a heartbeat.",
+        "How many milliseconds the members of the group are told to wait between two heartbeats.",
         check=Between(1),
         scope=Scope.GROUP,
         synonyms=(Synonym(name="group.consumer.heartbeat.interval.ms"),),
@@ -58,10 +58,20 @@ def validate_group_configs(overrides: Mapping[str, str], *, broker: BrokerConfig
     for name, value in overrides.items():
         group_key(name).parse(value)
     resolved = GroupConfig.resolve(broker, overrides)
-    for kind in ("session.timeout.ms", "heartbeat.interval.ms"):
-        name = f"consumer.{kind}"
-        if name in overrides:
-            _check_range(name, kind, getattr(resolved, name.replace(".", "_")), broker)
+    if "consumer.session.timeout.ms" in overrides:
+        _check_range(
+            "consumer.session.timeout.ms",
+            resolved.consumer_session_timeout_ms,
+            low=broker.group_consumer_min_session_timeout_ms,
+            high=broker.group_consumer_max_session_timeout_ms,
+        )
+    if "consumer.heartbeat.interval.ms" in overrides:
+        _check_range(
+            "consumer.heartbeat.interval.ms",
+            resolved.consumer_heartbeat_interval_ms,
+            low=broker.group_consumer_min_heartbeat_interval_ms,
+            high=broker.group_consumer_max_heartbeat_interval_ms,
+        )
     if resolved.consumer_session_timeout_ms <= resolved.consumer_heartbeat_interval_ms:
         raise ConfigError(
             f"consumer.session.timeout.ms: '{resolved.consumer_session_timeout_ms}' is not allowed; it must be greater "
@@ -71,14 +81,12 @@ def validate_group_configs(overrides: Mapping[str, str], *, broker: BrokerConfig
         )
 
 
-def _check_range(name: str, kind: str, value: int, broker: BrokerConfig) -> None:
-    for bound, is_beyond in (("min", int.__lt__), ("max", int.__gt__)):
-        limit_name = f"group.consumer.{bound}.{kind}"
-        limit = getattr(broker, limit_name.replace(".", "_"))
-        if is_beyond(value, limit):
-            word = "at least" if bound == "min" else "at most"
-            raise ConfigError(
-                f"{name}: '{value}' is not allowed; it must be {word} {limit_name}, which is {limit}.",
-                key=name,
-                value=str(value),
-            )
+def _check_range(name: str, value: int, *, low: int, high: int) -> None:
+    kind = name.removeprefix("consumer.")
+    if value < low:
+        problem = f"it must be at least group.consumer.min.{kind}, which is {low}"
+    elif value > high:
+        problem = f"it must be at most group.consumer.max.{kind}, which is {high}"
+    else:
+        return
+    raise ConfigError(f"{name}: '{value}' is not allowed; {problem}.", key=name, value=str(value))

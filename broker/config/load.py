@@ -11,6 +11,7 @@ from tidemark.broker.config.broker import KEYS, BrokerConfig, broker_key
 from tidemark.broker.config.errors import ConfigError
 from tidemark.broker.config.files import ConfigFile, read_config_file
 from tidemark.broker.config.kafka_names import is_kafka_name
+from tidemark.broker.config.key import Key
 
 CLUSTER_OF_MANY = 3
 
@@ -65,7 +66,7 @@ def _from_texts(explicit: Mapping[str, str], *, warnings: tuple[str, ...]) -> Br
     return BrokerConfig(**values, explicit=MappingProxyType(dict(explicit)), warnings=warnings)
 
 
-def _served_key(name: str) -> Any:
+def _served_key(name: str) -> Key:
     if name not in KEYS and is_kafka_name(name):
         raise ConfigError(f"{name}: Kafka has this setting, Tidemark does not (yet).", key=name)
     return broker_key(name)

@@ -38,7 +38,6 @@ DAY_MS = 24 * HOUR_MS
 
 NO_COMPACTION = "compaction is not served yet"
 NO_TIERING = "tiered storage is not served yet"
-NO_REPLICATION = "replication is not served yet"
 LEVEL_FIXED = "the codec's own default level is used"
 
 
@@ -56,229 +55,237 @@ class TopicConfig:
 
     cleanup_policy: frozenset[str] = listing(
         ("delete",),
-        "What happens to old data: delete removes whole segments by age and size, compact keeps the last record of "
-        "every key. Both may be given; with neither, nothing is ever removed.",
+        "What happens to old data: delete removes whole segments by age and size, compact keeps the last"
+        " record of every key. Both may be given; with neither, nothing is ever removed.",
         check=OneOf(("compact", "delete")),
         **_broker("log.cleanup.policy"),
     )
     compression_gzip_level: int = integer(
         -1,
-        "How hard gzip works when the broker compresses; -1 is the codec's own default.",
+        "The gzip level (1 to 9) when the broker compresses; -1 is the codec's own default.",
         check=Between(1, 9, also=(-1,)),
         idle=LEVEL_FIXED,
         **_broker("compression.gzip.level"),
     )
     compression_lz4_level: int = integer(
         9,
-        "How hard lz4 works when the broker compresses.",
+        "The lz4 level (1 to 17) when the broker compresses; higher is smaller and slower.",
         check=Between(1, 17),
         idle=LEVEL_FIXED,
         **_broker("compression.lz4.level"),
     )
     compression_type: str = string(
         "producer",
-        "The codec that batches are stored in. producer keeps each batch as it was sent; any other value makes the "
-        "broker compress again what came in another codec.",
+        "The codec that batches are stored in. producer keeps each batch as it was sent; with any other value"
+        " the broker compresses again what came in another codec.",
         check=OneOf(("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")),
         **_broker("compression.type"),
     )
     compression_zstd_level: int = integer(
         3,
-        "How hard zstd works when the broker compresses.",
+        "The zstd level when the broker compresses; higher is smaller and slower.",
         check=Between(-131072, 22),
         idle=LEVEL_FIXED,
         **_broker("compression.zstd.level"),
     )
     delete_retention_ms: int = long(
         DAY_MS,
-        "How long a compacted topic keeps a tombstone, which is the time a reader has to see that a key was deleted.",
+        "How many milliseconds a compacted topic keeps a tombstone, which is the time that a reader has to"
+        " see that a key was deleted.",
         check=Between(0),
         idle=NO_COMPACTION,
         **_broker("log.cleaner.delete.retention.ms"),
     )
     file_delete_delay_ms: int = long(
         60_000,
-        "How long the files of a removed segment stay on disk before they are unlinked.",
+        "How many milliseconds the files of a removed segment stay on disk before they are unlinked.",
         check=Between(0),
         **_broker("log.segment.delete.delay.ms"),
     )
     flush_messages: int = long(
         LONG_MAX,
-        "Sync the log to disk after this many records. 1 makes every acknowledgement wait for a sync; one sync serves "
-        "all the requests that wait for it.",
+        "How many records may be appended before the log is synced to disk. With 1 every acknowledgement"
+        " waits for a sync; one sync serves all requests that wait for it.",
         check=Between(1),
         **_broker("log.flush.interval.messages"),
     )
     flush_ms: int = long(
         LONG_MAX,
-        "Sync the log to disk when its oldest unsynced record has waited this long.",
+        "How many milliseconds a record may wait before the log is synced to disk.",
         check=Between(0),
         **_scaled(("log.flush.interval.ms", 1), ("log.flush.scheduler.interval.ms", 1)),
     )
     follower_replication_throttled_replicas: tuple[str, ...] = listing(
         (),
-        "Followers whose fetching is held to the replication throttle, as partition:broker pairs, or * for all.",
+        "The followers whose fetching is held to follower.replication.throttled.rate, as partition:broker"
+        " pairs, or * for all.",
         check=ThrottledReplicas(),
         scope=Scope.TOPIC,
     )
     index_interval_bytes: int = integer(
         4096,
-        "The offset index gets an entry each time about this many bytes have been appended.",
+        "About how many bytes are appended between two entries of the offset index.",
         check=Between(0),
         **_broker("log.index.interval.bytes"),
     )
     internal_segment_bytes: int | None = integer(
         None,
-        "Overrides segment.bytes without its lower bound, for tests that need tiny segments.",
+        "A segment size in bytes that replaces segment.bytes and may be smaller than its lower bound, for tests.",
         check=Between(61),
         scope=Scope.TOPIC,
         internal=True,
     )
     leader_replication_throttled_replicas: tuple[str, ...] = listing(
         (),
-        "Leaders whose serving of followers is held to the replication throttle, as partition:broker pairs, or * for "
-        "all.",
+        "The leaders whose serving of followers is held to leader.replication.throttled.rate, as"
+        " partition:broker pairs, or * for all.",
         check=ThrottledReplicas(),
         scope=Scope.TOPIC,
     )
     local_retention_bytes: int = long(
         -2,
-        "How many bytes stay on local disk once they are in tiered storage; -2 means as many as retention.bytes.",
+        "How many bytes of a partition stay on local disk once they are in tiered storage; -2 means as many"
+        " as retention.bytes.",
         check=Between(-2),
         idle=NO_TIERING,
         **_broker("log.local.retention.bytes"),
     )
     local_retention_ms: int = long(
         -2,
-        "How long data stays on local disk once it is in tiered storage; -2 means as long as retention.ms.",
+        "How many milliseconds data stays on local disk once it is in tiered storage; -2 means as long as"
+        " retention.ms.",
         check=Between(-2),
         idle=NO_TIERING,
         **_broker("log.local.retention.ms"),
     )
     max_compaction_lag_ms: int = long(
         LONG_MAX,
-        "A record may stay uncompacted at most this long.",
+        "How many milliseconds a record of a compacted topic may stay uncompacted at most.",
         check=Between(1),
         idle=NO_COMPACTION,
         **_broker("log.cleaner.max.compaction.lag.ms"),
     )
     max_message_bytes: int = integer(
         1_048_588,
-        "The largest batch that is accepted, in bytes as sent (that is, after compression).",
+        "The size in bytes of the largest batch that is accepted, as sent (that is, after compression).",
         check=Between(0),
         **_broker("message.max.bytes"),
     )
     message_timestamp_after_max_ms: int = long(
         HOUR_MS,
-        "How far ahead of the broker's clock a producer's timestamp may be. Looked at when message.timestamp.type is "
-        "CreateTime.",
+        "How many milliseconds a record's timestamp may be ahead of the broker's clock, when"
+        " message.timestamp.type is CreateTime; records further ahead are refused.",
         check=Between(0),
         **_broker("log.message.timestamp.after.max.ms"),
     )
     message_timestamp_before_max_ms: int = long(
         LONG_MAX,
-        "How far behind the broker's clock a producer's timestamp may be. Looked at when message.timestamp.type is "
-        "CreateTime.",
+        "How many milliseconds a record's timestamp may be behind the broker's clock, when"
+        " message.timestamp.type is CreateTime; records further behind are refused.",
         check=Between(0),
         **_broker("log.message.timestamp.before.max.ms"),
     )
     message_timestamp_type: str = string(
         "CreateTime",
-        "Whether a record carries the time its producer gave it or the time the broker appended it.",
+        "Whether a record carries the time that its producer gave it (CreateTime) or the time when the broker"
+        " appended it (LogAppendTime).",
         check=OneOf(("CreateTime", "LogAppendTime")),
         **_broker("log.message.timestamp.type"),
     )
     min_cleanable_dirty_ratio: float = double(
         0.5,
-        "A compacted log is cleaned once this share of it has not been cleaned before.",
+        "The share of a compacted log that must be uncleaned before it is cleaned again.",
         check=Between(0, 1),
         idle=NO_COMPACTION,
         **_broker("log.cleaner.min.cleanable.ratio"),
     )
     min_compaction_lag_ms: int = long(
         0,
-        "A record stays uncompacted at least this long.",
+        "How many milliseconds a record of a compacted topic stays uncompacted at least.",
         check=Between(0),
         idle=NO_COMPACTION,
         **_broker("log.cleaner.min.compaction.lag.ms"),
     )
     min_insync_replicas: int = integer(
         1,
-        "With acks=all, a write is taken only while at least this many replicas are in sync.",
+        "How many replicas must be in sync for a write with acks=all to be taken, and for the high watermark"
+        " to advance. Where a partition has fewer replicas, all of them must be.",
         check=Between(1),
         **_broker("min.insync.replicas"),
     )
     preallocate: bool = boolean(
         False,
-        "Reserve a new segment's full size on disk when it is created.",
+        "Whether a new segment's full size is reserved on disk when it is created.",
         idle="segments always grow as they are written",
         **_broker("log.preallocate"),
     )
     remote_log_copy_disable: bool = boolean(
-        False, "Stop copying segments to tiered storage.", scope=Scope.TOPIC, idle=NO_TIERING
+        False, "Whether segments are no longer copied to tiered storage.", scope=Scope.TOPIC, idle=NO_TIERING
     )
     remote_log_delete_on_disable: bool = boolean(
         False,
-        "Remove what is in tiered storage when it is switched off for the topic.",
+        "Whether data in tiered storage is removed when tiered storage is switched off for the topic.",
         scope=Scope.TOPIC,
         idle=NO_TIERING,
     )
     remote_storage_enable: bool = boolean(
         False,
-        "Keep old segments in tiered storage. Only false is accepted for now.",
+        "Whether old segments are kept in tiered storage. Only false is accepted for now.",
         scope=Scope.TOPIC,
         idle=NO_TIERING,
     )
     retention_bytes: int = long(
         -1,
-        "Remove the oldest segments once the partition is larger than this; -1 sets no limit.",
+        "How many bytes a partition may hold before its oldest segments are removed; -1 sets no limit.",
         **_broker("log.retention.bytes"),
     )
     retention_ms: int = long(
         7 * DAY_MS,
-        "Remove a segment once its newest record is older than this; -1 sets no limit.",
+        "How many milliseconds after its newest record a segment is removed; -1 sets no limit.",
         check=Between(-1),
         **_scaled(("log.retention.ms", 1), ("log.retention.minutes", MINUTE_MS), ("log.retention.hours", HOUR_MS)),
     )
     segment_bytes: int = integer(
         1 << 30,
-        "Start a new segment once the current one would grow past this size.",
+        "How many bytes a segment holds at most; the batch that would pass it starts a new one.",
         check=Between(1 << 20),
         **_broker("log.segment.bytes"),
     )
     segment_index_bytes: int = integer(
         10 << 20,
-        "The largest size of a segment's offset index; a full index starts a new segment.",
+        "How many bytes the offset index of a segment holds at most; a full index starts a new segment.",
         check=Between(4),
         **_broker("log.index.size.max.bytes"),
     )
     segment_jitter_ms: int = long(
         0,
-        "Up to this much, chosen at random, is taken off segment.ms, so that not all partitions roll at once.",
+        "How many milliseconds, at most, are taken off segment.ms at random, so that not all partitions start"
+        " a new segment at once.",
         check=Between(0),
         **_scaled(("log.roll.jitter.ms", 1), ("log.roll.jitter.hours", HOUR_MS)),
     )
     segment_ms: int = long(
         7 * DAY_MS,
-        "Start a new segment once the current one is this old, however small, so that retention can reach its data.",
+        "How many milliseconds after its first record a segment is closed and a new one started, however"
+        " small, so that retention can reach its data.",
         check=Between(1),
         **_scaled(("log.roll.ms", 1), ("log.roll.hours", HOUR_MS)),
     )
     unclean_leader_election_enable: bool = boolean(
         False,
-        "Let a replica that was not in sync become leader when no other is left, at the price of lost records.",
-        idle=NO_REPLICATION,
+        "Whether a replica that is not in sync may become leader when no other is left, at the price of lost records.",
         **_broker("unclean.leader.election.enable"),
     )
 
     @classmethod
     def resolve(cls, broker: BrokerConfig, overrides: Mapping[str, str]) -> TopicConfig:
         """The settings of a topic with these overrides on a broker with these (current) settings."""
-        if not overrides:  # most topics, thousands in a row: the last answer is kept
-            if not _last_inherited or _last_inherited[0][0] is not broker:
-                _last_inherited[:] = [(broker, cls._resolve(broker, overrides))]
-            return _last_inherited[0][1]
-        return cls._resolve(broker, overrides)
+        return cls._resolve(broker, overrides) if overrides else broker.topic_defaults
+
+    @classmethod
+    def inherit(cls, broker: BrokerConfig) -> TopicConfig:
+        """The settings of a topic that overrides nothing. `BrokerConfig.topic_defaults` keeps them."""
+        return cls._resolve(broker, {})
 
     @classmethod
     def _resolve(cls, broker: BrokerConfig, overrides: Mapping[str, str]) -> TopicConfig:
@@ -293,7 +300,6 @@ class TopicConfig:
 
 
 TOPIC_KEYS: Mapping[str, Key] = keys_of(TopicConfig)
-_last_inherited: list[tuple[BrokerConfig, TopicConfig]] = []
 
 
 def inherited(key: Key, broker: BrokerConfig) -> Value:

@@ -12,7 +12,7 @@ from tidemark.broker.coordination.shard_host import ShardHost
 from tidemark.broker.metadata.dynamic_config import DynamicConfig
 from tidemark.broker.metadata.image import Image
 from tidemark.broker.replication.partition import Partition
-from tidemark.broker.replication.replicas import Replicas
+from tidemark.broker.replication.replica_table import ReplicaTable
 from tidemark.protocol.errors import ErrorCode
 
 MEMO_MAX: Final = 100_000  # ids whose shard is cached, which saves hashing them
@@ -29,7 +29,7 @@ class Coordinator(ABC, Generic[H]):
         *,
         node_id: int,
         settings: DynamicConfig,
-        replicas: Replicas,
+        replicas: ReplicaTable,
         create_topic: Callable[[str], Awaitable[None]],
     ) -> None:
         self.settings = settings

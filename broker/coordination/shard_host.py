@@ -127,7 +127,7 @@ class ShardHost(ABC):
             else:
                 deferred.resolve(_refused(result) if refuse is None else refuse(ErrorCode.NOT_COORDINATOR))
 
-        self.partition.await_mark(self._written, reached, impatient=True)
+        self.partition.await_high_watermark(self._written, reached, fails_below_min_isr=True)
         return deferred
 
     def close(self) -> None:

@@ -15,6 +15,7 @@ INTERVAL_MS_MIN: Final = 100  # an interval of 0 must not take the whole process
 class Job(NamedTuple):
     interval_ms: Callable[[], float]  # asked before every wait, so that a changed setting counts
     run: Callable[[], Awaitable[None]]
+    initial_delay_ms: float | None = None  # before the first run, if that is not one interval after the start
 
 
 class PeriodicJobs:
@@ -33,8 +34,10 @@ class PeriodicJobs:
 
 
 async def _repeat(job: Job) -> None:
+    wait_ms = job.interval_ms() if job.initial_delay_ms is None else job.initial_delay_ms
     while True:
-        await asyncio.sleep(max(job.interval_ms(), INTERVAL_MS_MIN) / 1000)
+        await asyncio.sleep(max(wait_ms, INTERVAL_MS_MIN) / 1000)
+        wait_ms = job.interval_ms()
         try:
             await job.run()
         except Exception:

@@ -60,7 +60,7 @@ class GroupShardHost(ShardHost):
         return self._written < self.partition.high_watermark
 
     def when_committed(self, told: Callable[[Exception | None], None]) -> None:
-        self.partition.await_mark(self._written, told, impatient=True)
+        self.partition.await_high_watermark(self._written, told, fails_below_min_isr=True)
 
     # -- time --------------------------------------------------------------
 

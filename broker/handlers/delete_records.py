@@ -12,8 +12,9 @@ from typing import Final
 from tidemark.broker.core.deferred import Deferred
 from tidemark.broker.core.errors import EXPECTED, Refused, fault_of
 from tidemark.broker.core.registry import Call, handles
+from tidemark.broker.replication.housekeeping import Housekeeping
 from tidemark.broker.replication.partition import Partition
-from tidemark.broker.replication.replicas import Replicas
+from tidemark.broker.replication.replica_table import ReplicaTable
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.messages.delete_records import (
     DeleteRecordsPartition,
@@ -28,19 +29,19 @@ TO_THE_HIGH_WATERMARK: Final = -1
 
 @handles(DeleteRecordsRequest, DeleteRecordsResponse)
 def delete_records(
-    request: DeleteRecordsRequest, _call: Call, *, replicas: Replicas
+    request: DeleteRecordsRequest, _call: Call, *, replicas: ReplicaTable, housekeeping: Housekeeping
 ) -> DeleteRecordsResponse | Deferred[DeleteRecordsResponse]:
     deleting = _Deleting(replicas)
     for topic in request.topics:
         result = DeleteRecordsTopicResult(name=topic.name)
         result.partitions = [deleting.delete(topic.name, asked) for asked in topic.partitions]
         deleting.response.topics.append(result)
-    replicas.checkpoint()  # a crash must not bring deleted records back
+    housekeeping.checkpoint()  # a crash must not bring deleted records back
     return deleting.finish(request.timeout_ms)
 
 
 class _Deleting:
-    def __init__(self, replicas: Replicas) -> None:
+    def __init__(self, replicas: ReplicaTable) -> None:
         self.response = DeleteRecordsResponse()
         self._replicas = replicas
         self._left: dict[int, tuple[Partition, int, DeleteRecordsPartitionResult]] = {}
@@ -52,7 +53,7 @@ class _Deleting:
             partition = self._replicas.leader_of(topic, asked.partition_index)
             offset = _offset(partition, asked)
             partition.delete_before(offset)
-            result.low_watermark = partition.low_mark
+            result.low_watermark = partition.low_watermark
             if result.low_watermark < offset:
                 self._left[id(result)] = (partition, offset, result)
         except EXPECTED as error:
@@ -65,7 +66,7 @@ class _Deleting:
         self._later = Deferred()
         self._timer = asyncio.get_running_loop().call_later(max(timeout_ms, 0) / 1000, self._time_out)
         for key, (partition, offset, _) in list(self._left.items()):
-            partition.await_low_mark(offset, partial(self._reached, key))
+            partition.await_low_watermark(offset, partial(self._reached, key))
         return self._later
 
     def _reached(self, key: int, error: Exception | None) -> None:
@@ -73,7 +74,7 @@ class _Deleting:
             return
         partition, _, result = found
         if error is None:
-            result.low_watermark = partition.low_mark
+            result.low_watermark = partition.low_watermark
         else:
             result.low_watermark = -1
             result.error_code = fault_of(error, where=f"{partition.topic}-{partition.index}").code
@@ -84,7 +85,7 @@ class _Deleting:
     def _time_out(self) -> None:
         for partition, _, result in self._left.values():
             result.error_code = ErrorCode.REQUEST_TIMED_OUT
-            result.low_watermark = partition.low_mark
+            result.low_watermark = partition.low_watermark
         self._left.clear()
         self._answer()
 

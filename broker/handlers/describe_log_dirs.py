@@ -6,7 +6,7 @@ import logging
 import os
 
 from tidemark.broker.core.registry import Call, handles
-from tidemark.broker.replication.replicas import Replicas
+from tidemark.broker.replication.replica_table import ReplicaTable
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.messages.describe_log_dirs import (
     DescribeLogDirsPartition,
@@ -23,14 +23,16 @@ Wanted = set[tuple[str, int]] | None  # None: everything
 
 
 @handles(DescribeLogDirsRequest, DescribeLogDirsResponse)
-def describe_log_dirs(request: DescribeLogDirsRequest, _call: Call, *, replicas: Replicas) -> DescribeLogDirsResponse:
+def describe_log_dirs(
+    request: DescribeLogDirsRequest, _call: Call, *, replicas: ReplicaTable
+) -> DescribeLogDirsResponse:
     wanted: Wanted = None
     if request.topics is not None:
         wanted = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
     return DescribeLogDirsResponse(results=[_directory(replicas, each, wanted) for each in replicas.directories])
 
 
-def _directory(replicas: Replicas, directory: LogDirectory, wanted: Wanted) -> DescribeLogDirsResult:
+def _directory(replicas: ReplicaTable, directory: LogDirectory, wanted: Wanted) -> DescribeLogDirsResult:
     result = DescribeLogDirsResult(log_dir=os.path.abspath(directory.path))
     topics: dict[str, DescribeLogDirsTopic] = {}
     for partition in replicas:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tidemark.broker.core.errors import EXPECTED, fault_of
 from tidemark.broker.core.registry import Call, handles
-from tidemark.broker.replication.replicas import Replicas
+from tidemark.broker.replication.replica_table import ReplicaTable
 from tidemark.protocol.messages.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
@@ -16,7 +16,7 @@ from tidemark.protocol.messages.describe_producers import (
 
 @handles(DescribeProducersRequest, DescribeProducersResponse)
 def describe_producers(
-    request: DescribeProducersRequest, _call: Call, *, replicas: Replicas
+    request: DescribeProducersRequest, _call: Call, *, replicas: ReplicaTable
 ) -> DescribeProducersResponse:
     return DescribeProducersResponse(
         topics=[
@@ -28,7 +28,7 @@ def describe_producers(
     )
 
 
-def _one(replicas: Replicas, topic: str, index: int) -> PartitionResponse:
+def _one(replicas: ReplicaTable, topic: str, index: int) -> PartitionResponse:
     answer = PartitionResponse(partition_index=index)
     try:
         partition = replicas.leader_of(topic, index)

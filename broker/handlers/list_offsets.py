@@ -11,7 +11,7 @@ from tidemark.broker.core.errors import EXPECTED, Refused, check_leader_epoch, f
 from tidemark.broker.core.registry import Call, handles
 from tidemark.broker.core.repeats import repeated
 from tidemark.broker.replication.partition import Partition
-from tidemark.broker.replication.replicas import Replicas
+from tidemark.broker.replication.replica_table import ReplicaTable
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.messages.list_offsets import (
     ListOffsetsPartition,
@@ -33,7 +33,7 @@ SPECIAL_FROM_VERSION: Final = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERE
 
 
 @handles(ListOffsetsRequest, ListOffsetsResponse)
-def list_offsets(request: ListOffsetsRequest, call: Call, *, replicas: Replicas) -> ListOffsetsResponse:
+def list_offsets(request: ListOffsetsRequest, call: Call, *, replicas: ReplicaTable) -> ListOffsetsResponse:
     twice = repeated((topic.name, each.partition_index) for topic in request.topics for each in topic.partitions)
     committed = request.isolation_level == READ_COMMITTED
     return ListOffsetsResponse(
@@ -50,7 +50,7 @@ def list_offsets(request: ListOffsetsRequest, call: Call, *, replicas: Replicas)
 
 
 def _one(
-    replicas: Replicas,
+    replicas: ReplicaTable,
     topic: str,
     asked: ListOffsetsPartition,
     version: int,

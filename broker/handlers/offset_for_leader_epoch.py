@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tidemark.broker.core.errors import EXPECTED, check_leader_epoch, fault_of
 from tidemark.broker.core.registry import Call, handles
-from tidemark.broker.replication.replicas import Replicas
+from tidemark.broker.replication.replica_table import ReplicaTable
 from tidemark.protocol.messages.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
@@ -16,7 +16,7 @@ from tidemark.protocol.messages.offset_for_leader_epoch import (
 
 @handles(OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse)
 def offset_for_leader_epoch(
-    request: OffsetForLeaderEpochRequest, _call: Call, *, replicas: Replicas
+    request: OffsetForLeaderEpochRequest, _call: Call, *, replicas: ReplicaTable
 ) -> OffsetForLeaderEpochResponse:
     return OffsetForLeaderEpochResponse(
         topics=[
@@ -28,7 +28,7 @@ def offset_for_leader_epoch(
     )
 
 
-def _one(replicas: Replicas, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
+def _one(replicas: ReplicaTable, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
     answer = EpochEndOffset(partition=asked.partition)
     try:
         partition = replicas.leader_of(topic, asked.partition)

@@ -6,10 +6,11 @@ partitions with it, in one entry of the log.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import Final
 
-from tidemark.broker.config import BrokerConfig, TopicConfig
+from tidemark.broker.config import BrokerConfig
 from tidemark.broker.core.errors import Refused
 from tidemark.broker.metadata.image import (
     BROKER_RESOURCE,
@@ -27,6 +28,9 @@ from tidemark.broker.metadata.partitions import Circumstances, Election, revise
 from tidemark.broker.metadata.records import BrokerStateRecord, PartitionRecord, Record, UnregisterBrokerRecord
 from tidemark.protocol.errors import ErrorCode
 
+MIN_INSYNC_REPLICAS: Final = "min.insync.replicas"  # of topics and of brokers alike
+UNCLEAN_LEADER_ELECTION: Final = "unclean.leader.election.enable"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicRules:
@@ -37,24 +41,18 @@ class TopicRules:
 
 
 def topic_rules(image: Image, name: str, config: BrokerConfig) -> TopicRules:
-    """As every broker sees them: its own settings at the time do not count, or two controllers would disagree."""
-    topic = TopicConfig.resolve(
-        _with_cluster_defaults(config, image.config_of(BROKER_RESOURCE, CLUSTER_DEFAULT)),
-        image.config_of(TOPIC_RESOURCE, name),
+    """The topic's own settings, else the cluster's, else the controller's."""
+    layers = (image.config_of(TOPIC_RESOURCE, name), image.config_of(BROKER_RESOURCE, CLUSTER_DEFAULT))
+    min_isr = _first_set(layers, MIN_INSYNC_REPLICAS)
+    unclean = _first_set(layers, UNCLEAN_LEADER_ELECTION)
+    return TopicRules(
+        min_isr=config.min_insync_replicas if min_isr is None else int(min_isr),
+        unclean_allowed=config.unclean_leader_election_enable if unclean is None else unclean.lower() == "true",
     )
-    return TopicRules(min_isr=topic.min_insync_replicas, unclean_allowed=topic.unclean_leader_election_enable)
 
 
-_last_defaults: list[tuple[BrokerConfig, Mapping[str, str], BrokerConfig]] = []
-
-
-def _with_cluster_defaults(config: BrokerConfig, cluster: Mapping[str, str]) -> BrokerConfig:
-    """Asked for with the same two for thousands of topics in a row: the last answer is kept."""
-    if not cluster:
-        return config
-    if not _last_defaults or _last_defaults[0][0] is not config or _last_defaults[0][1] is not cluster:
-        _last_defaults[:] = [(config, cluster, config.with_values(cluster))]
-    return _last_defaults[0][2]
+def _first_set(layers: Iterable[Mapping[str, str]], name: str) -> str | None:
+    return next((layer[name] for layer in layers if name in layer), None)
 
 
 def register(

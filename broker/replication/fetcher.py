@@ -39,8 +39,8 @@ HELD_BACK_SECONDS_MAX: Final = 1.0  # then the throttle may be another, or none
 NO_SESSION: Final = 0
 FULL_EPOCH: Final = 0
 
-# What passes when both sides have heard the same news: tried again soon, and not worth a line in the log.
-_PASSING: Final = frozenset(
+# Over when both brokers have the same metadata: tried again soon, and not worth a line in the log.
+_TRANSIENT: Final = frozenset(
     (
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
         ErrorCode.FENCED_LEADER_EPOCH,
@@ -54,7 +54,7 @@ Key = tuple[bytes, int]
 
 
 class _Place(NamedTuple):
-    """What the leader was told about a partition."""
+    """A partition's place as the leader was last told."""
 
     offset: int
     leader_epoch: int
@@ -66,8 +66,8 @@ class _Place(NamedTuple):
 _NOWHERE: Final = _Place(-1, -1, -1, -1, False)
 
 
-class _News:
-    """An event, waited for alone or beside an answer; without a task of its own, as that happens all the time."""
+class _Signal:
+    """An event, awaited alone or beside an answer; without a task of its own, as that happens for every fetch."""
 
     def __init__(self) -> None:
         self._is_set = False
@@ -81,7 +81,7 @@ class _News:
         self._is_set = False
 
     async def wait(self, answer: asyncio.Future[Any] | None = None) -> None:
-        """Returns when there is news, or the answer."""
+        """Returns when it is set, or when the answer is there."""
         if self._is_set or (answer is not None and answer.done()):
             return
         self._waiter = asyncio.get_running_loop().create_future()
@@ -121,14 +121,14 @@ class Fetcher:
         self._broker_epoch = broker_epoch
         self._failed = failed
         self._followed: dict[Key, Followed] = {}
-        self._told: dict[Key, _Place] = {}
+        self._sent: dict[Key, _Place] = {}
         self._changed: dict[Key, None] = {}  # whose place the leader may have to be told
-        self._resting: dict[Key, asyncio.TimerHandle] = {}
-        # By the throttle: they stay in the session, and get nothing.
+        self._backing_off: dict[Key, asyncio.TimerHandle] = {}
+        # Held back by the throttle: they stay in the session, and get nothing.
         self._held_back: dict[Key, asyncio.TimerHandle] = {}
         self._session_id = NO_SESSION
         self._session_epoch = FULL_EPOCH
-        self._news = _News()
+        self._signal = _Signal()
         self._retry_seconds = 0.0
         self._loop = asyncio.get_running_loop()
         self._asked_at: float | None = None  # when what is under way was asked for
@@ -140,24 +140,24 @@ class Fetcher:
 
     def add(self, followed: Followed) -> None:
         key = (followed.topic_id, followed.index)
-        self._wake_from_rest(key)
+        self._end_back_off(key)
         self._followed[key] = followed
         self._changed[key] = None
-        self._news.set()
+        self._signal.set()
 
     def remove(self, followed: Followed) -> None:
         key = (followed.topic_id, followed.index)
         if self._followed.get(key) is not followed:
             return
-        self._wake_from_rest(key)
+        self._end_back_off(key)
         del self._followed[key]
         self._changed[key] = None
-        self._news.set()
+        self._signal.set()
 
     async def stop(self) -> None:
-        for handle in (*self._resting.values(), *self._held_back.values()):
+        for handle in (*self._backing_off.values(), *self._held_back.values()):
             handle.cancel()
-        self._resting.clear()
+        self._backing_off.clear()
         self._held_back.clear()
         if self._watchdog is not None:
             self._watchdog.cancel()
@@ -185,20 +185,20 @@ class Fetcher:
         await asyncio.sleep(self._retry_seconds)
 
     async def _converse(self) -> None:
-        """Until something goes wrong: ask, and take what comes."""
+        """Fetch and process, until something goes wrong."""
         under_way: asyncio.Future[Any] | None = None
         try:
             while True:
                 if under_way is None:
                     while not self._followed:
-                        self._news.clear()
-                        await self._news.wait()
+                        self._signal.clear()
+                        await self._signal.wait()
                     under_way = self._ask()
-                await self._news.wait(under_way)
+                await self._signal.wait(under_way)
                 if under_way.done() or not self._has_session:
                     response, under_way = await under_way, None
                     self._asked_at = None
-                    await self._take(self._decoded(response))
+                    await self._process(self._decoded(response))
                 else:
                     following = self._ask()  # which ends the one under way
                     try:
@@ -207,7 +207,7 @@ class Fetcher:
                         following.cancel()
                         raise
                     under_way = following
-                    await self._take(self._decoded(response))
+                    await self._process(self._decoded(response))
         finally:
             self._asked_at = None
             if under_way is not None:
@@ -217,7 +217,7 @@ class Fetcher:
 
     def _ask(self) -> asyncio.Future[Any]:
         """What comes of it is for `_decoded`."""
-        self._news.clear()
+        self._signal.clear()
         config = self._config()
         link = self._peers.to_broker(self.source, purpose=PURPOSE)
         seconds_max = config.replica_socket_timeout_ms / 1000
@@ -261,7 +261,7 @@ class Fetcher:
     def _begin_session(self) -> None:
         """Forget what the leader was told."""
         self._session_id, self._session_epoch = NO_SESSION, FULL_EPOCH
-        self._told.clear()
+        self._sent.clear()
         self._changed = dict.fromkeys(self._followed)
 
     def _request(self, config: BrokerConfig) -> FetchRequest:
@@ -270,17 +270,17 @@ class Fetcher:
         forgotten: dict[bytes, ForgottenTopic] = {}
         for key in changed:
             followed = self._followed.get(key)
-            if followed is None or key in self._resting:
-                if self._told.pop(key, None) is not None:
+            if followed is None or key in self._backing_off:
+                if self._sent.pop(key, None) is not None:
                     forgotten.setdefault(key[0], ForgottenTopic(topic_id=key[0])).partitions.append(key[1])
                 continue
             try:
                 place = _place_of(followed, is_held_back=key in self._held_back)
             except StorageError as error:
-                self._rest(key, followed, error)
+                self._back_off(key, followed, error)
                 continue
-            if self._told.get(key) != place:
-                self._told[key] = place
+            if self._sent.get(key) != place:
+                self._sent[key] = place
                 topics.setdefault(key[0], FetchTopic(topic_id=key[0])).partitions.append(
                     FetchPartition(
                         partition=key[1],
@@ -312,9 +312,9 @@ class Fetcher:
         most = config.replica_fetch_max_bytes
         return min(most, self._throttle.at_once) if self._is_throttled(followed) else most
 
-    # -- taking ------------------------------------------------------------
+    # -- processing ------------------------------------------------------------
 
-    async def _take(self, response: FetchResponse) -> None:
+    async def _process(self, response: FetchResponse) -> None:
         if response.error_code:
             raise PeerUnavailable(f"the fetch session is over: {ErrorCode(response.error_code).name}")
         self._retry_seconds = 0.0
@@ -325,53 +325,53 @@ class Fetcher:
         undurable = []
         for key, followed, data in self._answers(response):
             try:
-                self._take_one(key, followed, data)
+                self._process_partition(key, followed, data)
                 if not followed.is_durable:
                     undurable.append((key, followed))
             except (StorageError, InvalidBatch, OSError) as error:
-                self._rest(key, followed, error)
+                self._back_off(key, followed, error)
         for key, followed in undurable:
             try:
                 await followed.durable()
             except StorageError as error:
-                self._rest(key, followed, error)
+                self._back_off(key, followed, error)
 
     def _answers(self, response: FetchResponse) -> Iterator[tuple[Key, Followed, PartitionData]]:
         for topic in response.responses:
             for data in topic.partitions:
                 key = (topic.topic_id, data.partition_index)
                 followed = self._followed.get(key)
-                told = self._told.get(key)
+                sent = self._sent.get(key)
                 # Answers about an epoch or a place that we have left behind say nothing.
-                if followed is not None and told is not None and told.leader_epoch == followed.leader_epoch:
+                if followed is not None and sent is not None and sent.leader_epoch == followed.leader_epoch:
                     yield key, followed, data
 
-    def _take_one(self, key: Key, followed: Followed, data: PartitionData) -> None:
+    def _process_partition(self, key: Key, followed: Followed, data: PartitionData) -> None:
         self._changed[key] = None
         if data.error_code:
             self._refused(key, followed, data)
             return
         if data.diverging_epoch.epoch >= 0 or data.diverging_epoch.end_offset >= 0:
-            followed.give_way(epoch=data.diverging_epoch.epoch, end_offset=data.diverging_epoch.end_offset)
+            followed.truncate_to_leader(epoch=data.diverging_epoch.epoch, end_offset=data.diverging_epoch.end_offset)
             return
         if data.records:
             if read_header(data.records).base_offset < followed.log.end_offset:  # type: ignore[arg-type]
                 return  # the answer to a request that was sent before the last one was answered
-            followed.take(data.records)  # type: ignore[arg-type]
+            followed.append_fetched(data.records)  # type: ignore[arg-type]
             if self._is_throttled(followed):
                 self._throttle.spent(len(data.records), self._loop.time())  # type: ignore[arg-type]
                 self._hold_back(key)
         followed.failures = 0
-        followed.learn(high_watermark=data.high_watermark, log_start_offset=data.log_start_offset)
+        followed.apply_leader_offsets(high_watermark=data.high_watermark, log_start_offset=data.log_start_offset)
 
     def _refused(self, key: Key, followed: Followed, data: PartitionData) -> None:
         code = ErrorCode(data.error_code)
         if code == ErrorCode.OFFSET_OUT_OF_RANGE and data.log_start_offset > followed.log.end_offset:
-            followed.start_over(data.log_start_offset)
+            followed.restart_at(data.log_start_offset)
             return
-        if code not in _PASSING:
+        if code not in _TRANSIENT:
             log.warning("%s-%d cannot be fetched from %d: %s", followed.topic, followed.index, self.source, code.name)
-        self._rest(key, followed, None)
+        self._back_off(key, followed, None)
 
     def _hold_back(self, key: Key) -> None:
         """If too much came of all that is throttled, it waits."""
@@ -386,11 +386,11 @@ class Fetcher:
             self._hold_back(key)
         if key not in self._held_back:
             self._changed[key] = None
-            self._news.set()
+            self._signal.set()
 
-    # -- those that have to wait -------------------------------------------
+    # -- partitions that have to wait ------------------------------------------
 
-    def _rest(self, key: Key, followed: Followed, error: Exception | None) -> None:
+    def _back_off(self, key: Key, followed: Followed, error: Exception | None) -> None:
         """Leave a partition out for a while."""
         followed.failures += 1
         if error is not None:
@@ -399,19 +399,19 @@ class Fetcher:
                 self._failed(followed, error)
         most = self._config().replica_fetch_backoff_ms / 1000
         seconds = min(RETRY_SECONDS_MIN * 2 ** min(followed.failures - 1, 10), most)
-        self._wake_from_rest(key)
-        self._resting[key] = self._loop.call_later(seconds, self._rested, key)
+        self._end_back_off(key)
+        self._backing_off[key] = self._loop.call_later(seconds, self._backed_off, key)
         self._changed[key] = None
 
-    def _rested(self, key: Key) -> None:
-        self._resting.pop(key, None)
-        if key in self._told:  # nothing was sent in the meantime
-            self._told[key] = _NOWHERE
+    def _backed_off(self, key: Key) -> None:
+        self._backing_off.pop(key, None)
+        if key in self._sent:  # nothing was sent in the meantime
+            self._sent[key] = _NOWHERE
         self._changed[key] = None
-        self._news.set()
+        self._signal.set()
 
-    def _wake_from_rest(self, key: Key) -> None:
-        handle = self._resting.pop(key, None)
+    def _end_back_off(self, key: Key) -> None:
+        handle = self._backing_off.pop(key, None)
         if handle is not None:
             handle.cancel()
 

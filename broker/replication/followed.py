@@ -1,4 +1,4 @@
-"""A partition that this node follows: what it takes from its leader, and where it gives way to it."""
+"""A partition that this node follows: what it appends from its leader, and where it truncates to agree with it."""
 
 from __future__ import annotations
 
@@ -50,24 +50,24 @@ class Followed(Replica):
         self.leader_epoch = leader_epoch
         self.failures = 0
 
-    def take(self, records: Bytes) -> None:
+    def append_fetched(self, records: Bytes) -> None:
         """What the leader has after our log's end."""
         self.log.append_replicated(records)
         if self.log.end_offset - self.log.recovery_point >= self.unflushed_limit:
             self._commit.request()
 
-    def learn(self, *, high_watermark: int, log_start_offset: int) -> None:
-        """What the leader knows: how far all is committed, and from where on there is anything left."""
+    def apply_leader_offsets(self, *, high_watermark: int, log_start_offset: int) -> None:
+        """As the leader says: up to where records are committed, and where the log begins."""
         if log_start_offset > self.log.start_offset:
             self.log.delete_before(min(log_start_offset, self.log.end_offset))
-        mark = min(high_watermark, self.log.end_offset)
-        if mark <= self.high_watermark:
-            return  # a new leader may not know yet what the old one told us: it is committed all the same
-        self.high_watermark = mark
+        committed = min(high_watermark, self.log.end_offset)
+        if committed <= self.high_watermark:
+            return  # a new leader may not know yet what the old one said: it is committed all the same
+        self.high_watermark = committed
         for watcher in list(self.watchers):
             watcher.readable(self)
 
-    def give_way(self, *, epoch: int, end_offset: int) -> None:
+    def truncate_to_leader(self, *, epoch: int, end_offset: int) -> None:
         """The leader's log and ours part ways: `epoch`, the newest not after ours that it knows, ends at `end_offset`
         there. Drop what we have beyond; if our own history is another still, the next fetch tells (KIP-595)."""
         _, own_end = self.log.epoch_end_offset(epoch)
@@ -89,11 +89,15 @@ class Followed(Replica):
             )  # fmt: skip
             self.high_watermark = self.log.end_offset
 
-    def start_over(self, offset: int) -> None:
+    def restart_at(self, offset: int) -> None:
         """The leader has nothing of what we need next: begin where it begins."""
         log.warning("%s-%d: the leader begins at %d, we begin anew there", self.topic, self.index, offset)
         self.log.truncate_fully_and_start_at(offset)
         self._flushed_end = self.high_watermark = offset
+
+    def retire(self) -> None:
+        """This node does not follow it any more."""
+        self.wake_all()
 
     # -- flush.messages=1: a fetch beyond a record says that it is on our disk -----------
 
@@ -102,7 +106,7 @@ class Followed(Replica):
         return not self.flush_each or self._flushed_end >= self.log.end_offset
 
     async def durable(self) -> None:
-        """Wait until what was taken is synced."""
+        """Wait until what was appended is synced."""
         while not self.is_durable:
             if self.log.is_offline:
                 raise LogOffline(f"{self.topic}-{self.index} is offline")

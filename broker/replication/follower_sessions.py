@@ -1,353 +1,54 @@
-"""Serving followers: what a leader sends them, and what it learns from their asking.
-
-A follower names its partitions once (KIP-227). From then on only those that have something to say are looked at: an
-append puts its partition on the list of every session that follows it, so that a fetch costs what changed, not what is
-followed.
-"""
+"""The fetch sessions of the brokers that follow this one: one for each."""
 
 from __future__ import annotations
 
-import asyncio
-import logging
-import random
-import time
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final
+from random import Random
+from typing import TYPE_CHECKING
 
 from tidemark.broker.core.deferred import Deferred
-from tidemark.broker.core.errors import EXPECTED, Refused, check_leader_epoch, fault_of
-from tidemark.broker.replication.leadership import Follower, Pulse
-from tidemark.broker.replication.partition import Partition
-from tidemark.broker.replication.throttle import is_listed
-from tidemark.protocol.errors import ErrorCode
-from tidemark.protocol.messages.fetch import (
-    EpochEndOffset,
-    FetchableTopicResponse,
-    FetchPartition,
-    FetchRequest,
-    FetchResponse,
-    PartitionData,
-)
+from tidemark.broker.core.errors import Refused
+from tidemark.broker.replication.fetch_session import INITIAL_EPOCH, new_session_id, unknown_session
+from tidemark.broker.replication.replica_table import ReplicaTable
+from tidemark.protocol.messages.fetch import FetchRequest, FetchResponse
 
 if TYPE_CHECKING:
-    from tidemark.broker.replication.replicas import Replicas
-
-log = logging.getLogger(__name__)
-
-FULL_EPOCH: Final = 0
-EPOCH_MAX: Final = 0x7FFFFFFF
-HELD_BACK_SECONDS_MAX: Final = 1.0  # then the throttle may be another, or none
-
-Key = tuple[bytes, int]
-
-
-class _Position:
-    """One partition in a session: where the follower reads, and what it was last told."""
-
-    __slots__ = ("asked", "follower", "partition", "told_mark", "told_start")
-
-    def __init__(self, asked: FetchPartition) -> None:
-        self.asked = asked
-        self.partition: Partition | None = None
-        self.follower: Follower | None = None
-        self.told_mark = -1
-        self.told_start = -1
-
-
-class FollowerSession:
-    """Everything that one broker follows here."""
-
-    def __init__(self, replicas: Replicas, node_id: int) -> None:
-        self.node_id = node_id
-        self.session_id = random.randrange(1, EPOCH_MAX)
-        self.epoch = 1
-        self.pulse = Pulse()
-        self._replicas = replicas
-        self._positions: dict[Key, _Position] = {}
-        self._ready: dict[Key, None] = {}  # what there may be something to tell of, longest unserved first
-        self._waiting: Deferred[FetchResponse] | None = None
-        self._timer: asyncio.TimerHandle | None = None
-        self._request = FetchRequest()
-        self._scheduled = False
-        self._held_back: asyncio.TimerHandle | None = None
-        self._loop = asyncio.get_running_loop()
-
-    # -- a fetch -----------------------------------------------------------
-
-    def fetch(self, request: FetchRequest) -> FetchResponse | Deferred[FetchResponse]:
-        self.finish()  # the follower has sent another: it will not wait for the one before
-        now = time.monotonic()
-        broker_epoch = request.replica_state.replica_epoch
-        self._request = request
-        for gone in request.forgotten_topics_data:
-            for index in gone.partitions:
-                self._forget((gone.topic_id, index))
-        for topic in request.topics:
-            for asked in topic.partitions:
-                self._place((topic.topic_id, asked.partition), asked, broker_epoch=broker_epoch, now=now)
-        self.pulse.at = now
-        response, due = self._read()
-        if due or request.max_wait_ms <= 0:
-            return response
-        self._waiting = Deferred()
-        self._waiting.abandon = self._abandon
-        self._timer = self._loop.call_later(request.max_wait_ms / 1000, self.finish)
-        return self._waiting
-
-    def _place(self, key: Key, asked: FetchPartition, *, broker_epoch: int, now: float) -> None:
-        position = self._positions.get(key)
-        if position is None:
-            position = self._positions[key] = _Position(asked)
-        position.asked = asked
-        self._ready[key] = None
-        partition = self._find(key)
-        if partition is not position.partition:
-            self._unwatch(position)
-            position.told_mark = position.told_start = -1
-        if partition is None or asked.current_leader_epoch != partition.leader_epoch:
-            return
-        if position.partition is None:
-            follower = partition.leadership.followers.get(self.node_id)
-            if follower is None:
-                return  # it has heard before us that it is a replica: it is sent away, and comes again
-            position.partition, position.follower = partition, follower
-            partition.replica_watchers.add(self)
-        if position.follower is not None and not _diverges(partition, asked):
-            if position.follower.asks_again(asked.fetch_offset):
-                self._replicas.doubt(partition, asked.fetch_offset)
-            position.follower.fetched(
-                offset=asked.fetch_offset,
-                log_start_offset=asked.log_start_offset,
-                end_offset=partition.log.end_offset,
-                broker_epoch=broker_epoch,
-                now=now,
-                pulse=self.pulse,
-            )
-            self._replicas.follower_fetched(partition, self.node_id, now)
-
-    def _find(self, key: Key) -> Partition | None:
-        hosted = self._replicas.topics_by_id.get(key[0])
-        return None if hosted is None else hosted.partitions.get(key[1])
-
-    def _forget(self, key: Key) -> None:
-        position = self._positions.pop(key, None)
-        self._ready.pop(key, None)
-        if position is None:
-            return
-        if position.partition is not None and position.follower is not None:
-            position.follower.gave_up(time.monotonic())
-            self._replicas.follower_gave_up(position.partition)
-        self._unwatch(position)
-
-    def _unwatch(self, position: _Position) -> None:
-        if position.partition is not None:
-            position.partition.replica_watchers.discard(self)
-            position.partition = position.follower = None
-
-    # -- partitions tell ---------------------------------------------------
-
-    def appended(self, partition: Partition) -> None:
-        self._ready[partition.topic_id, partition.index] = None
-        if self._waiting is not None and not self._scheduled:
-            self._scheduled = True
-            self._loop.call_soon(self._look)  # what else arrives now goes with it
-
-    def marked(self, partition: Partition) -> None:
-        """Told with what is next sent, or when the wait is over: it is no reason to end it."""
-        self._ready[partition.topic_id, partition.index] = None
-
-    def ended(self, partition: Partition) -> None:
-        """It is not led here any more."""
-        position = self._positions.get((partition.topic_id, partition.index))
-        if position is not None and position.partition is partition:
-            position.partition = position.follower = None
-        self.appended(partition)
-
-    def _look(self) -> None:
-        self._scheduled = False
-        if self._waiting is None:
-            return
-        response, due = self._read()
-        if due:
-            self._answer(response)
-
-    def finish(self) -> None:
-        """Answer the fetch that waits with what there is."""
-        if self._waiting is not None:
-            self._answer(self._read(at_any_rate=True)[0])
-
-    def _answer(self, response: FetchResponse) -> None:
-        waiting, self._waiting = self._waiting, None
-        if self._timer is not None:
-            self._timer.cancel()
-        if waiting is not None:
-            waiting.resolve(response)
-
-    def _abandon(self) -> None:
-        """The follower has hung up."""
-        self._waiting = None
-        if self._timer is not None:
-            self._timer.cancel()
-
-    def close(self) -> None:
-        self.finish()
-        if self._held_back is not None:
-            self._held_back.cancel()
-        for position in self._positions.values():
-            self._unwatch(position)
-        self._positions.clear()
-        self._ready.clear()
-
-    # -- reading -----------------------------------------------------------
-
-    def _read(self, *, at_any_rate: bool = False) -> tuple[FetchResponse, bool]:
-        """The answer as of now, and whether it is worth sending at once. What it tells counts as told only then."""
-        left, found = self._request.max_bytes, 0
-        throttle = self._replicas.leader_throttle
-        due = False
-        told: list[tuple[Key, _Position, PartitionData]] = []
-        quiet: list[Key] = []
-        for key in self._ready:
-            position = self._positions.get(key)
-            if position is None:
-                quiet.append(key)
-                continue
-            limit = left - found
-            is_throttled = throttle.is_set and self._is_throttled(position)
-            if is_throttled:
-                if (wait := throttle.wait(now := self._loop.time())) > 0:
-                    self._hold_back(wait)
-                    continue
-                limit = min(limit, throttle.at_once)
-            data = self._read_one(position, key, limit_bytes=limit, at_least_one=not found)
-            size = sum(map(len, data.records)) if isinstance(data.records, list) else 0
-            found += size
-            if is_throttled:
-                throttle.spent(size, now)
-            if size or data.error_code or data.diverging_epoch is not _NO_DIVERGENCE:
-                due = True
-            elif data.high_watermark == position.told_mark and data.log_start_offset == position.told_start:
-                if position.partition is not None and position.asked.fetch_offset >= position.partition.log.end_offset:
-                    quiet.append(key)
-                continue
-            elif data.log_start_offset > position.told_start >= 0:
-                due = True  # somebody who deleted records waits until they are gone everywhere
-            told.append((key, position, data))
-            if found >= left:
-                break
-        for key in quiet:
-            del self._ready[key]
-        if due or at_any_rate:
-            self._note(told)
-        return self._response(told), due
-
-    def _is_throttled(self, position: _Position) -> bool:
-        partition = position.partition
-        if partition is None or self.node_id in partition.leadership.isr:
-            return False
-        listed = partition.config.leader_replication_throttled_replicas
-        return is_listed(listed, index=partition.index, node_id=partition.leadership.node_id)
-
-    def _hold_back(self, seconds: float) -> None:
-        """Look again when there may be more."""
-        if self._held_back is None:
-            self._held_back = self._loop.call_later(min(seconds, HELD_BACK_SECONDS_MAX), self._let_go)
-
-    def _let_go(self) -> None:
-        self._held_back = None
-        self._look()
-
-    def _note(self, told: Iterable[tuple[Key, _Position, PartitionData]]) -> None:
-        for key, position, data in told:
-            del self._ready[key]
-            if data.error_code or data.diverging_epoch is not _NO_DIVERGENCE:
-                position.told_mark = position.told_start = -1
-                continue  # the follower's turn
-            position.told_mark, position.told_start = data.high_watermark, data.log_start_offset
-            if data.records:
-                self._ready[key] = None  # to the end of the list
-
-    def _response(self, told: Iterable[tuple[Key, _Position, PartitionData]]) -> FetchResponse:
-        topics: dict[bytes, FetchableTopicResponse] = {}
-        for (topic_id, _), _, data in told:
-            topic = topics.get(topic_id)
-            if topic is None:
-                topic = topics[topic_id] = FetchableTopicResponse(topic_id=topic_id)
-            topic.partitions.append(data)
-        return FetchResponse(session_id=self.session_id, responses=list(topics.values()))
-
-    def _read_one(self, position: _Position, key: Key, *, limit_bytes: int, at_least_one: bool) -> PartitionData:
-        asked, partition = position.asked, position.partition
-        data = PartitionData(
-            partition_index=key[1], high_watermark=-1, diverging_epoch=_NO_DIVERGENCE, records=b"", log_start_offset=-1
-        )
-        if partition is None:
-            data.error_code = self._why_not(key, asked)
-            return data
-        data.high_watermark = partition.high_watermark
-        data.log_start_offset = partition.log.start_offset
-        try:
-            if _diverges(partition, asked):
-                epoch, end_offset = partition.log.epoch_end_offset(asked.last_fetched_epoch)
-                data.diverging_epoch = EpochEndOffset(epoch=epoch, end_offset=end_offset)
-            elif asked.partition_max_bytes > 0 and (limit_bytes > 0 or at_least_one):  # 0: the follower is throttled
-                slices = partition.log.read(
-                    offset=asked.fetch_offset,
-                    limit_bytes=max(0, min(asked.partition_max_bytes, limit_bytes)),
-                    at_least_one=at_least_one,
-                )
-                if slices:
-                    data.records = slices
-        except EXPECTED as error:
-            data.error_code = fault_of(error, where=f"{partition.topic}-{partition.index}").code
-        return data
-
-    def _why_not(self, key: Key, asked: FetchPartition) -> int:
-        hosted = self._replicas.topics_by_id.get(key[0])
-        if hosted is None:
-            return ErrorCode.UNKNOWN_TOPIC_ID
-        partition = hosted.partitions.get(key[1])
-        if partition is None:
-            return ErrorCode.KAFKA_STORAGE_ERROR if key[1] in hosted.offline else ErrorCode.NOT_LEADER_OR_FOLLOWER
-        try:
-            check_leader_epoch(asked.current_leader_epoch, partition.leader_epoch)
-        except Refused as refusal:
-            return refusal.code
-        return ErrorCode.NOT_LEADER_OR_FOLLOWER
-
-
-_NO_DIVERGENCE: Final = EpochEndOffset()
-
-
-def _diverges(partition: Partition, asked: FetchPartition) -> bool:
-    """Whether the follower's log has an end that ours does not have (KIP-595)."""
-    if asked.last_fetched_epoch < 0:
-        return False
-    epoch, end_offset = partition.log.epoch_end_offset(asked.last_fetched_epoch)
-    return end_offset < asked.fetch_offset or epoch < asked.last_fetched_epoch
+    from tidemark.broker.replication.follower_progress import FollowerProgress
+    from tidemark.broker.replication.follower_session import FollowerSession
 
 
 class FollowerSessions:
-    """One session per broker that follows us."""
-
-    def __init__(self, replicas: Replicas) -> None:
-        self._replicas = replicas
+    def __init__(self, table: ReplicaTable, progress: FollowerProgress) -> None:
+        self._table = table
+        self._progress = progress
         self._sessions: dict[int, FollowerSession] = {}
+        self._random = Random()
 
     def fetch(self, request: FetchRequest) -> FetchResponse | Deferred[FetchResponse]:
+        try:
+            return self._session(request).fetch(request)
+        except Refused as refusal:
+            return FetchResponse(error_code=refusal.code)
+
+    def _session(self, request: FetchRequest) -> FollowerSession:
         node_id = request.replica_state.replica_id
+        if request.session_epoch == INITIAL_EPOCH:
+            return self._open(node_id)
         session = self._sessions.get(node_id)
-        if request.session_epoch == FULL_EPOCH:
-            if session is not None:
-                session.close()
-            session = self._sessions[node_id] = FollowerSession(self._replicas, node_id)
-            return session.fetch(request)
-        if session is None or session.session_id != request.session_id:
-            return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
-        if session.epoch != request.session_epoch:
-            return FetchResponse(error_code=ErrorCode.INVALID_FETCH_SESSION_EPOCH)
-        session.epoch = 1 if session.epoch == EPOCH_MAX else session.epoch + 1
-        return session.fetch(request)
+        if session is None or session.epoch.session_id != request.session_id:
+            raise unknown_session(request.session_id)
+        session.epoch.check(request)
+        session.epoch.advance()
+        return session
+
+    def _open(self, node_id: int) -> FollowerSession:
+        from tidemark.broker.replication.follower_session import FollowerSession  # a node that is alone does without
+
+        session = self._sessions.pop(node_id, None)
+        if session is not None:
+            session.close()
+        session_id = new_session_id(self._random, ())
+        session = self._sessions[node_id] = FollowerSession(self._table, self._progress, node_id, session_id)
+        return session
 
     def is_heard(self, node_id: int, *, now: float, silence_max: float) -> bool:
         """Whether a broker has fetched lately."""

@@ -1,4 +1,4 @@
-"""What a leader knows in one epoch: how far each follower has read, who is in sync, what the controller was asked.
+"""What a leader knows in one epoch: how far each follower has read, which are in sync, what the controller was asked.
 
 No clock, no socket, no file: times are arguments (seconds, any monotonic clock), and what is to be asked of the
 controller is a value. The rules are Kafka's: the high watermark is the least offset of the *maximal* in-sync set, which
@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 UNKNOWN: Final = -1
-OUTSIDE_SECONDS_MAX: Final = 1.0  # how long somebody who is not in sync, but was as good as, can hold up the mark
-GIVEN_UP_SECONDS_MAX: Final = 2.0  # how long a follower may leave a partition out of its fetches
+OUTSIDE_SECONDS_MAX: Final = 1.0  # how long a replica that is nearly in sync can hold up the high watermark
+STOPPED_SECONDS_MAX: Final = 2.0  # how long an in-sync follower may leave a partition out of its fetches
 NEVER: Final = float("-inf")
 FOR_EVER: Final = float("inf")
 
@@ -35,10 +35,10 @@ class Follower:
         "behind",
         "broker_epoch",
         "caught_up_at",
-        "given_up_at",
         "log_start_offset",
         "node_id",
         "offset",
+        "stopped_at",
     )
 
     def __init__(self, node_id: int, *, now: float) -> None:
@@ -48,7 +48,7 @@ class Follower:
         self.log_start_offset = UNKNOWN
         self.behind = True
         self.caught_up_at = now  # of a member of the ISR when we take over: it gets its time to be heard of
-        self.given_up_at: float | None = None  # when it stopped fetching this partition, if it has not got on since
+        self.stopped_at: float | None = None  # when it stopped fetching this partition, if it has not got on since
         self._end_when_fetched = UNKNOWN
         self._pulse = Pulse(now)
 
@@ -57,7 +57,7 @@ class Follower:
     ) -> None:
         """It asks for `offset` while our log ends at `end_offset`."""
         if offset > self.offset or offset >= end_offset:
-            self.given_up_at = None  # to ask again is not enough: it must get on
+            self.stopped_at = None  # to ask again is not enough: it must get on
         if offset >= end_offset:
             self.behind = False
             self.caught_up_at = now
@@ -72,24 +72,24 @@ class Follower:
         self._end_when_fetched = end_offset
         self._pulse = pulse
 
-    def left_behind(self) -> None:
+    def fell_behind(self) -> None:
         """We appended: until now it was at the end, as of its last fetch."""
         if not self.behind:
             self.behind = True
             self.caught_up_at = max(self.caught_up_at, self._pulse.at)
 
-    def gave_up(self, now: float) -> None:
+    def stopped_fetching(self, now: float) -> None:
         """It fetches others, but this partition no more: its disk, say, is in trouble."""
-        self.left_behind()
-        if self.given_up_at is None:
-            self.given_up_at = now
+        self.fell_behind()
+        if self.stopped_at is None:
+            self.stopped_at = now
 
-    def asks_again(self, offset: int) -> bool:
+    def is_stuck_at(self, offset: int) -> bool:
         """It gave the partition up, and comes back to the very place where it was."""
-        return self.given_up_at is not None and offset == self.offset
+        return self.stopped_at is not None and offset == self.offset
 
     def is_silent(self, *, now: float, silence_max: float) -> bool:
-        """It fetches nothing at all: it stands still, or cannot reach us. (Who is alive asks every half second.)"""
+        """It fetches nothing at all: it stands still, or cannot reach us. (A live one asks every half second.)"""
         return now - self._pulse.at > silence_max
 
     @property
@@ -130,7 +130,7 @@ class Leadership:
         self.isr = tuple(isr)
         self.start_offset = start_offset  # where our log ended when the epoch began
         self.proposal: Proposal | None = None
-        self.is_held_up = False  # the mark, as last asked for, by somebody who is not in sync: it passes soon
+        self.is_held_up = False  # the high watermark, by a replica that is not in sync: it passes soon
         self._is_eligible = is_eligible
         self.followers = {node: Follower(node, now=now) for node in replicas if node != node_id}
         for node, follower in self.followers.items():
@@ -158,62 +158,64 @@ class Leadership:
 
     # -- the high watermark ------------------------------------------------
 
-    def mark(self, own_end: int, *, now: float, lag_max: float) -> int:
-        """Up to where everybody who counts has everything. Someone alive who keeps up counts before being in sync, or
-        under constant load nobody who is a step behind could ever come back."""
-        mark = own_end
+    def high_watermark(self, own_end: int, *, now: float, lag_max: float) -> int:
+        """Up to where every replica that counts has everything. A live one that keeps up counts before it is in sync,
+        or under constant load none that is a step behind could ever come back."""
+        offset = own_end
         for each in self._counted:
-            if each.offset < mark:
-                mark = each.offset
+            if each.offset < offset:
+                offset = each.offset
         self.is_held_up = False
         for each in self._outside:
             keeps_up = now - each.last_caught_up <= min(lag_max, OUTSIDE_SECONDS_MAX)
-            if each.offset < mark and keeps_up and self._is_eligible(each.node_id, each.broker_epoch):
-                mark = each.offset
+            if each.offset < offset and keeps_up and self._is_eligible(each.node_id, each.broker_epoch):
+                offset = each.offset
                 self.is_held_up = True
-        return mark
+        return offset
 
-    def low_mark(self, own_start: int) -> int:
+    def low_watermark(self, own_start: int) -> int:
         """The first offset that some live replica may still have (DeleteRecords)."""
         starts = [each.log_start_offset for node, each in self.followers.items() if self._is_eligible(node, UNKNOWN)]
         return min(own_start, *starts) if starts else own_start
 
-    # -- who is in sync ----------------------------------------------------
+    # -- the in-sync set ---------------------------------------------------
 
-    def propose_expansion(self, node: int, *, mark: int, own_epoch: int) -> Proposal | None:
+    def propose_expansion(self, node: int, *, high_watermark: int, own_epoch: int) -> Proposal | None:
         """After a fetch of `node`: it joins once it has all that is committed, and all of earlier epochs."""
         follower = self.followers.get(node)
         if follower is None or node in self.isr or self.proposal is not None:
             return None
-        if follower.offset < max(mark, self.start_offset) or not self._is_eligible(node, follower.broker_epoch):
+        if follower.offset < max(high_watermark, self.start_offset) or not self._is_eligible(
+            node, follower.broker_epoch
+        ):
             return None
         return self._propose([*self.isr, node], own_epoch)
 
     def propose_shrinking(
         self, *, now: float, lag_max: float, end_offset: int, own_epoch: int, silence_max: float = FOR_EVER
     ) -> Proposal | None:
-        """Who has not been at our end for too long leaves."""
+        """A replica that has not been at our end for too long leaves."""
         if self.proposal is not None:
             return None
         slow = set(self.laggards(now=now, lag_max=lag_max, end_offset=end_offset, silence_max=silence_max))
         return self._propose([node for node in self.isr if node not in slow], own_epoch) if slow else None
 
     def propose_stepping_aside(self) -> Proposal | None:
-        """Our disk fails us: let another lead that is in sync. Nobody is added, so nothing else under way matters."""
+        """Our disk fails us: let another lead that is in sync."""
         others = [node for node in self.isr if node != self.node_id]
         if not others or (self.proposal is not None and self.node_id not in self.proposal.members):
             return None
         return self._propose(others, UNKNOWN)
 
     def laggards(self, *, now: float, lag_max: float, end_offset: int, silence_max: float = FOR_EVER) -> Iterator[int]:
-        """Who has everything is in sync, silent or not: whether its broker lives is the controller's business."""
+        """A replica that has everything is in sync, silent or not: the controller decides whether its broker lives."""
         for node in self.isr:
             follower = self.followers.get(node)
             if follower is None or follower.offset == end_offset:
                 continue
-            gave_up = follower.given_up_at is not None and now - follower.given_up_at > GIVEN_UP_SECONDS_MAX
+            has_stopped = follower.stopped_at is not None and now - follower.stopped_at > STOPPED_SECONDS_MAX
             is_silent = follower.is_silent(now=now, silence_max=silence_max)
-            if gave_up or is_silent or now - follower.last_caught_up > lag_max:
+            if has_stopped or is_silent or now - follower.last_caught_up > lag_max:
                 yield node
 
     def _propose(self, isr: Sequence[int], own_epoch: int) -> Proposal:
@@ -224,7 +226,7 @@ class Leadership:
         self._sort()
         return self.proposal
 
-    def settle(self, *, isr: Sequence[int], partition_epoch: int) -> bool:
+    def apply_isr(self, *, isr: Sequence[int], partition_epoch: int) -> bool:
         """The controller's word, by answer or by the metadata log, whichever comes first. True if it is news."""
         if partition_epoch <= self.partition_epoch:
             return False

@@ -1,134 +1,79 @@
-"""Opening many logs without keeping everything else waiting: the disk takes its time for each of them, and after an
-unclean stop a log may have to be read from one end to the other.
-
-So logs are loaded by a thread, one after another, and taken into use on the event loop. New ones that come one by one
-are made at once.
-"""
+"""Opening many logs while the node goes on: which are loaded in the background, and what becomes of them then."""
 
 from __future__ import annotations
 
-import asyncio
-import logging
-import time
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import Final
+from collections.abc import Callable
+from typing import Protocol
 
+from tidemark.broker.replication.background_loading import BackgroundLoading
+from tidemark.broker.replication.hosted_topic import HostedTopic
+from tidemark.broker.replication.replica_logs import Key, ReplicaLogs
+from tidemark.broker.replication.replica_table import ReplicaTable
 from tidemark.storage import Log
 
-log = logging.getLogger(__name__)
 
-AT_ONCE_SECONDS: Final = 0.05  # made on the loop in one go; then the thread has its turn
-TOGETHER_SECONDS_MAX: Final = 0.1  # loaded by the thread before the loop hears of it
-TOGETHER_MAX: Final = 100  # taken into use in one go
-
-Key = tuple[bytes, int]  # topic id, partition
-Load = Callable[[], Log]
-Loaded = Log | Exception
+class Assign(Protocol):
+    def __call__(self, hosted: HostedTopic, index: int, load_error: Exception | None = None) -> None: ...
 
 
-class Opening:
-    def __init__(
-        self,
-        *,
-        prepare: Callable[[Key], Load | None],
-        open_now: Callable[[Key], None],
-        take: Callable[[Key, Loaded], None],
-    ) -> None:
-        """`prepare` says how to load a log, on the loop; its answer is called by the thread, and what comes of it is
-        handed to `take`, on the loop again. Where there is nothing to load (None), and for a log that is new and comes
-        alone, it is `open_now`."""
-        self._prepare = prepare
-        self._open_now = open_now
-        self._take = take
-        self._waiting: dict[Key, None] = {}
-        self._loading: frozenset[Key] = frozenset()
-        self._task: asyncio.Task[None] | None = None
-        self._thread: ThreadPoolExecutor | None = None
-        self._busy_until = 0.0
-        self._closed = False
-        self.is_complete = True  # whether nothing was left out at the end
+class LogOpening:
+    def __init__(self, table: ReplicaTable, logs: ReplicaLogs, *, assign: Assign) -> None:
+        self._table = table
+        self._logs = logs
+        self._assign = assign
+        self._loading: BackgroundLoading | None = None
+        # Called with a topic of which something was opened when no change of the metadata says so.
+        self.opened_later: Callable[[str], None] = lambda _topic: None
 
     def __contains__(self, key: Key) -> bool:
-        return key in self._waiting or key in self._loading
+        return self._loading is not None and key in self._loading
 
-    def add(self, key: Key, *, is_new: bool) -> None:
-        if self._closed:
-            self.is_complete = False
-        elif is_new and self._task is None and self._has_time():
-            self._open_now(key)
-        else:
-            self._waiting[key] = None
-            if self._task is None:
-                self._task = asyncio.get_running_loop().create_task(self._run())
+    def begin_loading_in_background(self) -> BackgroundLoading:
+        """From now on logs are opened without holding up the loop: on a cluster, others wait for this node's
+        heartbeats."""
+        self._loading = BackgroundLoading(prepare=self._prepare, open_now=self.open_now, loaded=self._loaded)
+        return self._loading
 
-    def _has_time(self) -> bool:
-        """Whether the loop can spare a moment: a while of its own after every while of this."""
-        now = time.monotonic()
-        if now > self._busy_until + AT_ONCE_SECONDS:
-            self._busy_until = now + AT_ONCE_SECONDS
-        return now < self._busy_until
+    def defers(self, hosted: HostedTopic, index: int) -> bool:
+        """Whether a partition's log is opened in the background, and its role is assumed then."""
+        if self._loading is None or hosted.replica(index) is not None or not self._is_assigned(hosted, index):
+            return False
+        is_new = not self._logs.exists((hosted.name, index))
+        self._loading.add((hosted.topic_id, index), is_new=is_new)
+        return True
 
-    async def _run(self) -> None:
-        try:
-            while self._waiting:
-                await self._open_some()
-        finally:
-            self._task = None
+    def open_now(self, key: Key, load_error: Exception | None = None) -> None:
+        hosted = self._table.topics_by_id.get(key[0])
+        if hosted is not None and key[1] < len(hosted.image.partitions):
+            self._assign(hosted, key[1], load_error)
+            self.opened_later(hosted.name)
 
-    async def _open_some(self) -> None:
-        if self._thread is None:
-            self._thread = ThreadPoolExecutor(1, thread_name_prefix="open")
-        keys = list(self._waiting)[:TOGETHER_MAX]
-        loads: list[tuple[Key, Load]] = []
-        for key in keys:
-            del self._waiting[key]
-            if (load := self._prepare(key)) is None:
-                self._try(self._open_now, key)
-            else:
-                loads.append((key, load))
-        self._loading = frozenset(key for key, _ in loads)
-        done = await asyncio.get_running_loop().run_in_executor(self._thread, _load, loads)
-        self._loading = frozenset()
-        left = [key for key, _ in loads[len(done) :]]  # the thread had no time for them: first in the next turn
-        if not self._closed:
-            self._waiting = {**dict.fromkeys(left), **self._waiting}
-        elif left:
-            self.is_complete = False
-        for (key, _), loaded in zip(loads, done, strict=False):
-            self._try(self._take, key, loaded)
-        await asyncio.sleep(0)
-
-    def _try(self, what: Callable[..., None], *arguments: object) -> None:
-        try:
-            what(*arguments)
-        except Exception:
-            log.exception("a partition could not be opened")
-
-    async def finished(self) -> None:
-        """Returns when nothing waits any more."""
-        while self._task is not None:
-            await asyncio.wait([self._task])
+    @property
+    def is_complete(self) -> bool:
+        """Whether nothing was left out at the end."""
+        return self._loading is None or self._loading.is_complete
 
     async def close(self) -> None:
-        """What is being loaded is still taken; what waits is left out."""
-        self._closed = True
-        self.is_complete = not self._waiting
-        self._waiting.clear()
-        await self.finished()
-        if self._thread is not None:
-            self._thread.shutdown()
+        if self._loading is not None:
+            await self._loading.close()
 
+    def _is_assigned(self, hosted: HostedTopic | None, index: int) -> bool:
+        return (
+            hosted is not None
+            and index < len(hosted.image.partitions)
+            and self._table.node_id in hosted.image.partitions[index].replicas
+        )
 
-def _load(loads: Sequence[tuple[Key, Load]]) -> list[Loaded]:
-    """In the thread: as many as there is time for, one at least."""
-    until = time.monotonic() + TOGETHER_SECONDS_MAX
-    done: list[Loaded] = []
-    for _, load in loads:
-        try:
-            done.append(load())
-        except Exception as error:
-            done.append(error)
-        if time.monotonic() > until:
-            break
-    return done
+    def _prepare(self, key: Key) -> Callable[[], Log] | None:
+        """How to load a log that is not open, by another thread."""
+        hosted = self._table.topics_by_id.get(key[0])
+        if hosted is None or not self._is_assigned(hosted, key[1]) or hosted.replica(key[1]) is not None:
+            return None
+        return self._logs.begin_loading(hosted, key[1])
+
+    def _loaded(self, key: Key, loaded: Log | Exception) -> None:
+        place = self._logs.finish_loading(key, loaded)
+        if self._is_assigned(self._table.topics_by_id.get(key[0]), key[1]):
+            self.open_now(key, loaded if isinstance(loaded, Exception) else None)
+        elif isinstance(loaded, Log):
+            self._logs.delete(*place)  # the topic went, or was given to others, in the meantime

@@ -1,7 +1,7 @@
-"""A partition that this node leads: what may be appended, when it is committed, and who waits for that.
+"""A partition that this node leads: what may be appended, when it is committed, and what waits for that.
 
-One object lives for one leadership: who becomes leader anew gets a new one, so that nothing of an earlier epoch (a
-waiting acknowledgement, a coordinator's state) can be taken for the present one's.
+One object lives for one leadership: a node that becomes leader again makes a new one, so that nothing of an earlier
+epoch (a waiting acknowledgement, a coordinator's state) can be taken for the present one's.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ __all__ = ["InternalPartition", "Partition", "Reached", "ReplicaWatcher", "Watch
 
 log = logging.getLogger(__name__)
 
+LAG_SECONDS_MAX: Final = 30.0  # Kafka's default of replica.lag.time.max.ms
 EPOCH_PER_TRANSACTION: Final = 2  # the transaction.version from which on it is so
 
 _DISK_TROUBLE: Final = (WriteFailed, LogOffline, OSError)
@@ -34,11 +35,11 @@ Reached = Callable[[Exception | None], None]
 
 
 class ReplicaWatcher(Protocol):
-    """A follower's fetch session: told of every append, committed or not."""
+    """A follower's fetch session, which hears of every append, committed or not."""
 
     def appended(self, partition: Partition) -> None: ...
 
-    def marked(self, partition: Partition) -> None: ...
+    def high_watermark_advanced(self, partition: Partition) -> None: ...
 
     def ended(self, partition: Partition) -> None: ...
 
@@ -47,9 +48,10 @@ class Partition(Replica):
     __slots__ = (
         "_flush_waiting",
         "_flushed_end",
-        "_look_again",
+        "_lag_seconds_max",
         "_low_waiting",
         "_over",
+        "_update_timer",
         "_waiting",
         "commits_alone",
         "fails",
@@ -70,16 +72,19 @@ class Partition(Replica):
         executor: Executor,
         high_watermark: int | None = None,
         leadership: Leadership | None = None,
+        lag_seconds_max: Callable[[], float] = lambda: LAG_SECONDS_MAX,
         fails: Callable[[Partition, Exception], None] = lambda _partition, _error: None,
     ) -> None:
-        """`fails` is told when the disk does not do what it should."""
+        """`lag_seconds_max` says what `replica.lag.time.max.ms` is on this node; `fails` is called when the disk does
+        not do what it should."""
         self.fails = fails
+        self._lag_seconds_max = lag_seconds_max
         self.leadership = leadership or _sole(leader_epoch, log.end_offset)
         self.replica_watchers: set[ReplicaWatcher] = set()
-        # (offset that must be below the mark, whom to tell, whether to tell when there are too few to get there)
+        # (offset that must be below the high watermark, whom to call, whether to call when too few are in sync)
         self._waiting: deque[tuple[int, Reached, bool]] = deque()
         self._flush_waiting: deque[tuple[int, Reached]] = deque()
-        self._look_again: asyncio.TimerHandle | None = None
+        self._update_timer: asyncio.TimerHandle | None = None
         self._low_waiting: list[tuple[int, Reached]] = []
         self._flushed_end = log.end_offset
         self._over: Exception | None = None  # why this leadership has ended
@@ -96,24 +101,24 @@ class Partition(Replica):
 
     def configure(self, config: TopicConfig) -> None:
         super().configure(config)
-        self._weigh()
+        self._set_flags()
 
-    def _weigh(self) -> None:
-        """What follows from settings and in-sync set, as plain flags for every append to look at."""
+    def _set_flags(self) -> None:
+        """What follows from settings and in-sync set, as plain flags for every append to test."""
         self.too_few_in_sync = self.leadership.too_few(self.config.min_insync_replicas)
         self.commits_alone = self.leadership.is_alone and not self.flush_each
 
     # -- appending ---------------------------------------------------------
 
     def append(self, records: memoryview, now_ms: int) -> Appended:
-        """Check one batch, and append it as its leader. Whether it may be acknowledged yet: see `await_mark`."""
+        """Check one batch, and append it as its leader. `await_high_watermark` says when it may be acknowledged."""
         header = check_batch(records)
-        records, header = self.rules.admit(records, header, now_ms)
+        records, header = self.rules.validated(records, header, now_ms)
         return self._append_checked(records, header, now_ms)
 
     def append_transactional(self, records: memoryview, header: BatchHeader, now_ms: int) -> Appended:
         """As `append`, for a batch (checked already) that the coordinator says belongs to an open transaction."""
-        records, header = self.rules.admit(records, header, now_ms, CONTROL)
+        records, header = self.rules.validated(records, header, now_ms, CONTROL)
         return self._append_checked(records, header, now_ms)
 
     def append_marker(self, marker: EndTransaction, *, version: int, now_ms: int) -> Appended:
@@ -151,35 +156,35 @@ class Partition(Replica):
         if self.commits_alone:
             self._advance(self.log.end_offset)
         else:
-            self._tell_replicas()
+            self._wake_followers()
         return appended
 
-    def _tell_replicas(self) -> None:
-        """There is more in the log: those who follow fetch it, and the mark moves when they have it."""
+    def _wake_followers(self) -> None:
+        """There is more in the log: followers fetch it, and the high watermark advances when they have it."""
         for follower in self.leadership.followers.values():
-            follower.left_behind()
+            follower.fell_behind()
         for watcher in self.replica_watchers:
             watcher.appended(self)
         if not self.flush_each and len(self.leadership.isr) == 1:
-            self.reconsider_mark()
+            self.update_high_watermark()
 
     # -- acknowledging -----------------------------------------------------
 
     def must_wait(self, last_offset: int) -> bool:
         return last_offset >= self.high_watermark
 
-    def await_mark(self, last_offset: int, reached: Reached, *, impatient: bool = False) -> None:
-        """`reached(None)` once `last_offset` is below the high watermark, `reached(error)` if it never will be. Who is
-        impatient is also told when there are too few replicas in sync to get there soon."""
+    def await_high_watermark(self, last_offset: int, reached: Reached, *, fails_below_min_isr: bool = False) -> None:
+        """`reached(None)` once `last_offset` is below the high watermark, `reached(error)` if it never will be; and,
+        with `fails_below_min_isr`, when there are too few replicas in sync to get there soon."""
         if last_offset < self.high_watermark:
             reached(None)
         elif self._over is not None:
             reached(self._over)
         else:
-            self._waiting.append((last_offset, reached, impatient))
+            self._waiting.append((last_offset, reached, fails_below_min_isr))
 
     def await_flush(self, last_offset: int, reached: Reached) -> None:
-        """As `await_mark`, for who wants it only on this disk."""
+        """As `await_high_watermark`, but it need only be on this disk."""
         if last_offset < self._flushed_end:
             reached(None)
         else:
@@ -191,45 +196,43 @@ class Partition(Replica):
         while waiting and waiting[0][0] < end_offset:
             waiting.popleft()[1](None)
         if self.flush_each:
-            self.reconsider_mark()
+            self.update_high_watermark()
 
     def _flush_failed(self, error: BaseException) -> None:
         super()._flush_failed(error)
         self.close_waiting(LogOffline(f"syncing failed: {error}"))
         self.fails(self, LogOffline(f"syncing failed: {error}"))
 
-    def reconsider_mark(self, *, now: float | None = None) -> None:
-        """Somebody has more than before: move the mark as far as everybody who counts has got."""
+    def update_high_watermark(self, *, now: float | None = None) -> None:
+        """A replica has more than before: advance the high watermark as far as every replica that counts has got."""
         if self.too_few_in_sync:
             return  # KIP-966: or a member of a set that is too small could be needed to recover what it never had
         own_end = min(self._flushed_end, self.log.end_offset) if self.flush_each else self.log.end_offset
-        mark = self.leadership.mark(own_end, now=time.monotonic() if now is None else now, lag_max=self.lag_seconds_max)
-        self._advance(mark)
-        if self.leadership.is_held_up and self._look_again is None:
-            # Nobody may fetch again: who is in sync has everything, and the other may be gone.
-            later = OUTSIDE_SECONDS_MAX + 0.01
-            self._look_again = asyncio.get_running_loop().call_later(later, self._look)
+        now = time.monotonic() if now is None else now
+        self._advance(self.leadership.high_watermark(own_end, now=now, lag_max=self._lag_seconds_max()))
+        if self.leadership.is_held_up and self._update_timer is None:
+            # No follower may fetch again: those in sync have everything, and the other may be gone.
+            seconds = OUTSIDE_SECONDS_MAX + 0.01
+            self._update_timer = asyncio.get_running_loop().call_later(seconds, self._update_again)
 
-    def _look(self) -> None:
-        self._look_again = None
+    def _update_again(self) -> None:
+        self._update_timer = None
         if self._over is None:
-            self.reconsider_mark()
+            self.update_high_watermark()
 
-    lag_seconds_max = 30.0  # replica.lag.time.max.ms, for all partitions of this node
-
-    def _advance(self, mark: int) -> None:
-        if mark <= self.high_watermark:
+    def _advance(self, high_watermark: int) -> None:
+        if high_watermark <= self.high_watermark:
             return
-        self.high_watermark = mark
+        self.high_watermark = high_watermark
         waiting = self._waiting
-        while waiting and waiting[0][0] < mark:
+        while waiting and waiting[0][0] < high_watermark:
             waiting.popleft()[1](None)
         if self.watchers:
             for watcher in list(self.watchers):
                 watcher.readable(self)
         if self.replica_watchers:
             for each in self.replica_watchers:
-                each.marked(self)
+                each.high_watermark_advanced(self)
 
     # -- deleting ----------------------------------------------------------
 
@@ -240,64 +243,64 @@ class Partition(Replica):
             watcher.appended(self)
 
     @property
-    def low_mark(self) -> int:
-        """No live replica has anything before it."""
-        return self.leadership.low_mark(self.log.start_offset)
+    def low_watermark(self) -> int:
+        """No live replica has anything before it (DeleteRecords)."""
+        return self.leadership.low_watermark(self.log.start_offset)
 
-    def await_low_mark(self, offset: int, reached: Reached) -> None:
+    def await_low_watermark(self, offset: int, reached: Reached) -> None:
         """`reached(None)` once it is at `offset`, `reached(error)` if this leadership ends before."""
-        if self.low_mark >= offset:
+        if self.low_watermark >= offset:
             reached(None)
         elif self._over is not None:
             reached(self._over)
         else:
             self._low_waiting.append((offset, reached))
 
-    def reconsider_low_mark(self) -> None:
+    def update_low_watermark(self) -> None:
         """A follower has deleted, or is gone."""
         if self._low_waiting:
-            mark = self.low_mark
-            done = [reached for offset, reached in self._low_waiting if offset <= mark]
-            self._low_waiting = [each for each in self._low_waiting if each[0] > mark]
+            low_watermark = self.low_watermark
+            done = [reached for offset, reached in self._low_waiting if offset <= low_watermark]
+            self._low_waiting = [each for each in self._low_waiting if each[0] > low_watermark]
             for reached in done:
                 reached(None)
 
     # -- the in-sync set ---------------------------------------------------
 
-    def settle(self, *, isr: tuple[int, ...], partition_epoch: int, replicas: tuple[int, ...] | None = None) -> None:
-        """The controller has spoken."""
+    def apply_isr(self, *, isr: tuple[int, ...], partition_epoch: int, replicas: tuple[int, ...] | None = None) -> None:
+        """The in-sync set, and perhaps the replicas, as the controller has committed them."""
         if replicas is not None:
             self.leadership.reassigned(replicas=replicas, now=time.monotonic())
-        if self.leadership.settle(isr=isr, partition_epoch=partition_epoch):
-            self._settled()
+        if self.leadership.apply_isr(isr=isr, partition_epoch=partition_epoch):
+            self._isr_changed()
 
     def refused(self, proposal: Proposal) -> None:
         self.leadership.refused(proposal)
-        self._settled()
+        self._isr_changed()
 
-    def _settled(self) -> None:
-        self._weigh()
-        self.reconsider_mark()
+    def _isr_changed(self) -> None:
+        self._set_flags()
+        self.update_high_watermark()
         if self.too_few_in_sync:
-            self.end_impatience(
+            self.fail_acks(
                 Refused(
                     ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
                     f"{self.topic}-{self.index}: the record is written, but too few replicas are in sync.",
                 )
             )
 
-    def end_impatience(self, error: Exception) -> None:
-        """What they wait for will not come soon, if at all."""
-        impatient = [entry for entry in self._waiting if entry[2]]
-        if impatient:
+    def fail_acks(self, error: Exception) -> None:
+        """Acknowledgements that are waited for will not come soon, if at all."""
+        failing = [entry for entry in self._waiting if entry[2]]
+        if failing:
             self._waiting = deque(entry for entry in self._waiting if not entry[2])
-            for _, reached, _ in impatient:
+            for _, reached, _ in failing:
                 reached(error)
 
     # -- the end -----------------------------------------------------------
 
     def resign(self, error: Exception) -> None:
-        """This leadership is over: whoever waits is told, and whoever fetches looks elsewhere."""
+        """This leadership is over: every wait ends, and readers look for another leader."""
         self._over = error
         self.close_waiting(error)
         self.wake_all()

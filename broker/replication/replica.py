@@ -1,4 +1,4 @@
-"""One replica on this node, led or followed: its log, how far readers may see, and who waits for that to move."""
+"""One replica on this node, led or followed: its log, how far readers may see, and the readers that wait for more."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ log = logging.getLogger(__name__)
 
 
 class Watcher(Protocol):
-    """Somebody who waits for records to become readable."""
+    """A reader that waits for records to become readable."""
 
     def readable(self, partition: Replica) -> None: ...
 
@@ -95,7 +95,7 @@ class Replica:
         return self.log.last_stable_offset(self.high_watermark)
 
     def read_committed(self, *, offset: int, limit_bytes: int, at_least_one: bool) -> list[FileSlice]:
-        """As `read`, for who wants nothing of undecided transactions."""
+        """As `read`, without what belongs to undecided transactions."""
         stable = self.last_stable_offset
         if stable == self.high_watermark:
             return self.read(offset=offset, limit_bytes=limit_bytes, at_least_one=at_least_one)
@@ -105,20 +105,20 @@ class Replica:
 
     def read(self, *, offset: int, limit_bytes: int, at_least_one: bool) -> list[FileSlice]:
         """What a consumer may see from `offset` on: nothing at or above the high watermark."""
-        mark = self.high_watermark
-        if mark <= offset <= self.log.end_offset:
+        high_watermark = self.high_watermark
+        if high_watermark <= offset <= self.log.end_offset:
             return _NOTHING  # written, perhaps, but not committed: there will be something soon
-        if offset > mark:
-            raise OffsetOutOfRange(offset=offset, start=self.log.start_offset, end=mark)
+        if offset > high_watermark:
+            raise OffsetOutOfRange(offset=offset, start=self.log.start_offset, end=high_watermark)
         return self.log.read(
             offset=offset,
             limit_bytes=limit_bytes,
-            up_to=None if mark == self.log.end_offset else mark,
+            up_to=None if high_watermark == self.log.end_offset else high_watermark,
             at_least_one=at_least_one,
         )
 
     def wake_all(self) -> None:
-        """The replica's role ends, or the node stops: nobody shall wait for more."""
+        """The replica's role ends, or the node stops: no reader is to wait for more."""
         for watcher in list(self.watchers):
             watcher.readable(self)
 

@@ -1,4 +1,4 @@
-"""What a topic's settings ask of a batch, and what they make of it. The common case costs a few comparisons."""
+"""What a topic's settings ask of a batch, and how they change it. The common case costs a few comparisons."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class BatchRules:
         self._compact = "compact" in config.cleanup_policy
         self._plain = not (self._append_time or self._codec is not None or self._compact)
 
-    def admit(
+    def validated(
         self, batch: memoryview, header: BatchHeader, now_ms: int, refused: int = CONTROL | TRANSACTIONAL
     ) -> tuple[memoryview, BatchHeader]:
         """The batch to append, which is the one given unless the topic wants it changed. `refused` names attributes

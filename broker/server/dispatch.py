@@ -15,7 +15,7 @@ from tidemark.broker.core.api_table import ListenerKind, served_on
 from tidemark.broker.core.deferred import Deferred
 from tidemark.broker.core.errors import CloseConnection
 from tidemark.broker.core.registry import NO_ANSWER, Call, Route, bind, find_route
-from tidemark.broker.server.connection import Answer, Connection
+from tidemark.broker.server.connection import Connection, Encoded
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.headers import (
     API_VERSIONS_KEY,
@@ -111,7 +111,7 @@ class Dispatcher:
         elif response is NO_ANSWER:
             connection.answer(None)
         else:
-            self._answer_later(connection, bound, correlation_id, response)
+            self._answer_deferred(connection, bound, correlation_id, response)
 
     def _bind(self, selector: int, frame: bytearray) -> _Bound:
         key, version = split_selector(selector)
@@ -136,19 +136,19 @@ class Dispatcher:
         bound.flexible = False
         return bound
 
-    def _answer_later(self, connection: Connection, bound: _Bound, correlation_id: int, response: Any) -> None:
-        later: Deferred[Answer] = Deferred()
-        connection.answer_later(later)
+    def _answer_deferred(self, connection: Connection, bound: _Bound, correlation_id: int, response: Any) -> None:
+        deferred: Deferred[Encoded] = Deferred()
+        connection.answer_deferred(deferred)
         if isinstance(response, Deferred):
-            later.abandon = response.abandon
-            response.then(lambda value: later.resolve(_encode(bound, correlation_id, value)))
+            deferred.abandon = response.abandon
+            response.then(lambda value: deferred.resolve(_encode(bound, correlation_id, value)))
             return
-        task = asyncio.ensure_future(self._finish(connection, bound, correlation_id, response, later))
+        task = asyncio.ensure_future(self._finish(connection, bound, correlation_id, response, deferred))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     async def _finish(
-        self, connection: Connection, bound: _Bound, correlation_id: int, response: Any, later: Deferred[Answer]
+        self, connection: Connection, bound: _Bound, correlation_id: int, response: Any, deferred: Deferred[Encoded]
     ) -> None:
         try:
             value = await response
@@ -162,7 +162,7 @@ class Dispatcher:
             except CloseConnection as error:
                 connection.fail(str(error))
                 return
-        later.resolve(_encode(bound, correlation_id, value))
+        deferred.resolve(_encode(bound, correlation_id, value))
 
     async def finish_tasks(self) -> None:
         """At shutdown: changes that were under way come to their end."""
@@ -170,7 +170,7 @@ class Dispatcher:
             await asyncio.wait(list(self._tasks))
 
 
-def _encode(bound: _Bound, correlation_id: int, response: Any) -> Answer:
+def _encode(bound: _Bound, correlation_id: int, response: Any) -> Encoded:
     if response is NO_ANSWER:
         return None
     out = bytearray(bound.head)

@@ -127,7 +127,7 @@ class Server:
                 server.close()
         for connection in list(self._connections):
             if connection.listener != but:
-                connection.stop_taking()
+                connection.stop_reading()
 
     async def close(self) -> None:
         """Let the answers out, then hang up on everyone."""

@@ -10,7 +10,7 @@ from tidemark.broker.core.deferred import Deferred
 from tidemark.broker.core.errors import EXPECTED, Refused, fault_of
 from tidemark.broker.groups.coordinator import GroupCoordinator
 from tidemark.broker.metadata.internal import OFFSETS_TOPIC
-from tidemark.broker.replication.replicas import Replicas
+from tidemark.broker.replication.replica_table import ReplicaTable
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.records import EndTransaction
 
@@ -34,7 +34,7 @@ class MarkerWriter(Protocol):
 
 
 class LocalMarkerWriter:
-    def __init__(self, *, replicas: Replicas, groups: GroupCoordinator) -> None:
+    def __init__(self, *, replicas: ReplicaTable, groups: GroupCoordinator) -> None:
         self._replicas = replicas
         self._groups = groups
 
@@ -52,7 +52,7 @@ class LocalMarkerWriter:
         if not partition.must_wait(appended.last_offset):
             return ErrorCode.NONE
         deferred: Deferred[ErrorCode] = Deferred()
-        partition.await_mark(appended.last_offset, _resolver(deferred, f"{topic}-{index}"))
+        partition.await_high_watermark(appended.last_offset, _resolver(deferred, f"{topic}-{index}"))
         return deferred
 
     def _check_loaded(self, index: int) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from tidemark.broker.core.deferred import Deferred
-from tidemark.broker.replication.replicas import Replicas
+from tidemark.broker.replication.replica_table import ReplicaTable
 from tidemark.broker.transactions.markers import LocalMarkerWriter
 from tidemark.broker.transactions.request_batcher import RequestBatcher
 from tidemark.broker.transactions.transaction import TopicPartition
@@ -41,7 +41,7 @@ class _Marker(NamedTuple):
 class ClusterMarkerWriter:
     """Sends markers to the leader of the partition, this node or another."""
 
-    def __init__(self, local: LocalMarkerWriter, replicas: Replicas) -> None:
+    def __init__(self, local: LocalMarkerWriter, replicas: ReplicaTable) -> None:
         self.local = local
         self._replicas = replicas
         self._batcher: RequestBatcher[_Marker, ErrorCode] = RequestBatcher(
@@ -106,7 +106,7 @@ Codes = Mapping[TopicPartition, ErrorCode]
 class RemoteCoordinators:
     """Asks other brokers that coordinate a transactional id (KIP-890)."""
 
-    def __init__(self, replicas: Replicas) -> None:
+    def __init__(self, replicas: ReplicaTable) -> None:
         self._replicas = replicas
         self._batcher: RequestBatcher[AddPartitions, Codes] = RequestBatcher(send=self._send, failed=_unavailable)
 

@@ -53,7 +53,7 @@ class TransactionShardHost(ShardHost):
         if not must_wait:
             self._loop.call_soon(self._write_all, all_pending, None)
         else:
-            self.partition.await_mark(self._written, partial(self._write_all, all_pending))
+            self.partition.await_high_watermark(self._written, partial(self._write_all, all_pending))
 
     def _write_all(self, all_pending: list[PendingMarkers], error: Exception | None) -> None:
         if error is not None or self._closed:

@@ -12,7 +12,7 @@ from typing import Any, Final
 from tidemark.broker.core.deferred import Deferred, mapped
 from tidemark.broker.core.errors import Refused
 from tidemark.broker.replication.partition import Partition
-from tidemark.broker.replication.replicas import Replicas
+from tidemark.broker.replication.replica_table import ReplicaTable
 from tidemark.broker.transactions.coordinator import TransactionCoordinator
 from tidemark.broker.transactions.remote_participants import AddPartitions
 from tidemark.broker.transactions.transaction import TopicPartition
@@ -42,7 +42,7 @@ class TransactionalAppends:
     """The writes of one request."""
 
     def __init__(
-        self, request: ProduceRequest, *, version: int, replicas: Replicas, transactions: TransactionCoordinator
+        self, request: ProduceRequest, *, version: int, replicas: ReplicaTable, transactions: TransactionCoordinator
     ) -> None:
         self._request = request
         self._version = version

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import socket
 import threading
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka import TopicPartition as AioTopicPartition
 from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
 
 import tidemark
 from tidemark.broker.config import ConfigError
@@ -157,3 +159,32 @@ def test_the_plugin_loads_no_broker_until_it_is_asked_for(pytester: pytest.Pytes
         """
     )
     pytester.runpytest_subprocess("-p", "no:cacheprovider").assert_outcomes(passed=1)
+
+
+def test_brokers_on_several_threads_keep_their_settings_apart() -> None:
+    """Each starts, takes topics and answers at the same time as the others: nothing of one may show in another."""
+    sizes = [1 << 20, 2 << 20, 3 << 20, 4 << 20]
+    problems: list[str] = []
+
+    def check(size: int) -> None:
+        with tidemark.embedded(
+            log_segment_bytes=size, message_max_bytes=size // 2, num_partitions=size >> 20
+        ) as broker:
+            admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+            for round_ in range(10):
+                name = f"t{round_}"
+                wait([admin.create_topics([NewTopic(name)])[name]])
+                wanted = ConfigResource(ResourceType.TOPIC, name)
+                configs = admin.describe_configs([wanted])[wanted].result(10)
+                seen = (configs["segment.bytes"].value, configs["max.message.bytes"].value)
+                if seen != (str(size), str(size // 2)):
+                    problems.append(f"{name} of the broker with {size}: {seen}")
+                produce(broker.bootstrap, name, b"x" * 100)
+                partitions = len(admin.list_topics(name, timeout=10).topics[name].partitions)
+                if partitions != size >> 20:
+                    problems.append(f"{name} of the broker with {size}: {partitions} partitions")
+
+    with ThreadPoolExecutor(len(sizes)) as threads:
+        for done in [threads.submit(check, size) for size in sizes]:
+            done.result(60)
+    assert problems == []

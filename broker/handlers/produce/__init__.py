@@ -30,7 +30,7 @@ from tidemark.broker.handlers.produce.acks import PendingAcks, no_answer
 from tidemark.broker.handlers.produce.appending import Append, Appending
 from tidemark.broker.handlers.produce.fast_path import produce_fast
 from tidemark.broker.replication.partition import Partition
-from tidemark.broker.replication.replicas import Replicas
+from tidemark.broker.replication.replica_table import ReplicaTable
 from tidemark.protocol.messages.produce import ProduceRequest, ProduceResponse
 from tidemark.storage import Appended
 
@@ -39,7 +39,9 @@ if TYPE_CHECKING:
 
 
 @handles(ProduceRequest, ProduceResponse, quick=produce_fast)
-def produce(request: ProduceRequest, call: Call, *, replicas: Replicas, transactions: TransactionCoordinator) -> Any:
+def produce(
+    request: ProduceRequest, call: Call, *, replicas: ReplicaTable, transactions: TransactionCoordinator
+) -> Any:
     if request.transactional_id is None:
         return _both_phases(request, call, replicas, _append)
     return _produce_transactional(request, call, replicas, transactions)
@@ -49,7 +51,7 @@ def _append(partition: Partition, records: memoryview, now_ms: int) -> Appended:
     return partition.append(records, now_ms)
 
 
-def _both_phases(request: ProduceRequest, call: Call, replicas: Replicas, append: Append) -> Any:
+def _both_phases(request: ProduceRequest, call: Call, replicas: ReplicaTable, append: Append) -> Any:
     appending = Appending(request, call, replicas, append)
     response = appending.run()
     if request.acks == 0:
@@ -61,7 +63,7 @@ def _both_phases(request: ProduceRequest, call: Call, replicas: Replicas, append
 
 
 def _produce_transactional(
-    request: ProduceRequest, call: Call, replicas: Replicas, transactions: TransactionCoordinator
+    request: ProduceRequest, call: Call, replicas: ReplicaTable, transactions: TransactionCoordinator
 ) -> Any:
     """First the coordinator must know, for good, of every partition that the transaction is going to touch."""
     from tidemark.broker.transactions.transactional_appends import TransactionalAppends

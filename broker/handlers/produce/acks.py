@@ -54,7 +54,7 @@ class PendingAcks:
             if acks == 1:
                 partition.await_flush(last_offset, reached)
             else:
-                partition.await_mark(last_offset, reached, impatient=True)
+                partition.await_high_watermark(last_offset, reached, fails_below_min_isr=True)
 
     def _reached(self, result: PartitionProduceResponse, error: Exception | None) -> None:
         if self._left.pop(id(result), None) is None:

@@ -15,7 +15,7 @@ from tidemark.broker.handlers.produce.acks import Unacknowledged, is_unacknowled
 from tidemark.broker.replication import hints
 from tidemark.broker.replication.hosted_topic import HostedTopic
 from tidemark.broker.replication.partition import Partition
-from tidemark.broker.replication.replicas import Replicas
+from tidemark.broker.replication.replica_table import ReplicaTable
 from tidemark.protocol.compression import ZSTD
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.messages.produce import (
@@ -38,7 +38,7 @@ ZSTD_FROM: Final = 7
 Append = Callable[[Partition, memoryview, int], Appended]
 
 
-def led_partition(hosted: HostedTopic | None, index: int, acks: int, replicas: Replicas) -> Partition | None:
+def led_partition(hosted: HostedTopic | None, index: int, acks: int, replicas: ReplicaTable) -> Partition | None:
     """The partition, if this broker may append to it now: it leads, holds its lease, and enough are in sync."""
     partition = None if hosted is None else hosted.partitions.get(index)
     if (
@@ -50,7 +50,7 @@ def led_partition(hosted: HostedTopic | None, index: int, acks: int, replicas: R
     return partition
 
 
-def why_not_led(hosted: HostedTopic | None, index: int, replicas: Replicas, *, version: int) -> ErrorCode:
+def why_not_led(hosted: HostedTopic | None, index: int, replicas: ReplicaTable, *, version: int) -> ErrorCode:
     """Why `led_partition` found none."""
     if hosted is None:
         return ErrorCode.UNKNOWN_TOPIC_ID if version >= TOPIC_IDS_FROM else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -81,7 +81,7 @@ class Appending:
 
     __slots__ = ("_acks", "_append", "_call", "_hinted", "_now_ms", "_replicas", "_request", "unacknowledged")
 
-    def __init__(self, request: ProduceRequest, call: Call, replicas: Replicas, append: Append) -> None:
+    def __init__(self, request: ProduceRequest, call: Call, replicas: ReplicaTable, append: Append) -> None:
         self._request = request
         self._acks = request.acks
         self._call = call

@@ -15,7 +15,7 @@ from tidemark.broker.core.registry import NO_ANSWER, Call
 from tidemark.broker.handlers.produce.acks import PendingAcks, Unacknowledged, is_unacknowledged, no_answer
 from tidemark.broker.handlers.produce.appending import TOPIC_IDS_FROM, appended_result, led_partition, refused_result
 from tidemark.broker.replication.partition import Partition
-from tidemark.broker.replication.replicas import Replicas
+from tidemark.broker.replication.replica_table import ReplicaTable
 from tidemark.protocol.messages.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
 from tidemark.protocol.schema import DecodeError
 from tidemark.protocol.varint import read_uvarint
@@ -41,7 +41,7 @@ class Form(NamedTuple):
     head: bytes  # of the answer
 
 
-def produce_fast(frame: bytearray, position: int, call: Call, *, replicas: Replicas) -> Any:
+def produce_fast(frame: bytearray, position: int, call: Call, *, replicas: ReplicaTable) -> Any:
     """The answer's bytes, but for its size and correlation id; or the answer as the general handler would give it; or
     None: nothing was done, and it is that handler's turn."""
     form: Form | None = call.memo

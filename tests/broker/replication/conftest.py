@@ -46,7 +46,7 @@ class Link:
         self.source = source
         self.target = target
 
-    async def send(self, request: Any, *, version: int, timeout: float) -> Any:  # noqa: ASYNC109
+    async def send(self, request: Any, *, version: int, timeout: float, response: Any = None) -> Any:  # noqa: ASYNC109
         await asyncio.sleep(0)
         body = bytearray()
         codec(type(request), version).encode(request, body)
@@ -55,9 +55,9 @@ class Link:
             return self.cluster.alter(request)
         self.cluster.check_link(self.source, self.target)
         assert isinstance(request, FetchRequest)
-        response = await awaited(self.cluster.nodes[self.target].serve_follower(request))
+        answer = await awaited(self.cluster.nodes[self.target].follower_sessions.fetch(request))
         self.cluster.check_link(self.target, self.source)
-        return through_bytes(response, version)
+        return through_bytes(answer, version)
 
     is_connected = True
 
@@ -124,8 +124,8 @@ class Cluster:
             node_id=node_id, config=config, directories=[directory], now_ms=now_ms
         )
         replicas.start_replication(Peers(self, node_id))  # type: ignore[arg-type]
-        replicas.lease_until = float("inf")
-        replicas.follow(Image(), self.image)
+        replicas.table.lease_until = float("inf")
+        replicas.roles.follow(Image(), self.image)
 
     async def stop(self, node_id: int, *, clean: bool = True) -> None:
         replicas = self.nodes.pop(node_id)
@@ -159,10 +159,10 @@ class Cluster:
         for node_id, replicas in self.nodes.items():
             self.tell(replicas)
             own = self.image.config_of(BROKER_RESOURCE, str(node_id))
-            replicas.reconfigure_all(replicas.config.with_values(own), self.image)
+            replicas.roles.reconfigure_all(replicas.table.config.with_values(own), self.image)
 
     def tell(self, replicas: Replicas) -> None:
-        replicas.follow(replicas.image, self.image)
+        replicas.roles.follow(replicas.table.image, self.image)
 
     def alter(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
         what = self.answer_alter(request)
@@ -191,10 +191,10 @@ class Cluster:
     # -- what tests do -----------------------------------------------------
 
     def led(self, node_id: int) -> Partition:
-        return self.nodes[node_id].topics["t"].partitions[0]
+        return self.nodes[node_id].table.topics["t"].partitions[0]
 
     def replica(self, node_id: int) -> Any:
-        found = self.nodes[node_id].topics["t"].replica(0)
+        found = self.nodes[node_id].table.topics["t"].replica(0)
         assert found is not None
         return found
 
@@ -205,7 +205,7 @@ class Cluster:
 
     async def acknowledged(self, node_id: int, last_offset: int) -> Exception | None:
         future: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
-        self.led(node_id).await_mark(last_offset, future.set_result)
+        self.led(node_id).await_high_watermark(last_offset, future.set_result)
         return await asyncio.wait_for(future, 10)
 
     def values(self, node_id: int) -> list[bytes | None]:

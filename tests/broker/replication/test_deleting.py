@@ -22,7 +22,9 @@ NewCluster = Callable[..., Cluster]
 async def delete(cluster: Cluster, offset: int, *, timeout_ms: int = 10_000) -> DeleteRecordsPartitionResult:
     asked = DeleteRecordsPartition(partition_index=0, offset=offset)
     request = DeleteRecordsRequest(topics=[DeleteRecordsTopic(name="t", partitions=[asked])], timeout_ms=timeout_ms)
-    response = await awaited(delete_records(request, Call(None, 2, None), replicas=cluster.nodes[1]))
+    node = cluster.nodes[1]
+    deleting = delete_records(request, Call(None, 2, None), replicas=node.table, housekeeping=node.housekeeping)
+    response = await awaited(deleting)
     return response.topics[0].partitions[0]
 
 
@@ -58,7 +60,7 @@ async def test_whoever_waits_is_told_when_another_leads(new_cluster: NewCluster)
     cluster.cut.update(((3, 1), (1, 3)))
     told: list[Exception | None] = []
     cluster.led(1).delete_before(6)
-    cluster.led(1).await_low_mark(6, told.append)
+    cluster.led(1).await_low_watermark(6, told.append)
     assert not told
     cluster.become(leader=2)
     (error,) = told

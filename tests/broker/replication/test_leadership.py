@@ -44,7 +44,7 @@ def fetches(led: Leadership, node: int, offset: int, *, end: int, now: float, pu
 
 
 def mark(led: Leadership, end: int, now: float = 1.0) -> int:
-    return led.mark(end, now=now, lag_max=LAG)
+    return led.high_watermark(end, now=now, lag_max=LAG)
 
 
 def test_nothing_is_committed_before_every_member_has_been_heard_of() -> None:
@@ -87,9 +87,9 @@ def test_a_follower_is_asked_for_when_it_has_all_that_is_committed_and_counts_fr
     led = leading(isr=(1, 2))
     fetches(led, 2, 10, end=10, now=1)
     fetches(led, 3, 9, end=10, now=1)
-    assert led.propose_expansion(3, mark=10, own_epoch=10) is None
+    assert led.propose_expansion(3, high_watermark=10, own_epoch=10) is None
     fetches(led, 3, 10, end=12, now=2)
-    proposal = led.propose_expansion(3, mark=10, own_epoch=10)
+    proposal = led.propose_expansion(3, high_watermark=10, own_epoch=10)
     assert proposal == Proposal(isr=((1, 10), (2, 20), (3, 30)), leader_epoch=5, partition_epoch=7)
     fetches(led, 2, 12, end=12, now=2)
     assert mark(led, 12) == 10, "the controller may have agreed already"
@@ -99,13 +99,13 @@ def test_a_follower_is_asked_for_when_it_has_all_that_is_committed_and_counts_fr
 def test_a_follower_must_have_everything_of_earlier_epochs() -> None:
     led = leading(isr=(1, 2), start_offset=20)
     fetches(led, 3, 10, end=20, now=1)
-    assert led.propose_expansion(3, mark=10, own_epoch=10) is None
+    assert led.propose_expansion(3, high_watermark=10, own_epoch=10) is None
 
 
 def test_a_broker_that_the_controller_would_refuse_is_not_asked_for() -> None:
     led = leading(isr=(1, 2), is_eligible=lambda _, epoch: epoch != 30)
     fetches(led, 3, 10, end=10, now=1)
-    refuse = led.propose_expansion(3, mark=10, own_epoch=10)
+    refuse = led.propose_expansion(3, high_watermark=10, own_epoch=10)
     assert refuse is None
     assert led.proposal is None
 
@@ -114,8 +114,8 @@ def test_one_thing_is_asked_at_a_time() -> None:
     led = leading(isr=(1,))
     for node in (2, 3):
         fetches(led, node, 10, end=10, now=1)
-    assert led.propose_expansion(2, mark=10, own_epoch=1)
-    assert led.propose_expansion(3, mark=10, own_epoch=1) is None
+    assert led.propose_expansion(2, high_watermark=10, own_epoch=1)
+    assert led.propose_expansion(3, high_watermark=10, own_epoch=1) is None
     assert led.propose_shrinking(now=1000, lag_max=LAG, end_offset=99, own_epoch=1) is None
 
 
@@ -127,7 +127,7 @@ def test_a_slow_follower_leaves_and_holds_the_mark_until_the_controller_agrees()
     assert proposal is not None
     assert proposal.members == {1, 2}
     assert mark(led, 10, now=41) == 5
-    assert led.settle(isr=(1, 2), partition_epoch=8)
+    assert led.apply_isr(isr=(1, 2), partition_epoch=8)
     assert mark(led, 10, now=41) == 10
 
 
@@ -135,7 +135,7 @@ def test_a_follower_that_gives_a_partition_up_leaves_soon_unless_it_gets_on() ->
     led = leading()
     for node in (2, 3):
         fetches(led, node, 10, end=10, now=1)
-    led.followers[3].gave_up(1.0)
+    led.followers[3].stopped_fetching(1.0)
     assert not list(led.laggards(now=2, lag_max=LAG, end_offset=11))
     assert list(led.laggards(now=4, lag_max=LAG, end_offset=11)) == [3]
     fetches(led, 3, 10, end=11, now=4)
@@ -148,7 +148,7 @@ def test_who_does_not_fetch_at_all_leaves_sooner_than_who_is_slow() -> None:
     led = leading()
     for node in (2, 3):
         fetches(led, node, 10, end=10, now=1)
-        led.followers[node].left_behind()
+        led.followers[node].fell_behind()
     fetches(led, 2, 11, end=12, now=5)
     assert not list(led.laggards(now=5, lag_max=LAG, end_offset=12, silence_max=4.5))
     assert list(led.laggards(now=6, lag_max=LAG, end_offset=12, silence_max=4.5)) == [3]
@@ -174,7 +174,7 @@ def test_a_follower_that_reads_what_there_was_at_its_last_fetch_keeps_up() -> No
     led = leading()
     pulse = Pulse()
     fetches(led, 2, 10, end=10, now=1, pulse=pulse)
-    led.followers[2].left_behind()
+    led.followers[2].fell_behind()
     for now in range(2, 100):
         fetches(led, 2, now * 10, end=now * 10 + 10, now=now, pulse=pulse)  # always one fetch behind
     assert led.followers[2].last_caught_up >= 97
@@ -186,24 +186,24 @@ def test_a_fetch_of_anything_shows_that_idle_partitions_are_kept_up_with() -> No
     pulse = Pulse()
     fetches(led, 2, 10, end=10, now=1, pulse=pulse)
     pulse.at = 500.0
-    led.followers[2].left_behind()
+    led.followers[2].fell_behind()
     assert led.followers[2].last_caught_up == 500.0
 
 
 def test_an_answer_that_is_older_than_the_image_changes_nothing() -> None:
     led = leading()
-    assert led.settle(isr=(1,), partition_epoch=9)
-    assert not led.settle(isr=(1, 2), partition_epoch=8)
+    assert led.apply_isr(isr=(1,), partition_epoch=9)
+    assert not led.apply_isr(isr=(1, 2), partition_epoch=8)
     assert led.isr == (1,)
 
 
 def test_a_refusal_of_an_older_proposal_leaves_the_present_one_alone() -> None:
     led = leading(isr=(1,))
     fetches(led, 2, 10, end=10, now=1)
-    first = led.propose_expansion(2, mark=10, own_epoch=1)
+    first = led.propose_expansion(2, high_watermark=10, own_epoch=1)
     assert first is not None
-    led.settle(isr=(1, 3), partition_epoch=8)
-    second = led.propose_expansion(2, mark=10, own_epoch=1)
+    led.apply_isr(isr=(1, 3), partition_epoch=8)
+    second = led.propose_expansion(2, high_watermark=10, own_epoch=1)
     led.refused(first)
     assert led.proposal is second
 
@@ -260,12 +260,12 @@ def test_whatever_happens_what_is_below_the_mark_is_on_every_member_of_the_in_sy
         if action == "append":
             end += random.randint(1, 3)
             for each in led.followers.values():
-                each.left_behind()
+                each.fell_behind()
         elif action == "fetch":
             fetches(led, node, really[node], end=end, now=now, pulse=pulses[node])
             if not led.too_few(2):
-                high_watermark = max(high_watermark, led.mark(end, now=now, lag_max=LAG))
-            led.propose_expansion(node, mark=high_watermark, own_epoch=1)
+                high_watermark = max(high_watermark, led.high_watermark(end, now=now, lag_max=LAG))
+            led.propose_expansion(node, high_watermark=high_watermark, own_epoch=1)
             really[node] = min(end, really[node] + random.randint(0, 5))  # what the answer brings
         elif action == "shrink":
             silence_max = random.choice((5.0, LAG))
@@ -273,13 +273,13 @@ def test_whatever_happens_what_is_below_the_mark_is_on_every_member_of_the_in_sy
         elif led.proposal is not None and action == "answer":
             proposal = led.proposal
             if controller.alter(proposal):
-                led.settle(isr=controller.isr, partition_epoch=controller.partition_epoch)
+                led.apply_isr(isr=controller.isr, partition_epoch=controller.partition_epoch)
         elif led.proposal is not None and action == "lose":
             controller.alter(led.proposal)
         elif led.proposal is not None and action == "refuse" and controller.partition_epoch == led.partition_epoch:
             led.refused(led.proposal)
         elif action == "image":
-            led.settle(isr=controller.isr, partition_epoch=controller.partition_epoch)
+            led.apply_isr(isr=controller.isr, partition_epoch=controller.partition_epoch)
         assert high_watermark <= end
         for member in controller.isr:
             assert member == LEADER or really[member] >= high_watermark, (action, member)

@@ -70,7 +70,7 @@ async def test_one_sync_serves_many_acknowledgements(
     syncs = Syncs(monkeypatch)
     for _ in range(10):
         await asyncio.gather(*(client.produce("t", b"x") for client in clients))
-    partition = node._replicas.leader_of("t", 0)
+    partition = node._replicas.table.leader_of("t", 0)
     assert partition.log.recovery_point == partition.log.end_offset == 200
     assert 10 <= syncs.count < 100, "200 acknowledged appends shared the syncs"
 
@@ -82,7 +82,7 @@ async def test_no_acknowledgement_and_no_reader_before_the_sync(
     node = await start_node()
     client, reader = await connect(node), await connect(node)
     await client.create("t", flush_messages="1")
-    partition = node._replicas.leader_of("t", 0)
+    partition = node._replicas.table.leader_of("t", 0)
     syncs = Syncs(monkeypatch)
     syncs.gate.clear()
     pending = asyncio.create_task(client.produce("t", b"x", acks=acks))
@@ -115,7 +115,7 @@ async def test_a_full_disk_refuses_and_recovers(start_node: Any, connect: Any, m
     client = await connect(node)
     await client.create("t")
     assert (await client.produce("t", b"before")).base_offset == 0
-    segment = node._replicas.leader_of("t", 0).log._segments.active
+    segment = node._replicas.table.leader_of("t", 0).log.segments.active
 
     def full(fd: int, data: Any) -> int:
         os.write(fd, bytes(data)[:20])  # part of it still fits
@@ -203,7 +203,7 @@ async def test_retention_advances_the_start_and_consumers_see_it(start_node: Any
     await client.create("t", internal_segment_bytes="1000", retention_bytes="3000", file_delete_delay_ms="0")
     for number in range(50):
         await client.produce("t", b"%3d" % number + bytes(200))
-    partition = node._replicas.leader_of("t", 0)
+    partition = node._replicas.table.leader_of("t", 0)
     async with asyncio.timeout(10):
         while partition.log.start_offset == 0:
             await asyncio.sleep(0.01)
@@ -223,7 +223,7 @@ async def test_a_deleted_topic_ends_the_waits_for_it(start_node: Any, connect: A
     client, waiting = await connect(node), await connect(node)
     await client.create("t")
     fetch = asyncio.create_task(waiting.fetch("t", 0, wait_ms=60_000))
-    while not node._replicas.leader_of("t", 0).watchers:
+    while not node._replicas.table.leader_of("t", 0).watchers:
         await asyncio.sleep(0)
     answer = await client.call(DeleteTopicsRequest(topics=[DeleteTopicState(name="t")]), DeleteTopicsResponse, 6)
     assert answer.responses[0].error_code == 0

@@ -44,12 +44,12 @@ async def test_nothing_is_acknowledged_while_a_member_is_silent_until_it_is_out(
     assert cluster.values(3) == [b"a", b"b"]
 
 
-async def test_with_too_few_in_sync_nothing_is_committed_and_who_is_impatient_is_told(new_cluster: New) -> None:
+async def test_with_too_few_in_sync_nothing_is_committed_and_a_producer_that_waits_is_refused(new_cluster: New) -> None:
     cluster = new_cluster(**{"min.insync.replicas": "2", "replica.lag.time.max.ms": "300"})
     told: list[Exception | None] = []
     cluster.cut = {(2, 1), (3, 1)}
     last = cluster.append(1, b"a")
-    cluster.led(1).await_mark(last, told.append, impatient=True)
+    cluster.led(1).await_high_watermark(last, told.append, fails_below_min_isr=True)
     await cluster.until(lambda: told)
     assert isinstance(told[0], Refused)
     assert told[0].code == ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
@@ -64,7 +64,7 @@ async def test_a_new_leader_has_everything_and_the_old_one_gives_way(new_cluster
     await cluster.acknowledged(1, cluster.append(1, b"kept"))
     cluster.cut = {(2, 1), (3, 1)}
     lost: list[Exception | None] = []
-    cluster.led(1).await_mark(cluster.append(1, b"never committed", b"nor this"), lost.append)
+    cluster.led(1).await_high_watermark(cluster.append(1, b"never committed", b"nor this"), lost.append)
     cluster.become(leader=2, isr=(2, 3))
     assert isinstance(lost[0], Refused)
     assert lost[0].code == ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -80,7 +80,7 @@ async def test_an_old_leader_that_has_not_heard_commits_nothing(new_cluster: New
     await cluster.acknowledged(1, cluster.append(1, b"a"))
     cluster.become(leader=2, except_for=(1,))
     told: list[Exception | None] = []
-    cluster.led(1).await_mark(cluster.append(1, b"zombie"), told.append)
+    cluster.led(1).await_high_watermark(cluster.append(1, b"zombie"), told.append)
     cluster.append(2, b"b")
     await cluster.until(lambda: cluster.replica(3).log.end_offset == 2)
     assert cluster.led(1).high_watermark == 1
@@ -184,7 +184,7 @@ async def test_a_corrupt_follower_is_rebuilt_once_nobody_relies_on_it(new_cluste
     data[70] ^= 0xFF
     segment.write_bytes(data)
     cluster.start(3)
-    assert 0 in cluster.nodes[3].topics["t"].offline
+    assert 0 in cluster.nodes[3].table.topics["t"].offline
     cluster.append(1, b"more")
     await cluster.until(lambda: cluster.altered[:1] == [{1, 2}])
     await cluster.until(lambda: cluster.altered[-1] == {1, 2, 3})
@@ -200,7 +200,7 @@ async def test_a_leader_that_cannot_write_leaves_it_to_another(
     def full(*_: Any, **__: Any) -> Any:
         raise OSError(errno.ENOSPC, "no space left")
 
-    active = cluster.led(1).log._segments.active
+    active = cluster.led(1).log.segments.active
     with monkeypatch.context() as disk:
         disk.setattr(active, "_write", full)
         with pytest.raises(WriteFailed):

@@ -130,7 +130,7 @@ async def test_a_long_poll_ends_with_its_connection(start_node: Any, connect: An
     await client.create("t")
     client.send(requests.fetch("t", 0, wait_ms=2**31 - 1), 12)
     await client.writer.drain()
-    watchers = node._replicas.leader_of("t", 0).watchers
+    watchers = node._replicas.table.leader_of("t", 0).watchers
     async with asyncio.timeout(10):
         while not watchers:
             await asyncio.sleep(0)
@@ -148,7 +148,7 @@ async def test_a_waiting_fetch_that_fails_is_answered_and_spares_the_producer(
     await client.create("t")
     client.send(requests.fetch("t", 0, wait_ms=60_000), 12)
     await client.writer.drain()
-    partition = node._replicas.leader_of("t", 0)
+    partition = node._replicas.table.leader_of("t", 0)
     async with asyncio.timeout(10):
         while not partition.watchers:
             await asyncio.sleep(0)

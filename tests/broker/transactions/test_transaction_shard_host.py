@@ -29,7 +29,9 @@ class SlowPartition:
         self._end += 1
         return SimpleNamespace(last_offset=self._end - 1)
 
-    def await_mark(self, _offset: int, reached: Callable[[Exception | None], None], *, impatient: bool = False) -> None:
+    def await_high_watermark(
+        self, _offset: int, reached: Callable[[Exception | None], None], *, fails_below_min_isr: bool = False
+    ) -> None:
         self.waiting.append(reached)
 
     def fail(self) -> None:

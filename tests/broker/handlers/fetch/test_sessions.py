@@ -114,6 +114,6 @@ def test_the_epoch_wraps_to_one() -> None:
     sessions = FetchSessions(slots_max=1, time=Clock())
     session, _, _ = sessions.resolve(request(0, 0, (0, 0)), BY_NAME)
     assert session is not None
-    session.epoch = 0x7FFFFFFF
+    session.epoch.expected = 0x7FFFFFFF
     sessions.resolve(request(session.session_id, 0x7FFFFFFF), BY_NAME)
-    assert session.epoch == 1
+    assert session.epoch.expected == 1

@@ -41,9 +41,9 @@ class Recorder:
     def answer_whole(self, answer: bytearray) -> None:
         self.answers.append(bytes(answer))
 
-    def answer_later(self, later: Any) -> None:
+    def answer_deferred(self, deferred: Any) -> None:
         self.waiting = asyncio.get_running_loop().create_future()
-        later.then(lambda parts: self.waiting.set_result(parts))
+        deferred.then(lambda parts: self.waiting.set_result(parts))
 
 
 async def open_topics(node: Node) -> None:
@@ -117,7 +117,7 @@ async def test_it_answers_as_the_general_way_does(
     nodes = [await start_node(tmp_path / name) for name in ("quick", "general")]
     connections = [Recorder(), Recorder()]
     for node in nodes:
-        node._replicas.now_ms = lambda: 1_700_000_000_000
+        node._replicas.table.now_ms = lambda: 1_700_000_000_000
         await open_topics(node)
     quick_answers = 0
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tidemark.broker.replication.log_opening import TOGETHER_MAX, Opening
+from tidemark.broker.replication.background_loading import BATCH_MAX, BackgroundLoading
 
 TOPIC = b"t" * 16
 
@@ -22,10 +22,10 @@ class Logs:
         self.gone: set[int] = set()
         self.may_load = threading.Event()
         self.may_load.set()
-        self.opening = Opening(
+        self.opening = BackgroundLoading(
             prepare=self.prepare,
             open_now=lambda key: self.opened_now.append(key[1]),
-            take=lambda key, loaded: self.taken.update({key[1]: loaded}),
+            loaded=lambda key, loaded: self.taken.update({key[1]: loaded}),
         )
 
     def prepare(self, key: tuple[bytes, int]) -> Any:
@@ -56,9 +56,9 @@ async def test_a_new_log_that_comes_alone_is_made_at_once(logs):
 
 
 async def test_what_is_on_disk_is_loaded_by_a_thread(logs):
-    logs.add(*range(3 * TOGETHER_MAX))
+    logs.add(*range(3 * BATCH_MAX))
     await logs.opening.finished()
-    assert sorted(logs.taken) == list(range(3 * TOGETHER_MAX))
+    assert sorted(logs.taken) == list(range(3 * BATCH_MAX))
     assert all(name.startswith("open") for name in logs.threads)
     assert logs.opened_now == []
 
@@ -91,7 +91,7 @@ async def test_what_needs_no_loading_any_more_is_settled_on_the_loop(logs):
 
 async def test_at_the_end_what_is_being_loaded_is_taken_and_the_rest_left_out(logs):
     logs.may_load.clear()
-    logs.add(*range(TOGETHER_MAX + 5))
+    logs.add(*range(BATCH_MAX + 5))
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     closing = asyncio.create_task(logs.opening.close())
@@ -99,4 +99,4 @@ async def test_at_the_end_what_is_being_loaded_is_taken_and_the_rest_left_out(lo
     logs.may_load.set()
     await closing
     assert not logs.opening.is_complete
-    assert len(logs.taken) <= TOGETHER_MAX
+    assert len(logs.taken) <= BATCH_MAX

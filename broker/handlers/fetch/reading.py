@@ -1,0 +1,228 @@
+"""What a fetch reads: the records of its partitions that are there now, as slices of files."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tidemark.broker.core.errors import EXPECTED, check_leader_epoch, fault_of
+from tidemark.broker.core.lease import lease_clock
+from tidemark.broker.core.registry import Call
+from tidemark.broker.handlers.fetch.sessions import ReadPosition, Session
+from tidemark.broker.replication import hints
+from tidemark.broker.replication.fetch_session import NO_SESSION, diverging_epoch
+from tidemark.broker.replication.hosted_topic import HostedTopic
+from tidemark.broker.replication.partition import Partition
+from tidemark.broker.replication.replica import Replica
+from tidemark.broker.replication.replica_table import ReplicaTable
+from tidemark.protocol.errors import ErrorCode
+from tidemark.protocol.messages.fetch import (
+    AbortedTransaction,
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionData,
+)
+from tidemark.storage import FileSlice, Log
+
+FOLLOWERS_FROM: Final = 11  # KIP-392
+READ_COMMITTED: Final = 1
+
+
+class Reading:
+    """One fetch: what it wants, and what a read of it yields now."""
+
+    __slots__ = (
+        "call",
+        "committed",
+        "cut_off",
+        "endpoints",
+        "has_error",
+        "incremental",
+        "limit_bytes",
+        "partitions",
+        "rack",
+        "replicas",
+        "request",
+        "results",
+        "session",
+        "size",
+        "wanted",
+    )
+
+    def __init__(
+        self,
+        request: FetchRequest,
+        call: Call,
+        session: Session | None,
+        wanted: list[ReadPosition],
+        incremental: bool,
+        replicas: ReplicaTable,
+        limit_bytes: int,
+    ) -> None:
+        self.request = request
+        self.call = call
+        self.rack = ""  # of a client that may be sent to another replica
+        self.endpoints: dict[int, NodeEndpoint] | None = None
+        self.committed = request.isolation_level == READ_COMMITTED
+        self.session = session
+        self.wanted = wanted
+        self.incremental = incremental
+        self.replicas = replicas
+        self.limit_bytes = limit_bytes
+        self.results: list[PartitionData] = []
+        self.partitions: list[Replica] = []
+        self.size = 0
+        self.has_error = False
+
+    @property
+    def is_due(self) -> bool:
+        return self.size >= self.request.min_bytes or self.has_error or not self.wanted
+
+    def read(self) -> None:
+        self.size = 0
+        self.has_error = False
+        self.partitions = []
+        lease_until = self.replicas.lease_until
+        self.cut_off = lease_until is not None and lease_clock() >= lease_until
+        self.results = [self._read_one(wanted) for wanted in self.wanted]
+
+    def _read_one(self, wanted: ReadPosition) -> PartitionData:
+        topic = wanted.topic
+        hosted = self.replicas.topics.get(topic) if type(topic) is str else self.replicas.topics_by_id.get(topic)  # type: ignore[arg-type]
+        partition: Replica | None = None if hosted is None else hosted.partitions.get(wanted.index)
+        if partition is None or self.cut_off:
+            partition = self._followed(wanted, hosted)
+            if partition is None:
+                return self._unknown(wanted, hosted)
+        log = partition.log
+        data = PartitionData(
+            partition_index=wanted.index,
+            high_watermark=partition.high_watermark,
+            last_stable_offset=log.last_stable_offset(partition.high_watermark),
+            log_start_offset=log.start_offset,
+            aborted_transactions=None,
+            records=_EMPTY,
+        )
+        try:
+            if wanted.leader_epoch >= 0 and wanted.leader_epoch != partition.leader_epoch:
+                check_leader_epoch(wanted.leader_epoch, partition.leader_epoch)
+            if wanted.last_fetched_epoch >= 0:
+                divergence = diverging_epoch(
+                    log, fetch_offset=wanted.fetch_offset, last_fetched_epoch=wanted.last_fetched_epoch
+                )
+                if divergence is not None:
+                    data.diverging_epoch = divergence
+                    self.has_error = True
+                    return data
+            if self.rack and isinstance(partition, Partition):
+                data.preferred_read_replica = self._nearer(partition, wanted)
+                if data.preferred_read_replica >= 0:
+                    self.has_error = True
+                    return data
+            left = self.limit_bytes - self.size
+            slices: list[FileSlice] = []
+            if left > 0 or not self.size:
+                slices = (partition.read_committed if self.committed else partition.read)(
+                    offset=wanted.fetch_offset,
+                    limit_bytes=max(0, min(wanted.limit_bytes, left)),
+                    at_least_one=not self.size,
+                )
+                if slices:
+                    data.records = slices
+                    self.size += sum(map(len, slices))
+            if self.committed:
+                data.aborted_transactions = _aborted(log, wanted.fetch_offset, slices)
+            self.partitions.append(partition)
+        except EXPECTED as error:
+            fault = fault_of(error, where=f"{partition.topic}-{partition.index}")
+            self.has_error = True
+            data.error_code = fault.code
+            data.high_watermark = data.last_stable_offset = data.log_start_offset = -1
+        return data
+
+    def _followed(self, wanted: ReadPosition, hosted: HostedTopic | None) -> Replica | None:
+        """KIP-392: a consumer may read from a follower as well."""
+        if hosted is None or self.cut_off or self.call.version < FOLLOWERS_FROM:
+            return None
+        return hosted.followed.get(wanted.index)
+
+    def _nearer(self, partition: Partition, wanted: ReadPosition) -> int:
+        """An in-sync replica in the client's rack that has what it wants; -1 if that is this node, or there is none."""
+        image = self.replicas.image
+        own = image.brokers.get(self.replicas.node_id)
+        if own is None or own.rack == self.rack:
+            return -1
+        for node_id in partition.leadership.isr:
+            broker = image.brokers.get(node_id)
+            follower = partition.leadership.followers.get(node_id)
+            if broker is None or follower is None or broker.rack != self.rack or not broker.is_active:
+                continue
+            if follower.log_start_offset <= wanted.fetch_offset <= follower.offset:
+                return node_id
+        return -1
+
+    def _unknown(self, wanted: ReadPosition, hosted: HostedTopic | None) -> PartitionData:
+        self.has_error = True
+        data = PartitionData(partition_index=wanted.index, high_watermark=-1, aborted_transactions=None, records=b"")
+        if hosted is not None:
+            led = wanted.index in hosted.partitions
+            data.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER if led else hosted.why_not_led(wanted.index)
+            if data.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER and not led:
+                self._hint(data, hosted)
+        elif isinstance(wanted.topic, bytes):
+            data.error_code = ErrorCode.UNKNOWN_TOPIC_ID
+        else:
+            data.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return data
+
+    def _hint(self, data: PartitionData, hosted: HostedTopic) -> None:
+        leader, epoch = hints.leader_of(hosted, data.partition_index)
+        found = hints.endpoint_of(self.replicas.image, leader, self.call.connection.listener)
+        if found is not None:
+            endpoint, rack = found
+            data.current_leader = LeaderIdAndEpoch(leader_id=leader, leader_epoch=epoch)
+            if self.endpoints is None:
+                self.endpoints = {}
+            self.endpoints[leader] = NodeEndpoint(node_id=leader, host=endpoint.host, port=endpoint.port, rack=rack)
+
+    def response(self) -> FetchResponse:
+        session = self.session
+        topics: dict[str | bytes, FetchableTopicResponse] = {}
+        served = []
+        for wanted, data in zip(self.wanted, self.results, strict=True):
+            if session is not None and not wanted.has_news(data) and self.incremental:
+                continue
+            topic = topics.get(wanted.topic)
+            if topic is None:
+                topic = topics[wanted.topic] = _topic_response(wanted.topic)
+            topic.partitions.append(data)
+            if data.records:
+                served.append(wanted)
+        if session is not None:
+            session.rotate(served)
+        response = FetchResponse(
+            session_id=NO_SESSION if session is None else session.session_id, responses=list(topics.values())
+        )
+        if self.endpoints is not None:
+            response.node_endpoints = list(self.endpoints.values())
+        return response
+
+
+def _aborted(log: Log, offset: int, slices: list[FileSlice]) -> list[AbortedTransaction]:
+    if not slices:
+        return []
+    return [
+        AbortedTransaction(producer_id=each.producer_id, first_offset=each.first_offset)
+        for each in log.aborted_in(offset, slices)
+    ]
+
+
+def _topic_response(topic: str | bytes) -> FetchableTopicResponse:
+    if isinstance(topic, str):
+        return FetchableTopicResponse(topic=topic)
+    return FetchableTopicResponse(topic_id=topic)
+
+
+_EMPTY: Final = b""

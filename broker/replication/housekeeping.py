@@ -1,0 +1,71 @@
+"""Work on all replicas that comes round again and again: retention, expiry, flushing, checkpoints, removal."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Executor, Future
+from contextlib import contextmanager
+from functools import partial
+
+from tidemark.broker.replication.replica import Replica
+from tidemark.broker.replication.replica_table import ReplicaTable
+from tidemark.storage import LogDirectory, StorageError
+
+log = logging.getLogger(__name__)
+
+
+class Housekeeping:
+    def __init__(self, table: ReplicaTable, executor: Executor) -> None:
+        self._table = table
+        self._executor = executor
+
+    def apply_retention(self, replicas: Iterable[Replica]) -> None:
+        now_ms = self._table.now_ms()
+        for replica in replicas:
+            with _reported("retention", replica):
+                replica.log.apply_retention(now_ms, high_watermark=replica.high_watermark)
+
+    def expire_producers(self, replicas: Iterable[Replica]) -> None:
+        now_ms = self._table.now_ms()
+        for replica in replicas:
+            with _reported("expiry of producers", replica):
+                replica.log.expire_producers(now_ms)
+
+    def flush_due(self) -> None:
+        """Sync what has waited long enough."""
+        now_ms = self._table.now_ms()
+        for replica in self._table:
+            replica.flush_if_due(now_ms)
+
+    def remove_deleted(self) -> None:
+        """Unlink what is due, off the event loop: for a large file that takes long."""
+        now_ms = self._table.now_ms()
+        for directory in self._table.directories:
+            if (work := directory.take_deleted(now_ms)) is not None:
+                self._executor.submit(work).add_done_callback(partial(_report_removal, directory.path))
+
+    def checkpoint(self) -> None:
+        for directory in self._table.directories:
+            try:
+                directory.write_checkpoints(self.high_watermarks(directory))
+            except OSError as error:
+                log.error("writing the checkpoints of %s failed: %s", directory.path, error)
+
+    def high_watermarks(self, directory: LogDirectory) -> dict[tuple[str, int], int]:
+        places = ((each.topic, each.index, each.high_watermark) for each in self._table)
+        return {(topic, index): offset for topic, index, offset in places if (topic, index) in directory.logs}
+
+
+@contextmanager
+def _reported(work: str, replica: Replica) -> Iterator[None]:
+    """One partition's trouble does not keep the others from their turn."""
+    try:
+        yield
+    except (OSError, StorageError) as error:
+        log.error("%s of %s-%d failed: %s", work, replica.topic, replica.index, error)
+
+
+def _report_removal(directory: str, done: Future[None]) -> None:
+    if (error := done.exception()) is not None:
+        log.error("removing deleted files from %s failed: %s", directory, error)

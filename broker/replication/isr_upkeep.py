@@ -1,0 +1,151 @@
+"""Keeping in-sync sets true: replicas that have caught up join, those that lag or are silent leave."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Callable
+from typing import Final
+
+from tidemark.broker.core.lease import LeaseTimings
+from tidemark.broker.peers import Peers
+from tidemark.broker.replication.follower_sessions import FollowerSessions
+from tidemark.broker.replication.isr_changes import IsrChanges
+from tidemark.broker.replication.leadership import STOPPED_SECONDS_MAX
+from tidemark.broker.replication.partition import Partition
+from tidemark.broker.replication.replica_table import ReplicaTable
+from tidemark.broker.replication.replicator import Led
+
+log = logging.getLogger(__name__)
+
+SILENCE_CHECK_SECONDS: Final = 1.0
+SILENCE_SECONDS_MIN: Final = 2.5  # several times as long as a follower's fetch waits at most
+
+
+class IsrUpkeep:
+    def __init__(self, table: ReplicaTable, sessions: FollowerSessions, peers: Peers) -> None:
+        self._table = table
+        self._sessions = sessions
+        self._changes = IsrChanges(
+            node_id=table.node_id,
+            peers=peers,
+            broker_epoch=lambda: table.broker_epoch,
+            applied=self.consider_others,
+        )
+        self._lag_check = PeriodicCheck(seconds=lambda: table.lag_seconds_max() / 2, check=self._shrink_all)
+        self._silence_check = PeriodicCheck(seconds=lambda: SILENCE_CHECK_SECONDS, check=self._check_silence)
+
+    async def stop(self) -> None:
+        await self._lag_check.stop()
+        await self._silence_check.stop()
+        await self._changes.stop()
+
+    # -- joining -----------------------------------------------------------
+
+    def consider_expansion(self, partition: Partition, node_id: int) -> None:
+        proposal = partition.leadership.propose_expansion(
+            node_id, high_watermark=partition.high_watermark, own_epoch=self._table.broker_epoch
+        )
+        if proposal is not None:
+            self._changes.propose(partition, proposal)
+
+    def consider_others(self, partition: Led) -> None:
+        """One change is made at a time: a replica that caught up while another change was under way has its turn
+        after that."""
+        leadership = partition.leadership
+        if isinstance(partition, Partition) and len(leadership.isr) < len(leadership.replicas):
+            for node_id in leadership.followers:
+                self.consider_expansion(partition, node_id)
+
+    def brokers_changed(self) -> None:
+        """A broker that has gone holds up no high watermark any more. And one that is active again may be in sync
+        again: a follower that has everything asks for nothing more, so that no fetch of its own would show it."""
+        for partition in self._table.led():
+            partition.update_high_watermark()
+            partition.update_low_watermark()
+            self.consider_others(partition)
+
+    # -- leaving -----------------------------------------------------------
+
+    def step_aside(self, partition: Led, error: Exception) -> None:
+        """A leader that cannot write cannot lead; another can."""
+        proposal = partition.leadership.propose_stepping_aside()
+        if proposal is not None:
+            log.error("%s-%d is left to another leader: %s", partition.topic, partition.index, error)
+            self._changes.propose(partition, proposal)
+
+    def check_lag_soon(self, partition: Partition) -> None:
+        """A follower has stopped fetching it: if it does not come back soon, it is not in sync."""
+        asyncio.get_running_loop().call_later(STOPPED_SECONDS_MAX + 0.1, self._check_lag, partition)
+
+    def _check_lag(self, partition: Partition) -> None:
+        if self._table.is_leased and not partition.is_over:
+            self._shrink(partition, time.monotonic())
+
+    def _shrink_all(self, now: float) -> None:
+        if not self._table.is_leased:
+            return
+        for partition in self._table.led():
+            if not partition.leadership.is_alone:
+                self._shrink(partition, now)
+        self.brokers_changed()
+
+    def _check_silence(self, now: float) -> None:
+        """Partitions are looked at only if a broker is silent."""
+        table, seconds_max = self._table, self._silence_seconds_max
+        others = [each for each in table.image.brokers if each != table.node_id and table.image.is_active(each)]
+        if not table.is_leased or all(
+            self._sessions.is_heard(each, now=now, silence_max=seconds_max) for each in others
+        ):
+            return
+        for partition in table.led():
+            if len(partition.leadership.isr) > 1:
+                self._shrink(partition, now)
+
+    def _shrink(self, partition: Partition, now: float) -> None:
+        proposal = partition.leadership.propose_shrinking(
+            now=now,
+            lag_max=self._table.lag_seconds_max(),
+            silence_max=self._silence_seconds_max,
+            end_offset=partition.log.end_offset,
+            own_epoch=self._table.broker_epoch,
+        )
+        if proposal is not None:
+            self._changes.propose(partition, proposal)
+
+    @property
+    def _silence_seconds_max(self) -> float:
+        """As long as the controller waits for a broker that stands still: one that its leader cannot reach, but that is
+        alive to the controller, would otherwise hold up everything for `replica.lag.time.max.ms`."""
+        timings = LeaseTimings(session=self._table.config.broker_session_timeout_ms / 1000)
+        return min(max(timings.silence, SILENCE_SECONDS_MIN), self._table.lag_seconds_max())
+
+
+class PeriodicCheck:
+    """A look at the followers, again and again. A check that comes late itself (the process was stopped) proves nothing
+    about others, and is left out: what they sent in the meantime is still to be read."""
+
+    def __init__(self, *, seconds: Callable[[], float], check: Callable[[float], None]) -> None:
+        self._seconds = seconds
+        self._check = check
+        self._task = asyncio.get_running_loop().create_task(self._run())
+
+    async def _run(self) -> None:
+        while True:
+            wait = self._seconds()
+            started = time.monotonic()
+            await asyncio.sleep(wait)
+            now = time.monotonic()
+            if now - started > 1.5 * wait + 1.0:
+                continue
+            try:
+                self._check(now)
+            except Exception:
+                log.exception("looking for replicas that do not keep up failed; it is tried again")
+
+    async def stop(self) -> None:
+        self._task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._task

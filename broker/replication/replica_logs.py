@@ -1,0 +1,138 @@
+"""The logs under the replicas: in which directory each one is, how it is opened, made and deleted, and its settings."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+from tidemark.broker.config import BrokerConfig, TopicConfig
+from tidemark.broker.metadata.image import PartitionImage
+from tidemark.broker.replication.hosted_topic import HostedTopic
+from tidemark.broker.replication.replica_table import ReplicaTable
+from tidemark.protocol.records import check_batch, iter_batches
+from tidemark.storage import CorruptLog, Log, LogConfig, LogDirectory, LogOffline, TopicIdMismatch
+
+log = logging.getLogger(__name__)
+
+CHECKED_BYTES_MAX: Final = 1 << 20
+
+Place = tuple[str, int]  # topic name, partition
+Key = tuple[bytes, int]  # topic id, partition
+
+
+class ReplicaLogs:
+    def __init__(self, table: ReplicaTable) -> None:
+        self._table = table
+        self._directories = table.directories
+        self._on_disk = {each.path: set(each.partitions()) for each in table.directories}
+        self._loading: dict[Key, tuple[LogDirectory, Place]] = {}
+
+    def config_of(self, hosted: HostedTopic) -> LogConfig:
+        return log_config(hosted.config, self._table.config)
+
+    def exists(self, place: Place) -> bool:
+        return self._holding(place) is not None
+
+    # -- opening -----------------------------------------------------------
+
+    def find_or_create(self, hosted: HostedTopic, index: int, load_error: Exception | None = None) -> tuple[Log, int]:
+        """The log, open, and the high watermark as last known here. `load_error` is what loading it ran into."""
+        place = (hosted.name, index)
+        config = self.config_of(hosted)
+        directory = self._directory_for(place)
+        try:
+            if load_error is not None:
+                raise load_error
+            opened = directory.open_log(*place, config=config, topic_id=hosted.topic_id)
+            opened.check_online()
+        except (CorruptLog, TopicIdMismatch, LogOffline) as error:
+            if not self.may_discard(hosted.image.partitions[index], error):
+                raise
+            log.warning("%s-%d is given up and fetched anew from its leader: %s", *place, error)
+            directory.discard(*place)
+            opened = directory.open_log(*place, config=config, topic_id=hosted.topic_id)
+        opened.config = config
+        return opened, directory.high_watermarks.get(place, 0)
+
+    def begin_loading(self, hosted: HostedTopic, index: int) -> Callable[[], Log] | None:
+        """What another thread is to call to load a log that is not open; None if it is open."""
+        place = (hosted.name, index)
+        directory = self._directory_for(place)
+        if place in directory.logs:
+            return None
+        self._loading[hosted.topic_id, index] = directory, place
+        return partial(directory.load_log, *place, config=self.config_of(hosted), topic_id=hosted.topic_id)
+
+    def finish_loading(self, key: Key, loaded: Log | Exception) -> Place:
+        directory, place = self._loading.pop(key)
+        if isinstance(loaded, Log):
+            directory.take_in(*place, loaded)
+        return place
+
+    def is_loading(self, key: Key) -> bool:
+        return key in self._loading
+
+    def may_discard(self, image: PartitionImage, error: Exception) -> bool:
+        """Whether no broker relies on what this node has: it leads nothing, is in no in-sync set, and knows that for
+        certain, which it does while it has a lease."""
+        table = self._table
+        if table.lease_until is None or not table.is_leased:
+            return False
+        if isinstance(error, TopicIdMismatch):
+            return True  # another topic's, of the same name, which is gone
+        relied_on = {image.leader, *image.isr, *image.elr, *image.last_known_elr}
+        return image.leader >= 0 and table.node_id not in relied_on
+
+    # -- directories -------------------------------------------------------
+
+    def _holding(self, place: Place) -> LogDirectory | None:
+        """The directory that has this partition, open or not."""
+        holding = (each for each in self._directories if place in each.logs or place in self._on_disk[each.path])
+        return next(holding, None)
+
+    def _directory_for(self, place: Place) -> LogDirectory:
+        found = self._holding(place)
+        if found is None and len(self._directories) > 1:
+            coming = [directory for directory, _ in self._loading.values()]
+            found = min(self._directories, key=lambda each: len(each.logs) + coming.count(each))
+        return found or self._directories[0]
+
+    def delete(self, topic: str, index: int) -> None:
+        """What there is of it here, open or not."""
+        for directory in self._directories:
+            on_disk = self._on_disk[directory.path]
+            try:
+                if (topic, index) in directory.logs or (topic, index) in on_disk:
+                    directory.discard(topic, index)
+            except OSError as error:
+                log.error("deleting %s-%d failed, its files may stay behind: %s", topic, index, error)
+            on_disk.discard((topic, index))
+
+
+def log_config(topic: TopicConfig, broker: BrokerConfig) -> LogConfig:
+    return LogConfig(
+        segment_bytes=topic.internal_segment_bytes or topic.segment_bytes,
+        segment_ms=topic.segment_ms,
+        segment_jitter_ms=topic.segment_jitter_ms,
+        segment_index_bytes=topic.segment_index_bytes,
+        index_interval_bytes=topic.index_interval_bytes,
+        retention_ms=topic.retention_ms,
+        retention_bytes=topic.retention_bytes,
+        flush_messages=topic.flush_messages,
+        flush_ms=topic.flush_ms,
+        file_delete_delay_ms=topic.file_delete_delay_ms,
+        compact="compact" in topic.cleanup_policy,
+        delete="delete" in topic.cleanup_policy,
+        producer_id_expiration_ms=broker.producer_id_expiration_ms,
+    )
+
+
+def check_records(log_on_disk: Log, offset: int) -> None:
+    """Raises what is wrong with the batches at a place; a follower's fetch would get as many."""
+    for part in log_on_disk.read(offset=offset, limit_bytes=CHECKED_BYTES_MAX, at_least_one=True):
+        data = memoryview(os.pread(part.file.fileno(), part.length, part.position))
+        for _, batch in iter_batches(data):
+            check_batch(batch)

@@ -1,0 +1,261 @@
+"""The roles that the metadata gives this node: which partitions it leads, which it follows, and which it leaves.
+
+One object follows the metadata image and keeps the replica table in step with it.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from concurrent.futures import Executor
+
+from tidemark.broker.config import BrokerConfig
+from tidemark.broker.core.errors import Refused
+from tidemark.broker.metadata.image import TOPIC_RESOURCE, Image, PartitionImage, TopicImage
+from tidemark.broker.metadata.internal import INTERNAL_TOPICS
+from tidemark.broker.replication.followed import Followed
+from tidemark.broker.replication.hosted_topic import HostedTopic
+from tidemark.broker.replication.leadership import Leadership
+from tidemark.broker.replication.log_opening import LogOpening
+from tidemark.broker.replication.log_retries import LogRetries
+from tidemark.broker.replication.partition import InternalPartition, Partition
+from tidemark.broker.replication.replica import Replica
+from tidemark.broker.replication.replica_logs import ReplicaLogs
+from tidemark.broker.replication.replica_table import ReplicaTable
+from tidemark.broker.replication.replicator import NoReplicator, Replicator, UnopenedPartition
+from tidemark.protocol.errors import ErrorCode
+from tidemark.storage import Log, LogOffline, StorageError
+
+log = logging.getLogger(__name__)
+
+
+class RoleAssignment:
+    def __init__(self, table: ReplicaTable, logs: ReplicaLogs, executor: Executor) -> None:
+        self.replicator: Replicator = NoReplicator()
+        self.opening = LogOpening(table, logs, assign=self.assign)
+        self.retries = LogRetries(table, logs, self.opening, assign=self.assign)
+        self._table = table
+        self._logs = logs
+        self._executor = executor
+        self._closed = False
+        self._damaged: dict[tuple[bytes, int], str] = {}  # led here until another does, and then to be rebuilt
+        self._warned_uncleaned: set[str] = set()
+
+    # -- following the metadata --------------------------------------------
+
+    def follow(self, old: Image, new: Image) -> None:
+        """Open what appeared, delete what went, lead and follow as assigned, adopt changed settings."""
+        if self._closed:
+            return
+        self._table.image = new
+        if old.topics is not new.topics:
+            self._follow_topics(old, new)
+        if old.configs is not new.configs:
+            self._follow_configs(old, new)
+        if old.brokers is not new.brokers:
+            self.replicator.brokers_changed()
+
+    def _follow_topics(self, old: Image, new: Image) -> None:
+        for topic_id, name in old.topic_names.items():
+            if topic_id not in new.topic_names:
+                self._drop_topic(name)
+        for name, topic in new.topics.items():
+            if old.topics.get(name) is not topic:
+                self._host(new, topic)
+
+    def _follow_configs(self, old: Image, new: Image) -> None:
+        for resource in {**old.configs, **new.configs}:
+            if resource[0] == TOPIC_RESOURCE and new.configs.get(resource) is not old.configs.get(resource):
+                self._reconfigure(new, resource[1])
+
+    def reconfigure_all(self, config: BrokerConfig, image: Image) -> None:
+        """The broker's own defaults changed: every topic that relies on them follows."""
+        self._table.config = config
+        for name in self._table.topics:
+            self._reconfigure(image, name)
+
+    def close(self) -> None:
+        """What the metadata says from now on is not followed."""
+        self._closed = True
+
+    def _host(self, image: Image, topic: TopicImage) -> None:
+        table = self._table
+        hosted = table.topics.get(topic.name)
+        before: tuple[PartitionImage, ...] = ()
+        if hosted is None:
+            config = table.topic_config(image, topic.name)
+            hosted = HostedTopic(name=topic.name, topic_id=topic.topic_id, config=config, image=topic)
+            table.topics[topic.name] = table.topics_by_id[topic.topic_id] = hosted
+            self._warn_uncleaned(hosted)
+        else:
+            before, hosted.image = hosted.image.partitions, topic
+        for index, partition in enumerate(topic.partitions):
+            if (index >= len(before) or before[index] is not partition) and not self.opening.defers(hosted, index):
+                self.assign(hosted, index)
+
+    def _drop_topic(self, name: str) -> None:
+        hosted = self._table.topics.pop(name, None)
+        if hosted is None:
+            return
+        self._table.topics_by_id.pop(hosted.topic_id, None)
+        for replica in hosted.replicas():
+            self._retire(hosted, replica.index, LogOffline("the topic was deleted"))
+        for index in range(len(hosted.image.partitions)):
+            if not self._logs.is_loading((hosted.topic_id, index)):  # or it goes when it is loaded
+                self._logs.delete(name, index)
+
+    def _reconfigure(self, image: Image, name: str) -> None:
+        hosted = self._table.topics.get(name)
+        if hosted is None:
+            return
+        hosted.config = self._table.topic_config(image, name)
+        self._warn_uncleaned(hosted)
+        for replica in hosted.replicas():
+            replica.configure(hosted.config)
+            replica.log.config = self._logs.config_of(hosted)
+
+    def _warn_uncleaned(self, hosted: HostedTopic) -> None:
+        if "compact" in hosted.config.cleanup_policy and hosted.name not in self._warned_uncleaned:
+            self._warned_uncleaned.add(hosted.name)
+            log.warning("%s has cleanup.policy=compact, which is not cleaned yet: it keeps every record", hosted.name)
+
+    # -- roles -------------------------------------------------------------
+
+    def assign(self, hosted: HostedTopic, index: int, load_error: Exception | None = None) -> None:
+        """Assume the role that the image gives this node. `load_error` is what loading the log ran into."""
+        image = hosted.image.partitions[index]
+        if self._table.node_id not in image.replicas:
+            self._leave(hosted, index)
+            return
+        try:
+            if image.leader == self._table.node_id:
+                self._lead(hosted, index, image, load_error)
+            else:
+                self._follow(hosted, index, image, load_error)
+            hosted.offline.pop(index, None)
+        except (OSError, StorageError) as error:
+            if hosted.offline.get(index) != str(error):
+                log.error("%s-%d cannot be opened and is offline: %s", hosted.name, index, error)
+            self._take_offline(hosted, index, error)
+            if image.leader == self._table.node_id:
+                self._leave_to_another(hosted, index, image, error)
+
+    def _lead(self, hosted: HostedTopic, index: int, image: PartitionImage, load_error: Exception | None) -> None:
+        led = hosted.partitions.get(index)
+        if led is not None and led.leader_epoch == image.leader_epoch:
+            led.apply_isr(isr=image.isr, replicas=image.replicas, partition_epoch=image.partition_epoch)
+            self.replicator.consider_others(led)
+            return
+        log_on_disk, high_watermark = self._log_of(hosted, index, load_error)
+        log_on_disk.start_epoch(image.leader_epoch)
+        leadership = self._leadership(image, start_offset=log_on_disk.end_offset)
+        kind = InternalPartition if hosted.name in INTERNAL_TOPICS else Partition
+        partition = kind(
+            topic=hosted.name,
+            topic_id=hosted.topic_id,
+            index=index,
+            leader_epoch=image.leader_epoch,
+            log=log_on_disk,
+            config=hosted.config,
+            executor=self._executor,
+            high_watermark=None if leadership.is_alone else high_watermark,
+            leadership=leadership,
+            lag_seconds_max=self._table.lag_seconds_max,
+            fails=self.step_aside,
+        )
+        self._retire(hosted, index, None)
+        hosted.partitions[index] = partition
+        partition.update_high_watermark()
+
+    def _follow(self, hosted: HostedTopic, index: int, image: PartitionImage, load_error: Exception | None) -> None:
+        followed = hosted.followed.get(index)
+        if (damage := self._damaged.pop((hosted.topic_id, index), None)) is not None:
+            self._log_of(hosted, index, load_error)[0].fail(damage)
+            raise LogOffline(damage)
+        if followed is None:
+            log_on_disk, high_watermark = self._log_of(hosted, index, load_error)
+            followed = Followed(
+                topic=hosted.name,
+                topic_id=hosted.topic_id,
+                index=index,
+                leader=image.leader,
+                leader_epoch=image.leader_epoch,
+                log=log_on_disk,
+                config=hosted.config,
+                executor=self._executor,
+                high_watermark=high_watermark,
+            )
+            self._retire(hosted, index, None)
+            hosted.followed[index] = followed
+        elif (followed.leader, followed.leader_epoch) == (image.leader, image.leader_epoch):
+            return
+        followed.follow(leader=image.leader, leader_epoch=image.leader_epoch)
+        self.replicator.follow(followed)
+
+    def _log_of(self, hosted: HostedTopic, index: int, load_error: Exception | None) -> tuple[Log, int]:
+        """The log, open, and the high watermark as last known here."""
+        replica = hosted.replica(index)
+        if replica is not None:
+            return replica.log, replica.high_watermark
+        return self._logs.find_or_create(hosted, index, load_error)
+
+    def _leadership(self, image: PartitionImage, *, start_offset: int) -> Leadership:
+        return Leadership(
+            node_id=self._table.node_id,
+            leader_epoch=image.leader_epoch,
+            partition_epoch=image.partition_epoch,
+            replicas=image.replicas,
+            isr=image.isr,
+            start_offset=start_offset,
+            now=time.monotonic(),
+            is_eligible=self._table.is_eligible,
+        )
+
+    def _leave(self, hosted: HostedTopic, index: int) -> None:
+        """This node has no replica of it any more."""
+        hosted.offline.pop(index, None)
+        if hosted.replica(index) is not None:
+            self._retire(hosted, index, None)
+        if not self._logs.is_loading((hosted.topic_id, index)):
+            self._logs.delete(hosted.name, index)
+
+    def _retire(self, hosted: HostedTopic, index: int, error: Exception | None) -> None:
+        """End the role that this node has had; the log stays."""
+        led = hosted.partitions.pop(index, None)
+        if led is not None:
+            led.resign(error or Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, "The leadership is over."))
+        followed = hosted.followed.pop(index, None)
+        if followed is not None:
+            self.replicator.unfollow(followed)
+            followed.retire()
+
+    # -- trouble -----------------------------------------------------------
+
+    def failed(self, replica: Replica, error: Exception) -> None:
+        """A replica's log is offline: it cannot be followed any further."""
+        hosted = self._table.topics_by_id.get(replica.topic_id)
+        if hosted is not None and hosted.replica(replica.index) is replica:
+            self._take_offline(hosted, replica.index, error)
+
+    def step_aside(self, partition: Partition, error: Exception) -> None:
+        """The disk of a partition that this node leads is in trouble: another is to lead it."""
+        self.replicator.step_aside(partition, error)
+
+    def rebuild(self, partition: Partition, damage: str) -> None:
+        """The log of a partition that this node leads is damaged: another is to lead it, and this node gets its log
+        anew from that one."""
+        self._damaged[partition.topic_id, partition.index] = damage
+        self.step_aside(partition, LogOffline(damage))
+
+    def _take_offline(self, hosted: HostedTopic, index: int, error: Exception) -> None:
+        self._retire(hosted, index, error)
+        hosted.offline[index] = str(error)
+        self.retries.add((hosted.topic_id, index), error)
+
+    def _leave_to_another(self, hosted: HostedTopic, index: int, image: PartitionImage, error: Exception) -> None:
+        if self._table.is_leased:
+            leadership = self._leadership(image, start_offset=0)
+            unopened = UnopenedPartition(
+                topic=hosted.name, topic_id=hosted.topic_id, index=index, leadership=leadership
+            )
+            self.replicator.step_aside(unopened, error)

@@ -1,0 +1,49 @@
+"""Files that are going: segments that wait for slow readers, and directories of partitions that are no more."""
+
+from __future__ import annotations
+
+import os
+
+from tidemark.storage import names
+from tidemark.storage.files import Files
+
+_DIRECTORY_NAME_MAX = 249
+
+
+class PendingDeletions:
+    """Renamed files, each to be removed when its time has come."""
+
+    __slots__ = ("_entries",)
+
+    def __init__(self) -> None:
+        self._entries: list[tuple[int, list[str]]] = []  # due at, in ms; paths
+
+    def add(self, paths: list[str], *, due_ms: int) -> None:
+        self._entries.append((due_ms, paths))
+
+    def take_due(self, now_ms: int) -> list[str]:
+        if not self._entries:
+            return []
+        due = [path for due_ms, paths in self._entries if due_ms <= now_ms for path in paths]
+        self._entries = [entry for entry in self._entries if entry[0] > now_ms]
+        return due
+
+    def take_all(self) -> list[str]:
+        entries, self._entries = self._entries, []
+        return [path for _, paths in entries for path in paths]
+
+
+def retire_directory(files: Files, path: str) -> str:
+    """Gives a partition's directory a name that no partition has. Returns its new path."""
+    parent, name = os.path.split(path)
+    suffix = f".{os.urandom(16).hex()}{names.DELETE_DIRECTORY}"
+    retired = os.path.join(parent, name[: _DIRECTORY_NAME_MAX - len(suffix)] + suffix)
+    files.rename(path, retired)
+    return retired
+
+
+def remove_directory(files: Files, path: str) -> None:
+    """Removes a retired log's directory with the files in it."""
+    for name in files.list(path):
+        files.remove(os.path.join(path, name))
+    files.remove_directory(path)

@@ -1,0 +1,46 @@
+"""Reads that go beyond the active segment."""
+
+from __future__ import annotations
+
+from tidemark.storage.aborted import AbortedTransaction
+from tidemark.storage.segments import Segments
+from tidemark.storage.slices import FileSlice, slice_segment
+
+
+def read_inactive(
+    segments: Segments, *, offset: int, limit_bytes: int, up_to: int, end_offset: int, at_least_one: bool
+) -> list[FileSlice]:
+    """`Log.read` for an offset before the active segment."""
+    for segment, next_base in segments.starting_with(offset):
+        if segment.base_offset >= up_to:
+            break
+        start = segment.locate(offset)
+        whole = up_to == end_offset or (next_base is not None and next_base <= up_to)
+        end = segment.size if whole else segment.locate(up_to)
+        if start < end:
+            return slice_segment(segment, start=start, end=end, limit_bytes=limit_bytes, at_least_one=at_least_one)
+        # Nothing here: the offset lies in a gap that compaction left at this segment's end.
+    return []
+
+
+def aborted_transactions(segments: Segments, *, from_offset: int, up_to: int) -> list[AbortedTransaction]:
+    found: list[AbortedTransaction] = []
+    for segment in segments.from_offset(from_offset):
+        if not segment.has_aborts:
+            continue
+        here, complete = segment.aborted_index().collect(first=from_offset, end=up_to)
+        found.extend(here)
+        if complete:
+            break
+    return found
+
+
+def end_of_slice(segments: Segments, offset: int, read: FileSlice, *, end_offset: int) -> int:
+    """The offset after the last batch of a slice that a read from `offset` returned."""
+    for segment, next_base in segments.starting_with(offset):
+        if segment.file is read.file:
+            end = read.position + read.length
+            if end < segment.size:
+                return segment.base_offset_at(end)
+            return end_offset if next_base is None else next_base
+    return end_offset

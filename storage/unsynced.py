@@ -1,0 +1,85 @@
+"""What of a log the disk may not have yet, and whether a sync that ends now still speaks of the log as it is."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection
+
+from tidemark.storage import names
+from tidemark.storage.epochs import EpochCache
+from tidemark.storage.files import Files
+from tidemark.storage.flush import Changes, Flush
+from tidemark.storage.segment import Segment
+
+
+class Unsynced:
+    """`segments` are those that were rolled since the last flush; the active one always counts as unsynced."""
+
+    __slots__ = ("_directory_changes", "_generation", "_parent_changes", "_synced", "segments")
+
+    def __init__(self, segments: list[Segment], *, changed: bool, created: bool) -> None:
+        self.segments = segments
+        self._directory_changes = int(changed)
+        self._parent_changes = int(created)
+        self._synced = Changes()
+        self._generation = 0  # how often the log was truncated
+
+    def note_new_segment(self, *, after: Segment | None) -> None:
+        """The active segment is a new one. `after`: the one before it, unless that was empty and is replaced."""
+        self._directory_changes += 1
+        if after is not None:
+            self.segments.append(after)
+
+    def note_truncation(self) -> None:
+        """Syncs under way no longer count: they cover bytes that are gone, and others may take their place."""
+        self._generation += 1
+
+    def forget_segment(self, segment: Segment) -> None:
+        if segment in self.segments:
+            self.segments.remove(segment)
+
+    def keep_segments(self, kept: Collection[Segment]) -> None:
+        self.segments = [segment for segment in self.segments if segment in kept]
+
+    def has_changes(self, epochs: EpochCache) -> bool:
+        """Whether something other than appended bytes is unsynced."""
+        return self._changes(epochs) != self._synced
+
+    def _changes(self, epochs: EpochCache) -> Changes:
+        return Changes(self._directory_changes, epochs.changes, self._parent_changes)
+
+    def begin_flush(
+        self, files: Files, directory: str, *, up_to: int, active: Segment, epochs: EpochCache, sealed: bool
+    ) -> Flush:
+        unflushed = tuple(self.segments)
+        indexed = (*unflushed, active) if sealed else unflushed
+        paths = [segment.path(suffix) for segment in indexed for suffix in (names.OFFSET_INDEX, names.TIME_INDEX)]
+        with_aborts = (segment for segment in (*unflushed, active) if segment.has_aborts)
+        paths.extend(segment.path(names.ABORTED_INDEX) for segment in with_aborts)
+        changes, synced, directories = self._changes(epochs), self._synced, []
+        if changes.epochs > synced.epochs:
+            paths.append(epochs.path)
+        if changes.directory > synced.directory or changes.epochs > synced.epochs:
+            directories.append(directory)
+        if changes.parent > synced.parent:
+            directories.append(os.path.dirname(directory))
+        return Flush(
+            files,
+            up_to=up_to,
+            generation=self._generation,
+            changes=changes,
+            open_files=[segment.open_file() for segment in (*unflushed, active)],
+            paths=paths,
+            directories=directories,
+            segments=unflushed,
+        )
+
+    def finish_flush(self, flush: Flush) -> bool:
+        """False if the log was truncated since the flush began: it says nothing about the log as it is now."""
+        assert flush.done, "call the flush before finishing it"
+        if flush.generation != self._generation:
+            return False
+        self.segments = [segment for segment in self.segments if segment not in flush.segments]
+        # Only what had changed when the flush began: a segment begun since is still to be synced.
+        self._synced = Changes(*map(max, self._synced, flush.changes))
+        return True
