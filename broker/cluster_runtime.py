@@ -60,7 +60,13 @@ class ClusterRuntime:
         self._config = config
         self._clean_stop = directory / CLEAN_STOP
         self._replicas = replicas
-        self.quorum = QuorumMembership(config, directory, broker_lost=self._broker_lost, failed=failed)
+        self.quorum = QuorumMembership(
+            config,
+            directory,
+            cluster_id=lambda: identity.cluster_id,
+            broker_lost=self._broker_lost,
+            failed=failed,
+        )
         self.store = self.quorum.store
         self.peers = self.quorum.peers
         self.controller = Controller(
@@ -119,7 +125,7 @@ class ClusterRuntime:
         )
         await server.serve(listener.name)
         await self.quorum.start()
-        await self.membership.register()
+        await self.quorum.unless_refused(self.membership.register())
 
     def start_replication(self) -> None:
         """Follow others, and be followed. From here on nothing is served without a lease."""

@@ -30,12 +30,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tidemark.raft.configuration import Configuration, Member
+    from tidemark.raft.configuration import NO_DIRECTORY, Configuration, Member
     from tidemark.raft.driver import Driver, StateMachine, Storage, Transport
+    from tidemark.raft.dropped import DroppedMessages
     from tidemark.raft.effects import Effects, ReadReady
     from tidemark.raft.entry import Entry, HardState, Kind, Saved, Snapshot
     from tidemark.raft.errors import (
         ChangePending,
+        DirectoryChanged,
         LeadershipLost,
         MessageCorrupt,
         NotCaughtUp,
@@ -45,6 +47,7 @@ if TYPE_CHECKING:
         StaleEpoch,
         TransferPending,
         UnknownMember,
+        UnknownVersion,
     )
     from tidemark.raft.journal import Journal, JournalCorrupt
     from tidemark.raft.node import Leadership, Node
@@ -57,7 +60,9 @@ if TYPE_CHECKING:
 _HOME = {
     "ChangePending": "tidemark.raft.errors",
     "Configuration": "tidemark.raft.configuration",
+    "DirectoryChanged": "tidemark.raft.errors",
     "Driver": "tidemark.raft.driver",
+    "DroppedMessages": "tidemark.raft.dropped",
     "Effects": "tidemark.raft.effects",
     "Entry": "tidemark.raft.entry",
     "FileStorage": "tidemark.raft.storage",
@@ -69,15 +74,16 @@ _HOME = {
     "LeadershipLost": "tidemark.raft.errors",
     "Member": "tidemark.raft.configuration",
     "MessageCorrupt": "tidemark.raft.errors",
+    "NO_DIRECTORY": "tidemark.raft.configuration",
     "Node": "tidemark.raft.node",
     "NotCaughtUp": "tidemark.raft.errors",
     "NotLeader": "tidemark.raft.errors",
     "Overloaded": "tidemark.raft.errors",
     "RaftError": "tidemark.raft.errors",
+    "RaftSettings": "tidemark.raft.settings",
     "ReadReady": "tidemark.raft.effects",
     "Replica": "tidemark.raft.progress",
     "Saved": "tidemark.raft.entry",
-    "RaftSettings": "tidemark.raft.settings",
     "Snapshot": "tidemark.raft.entry",
     "StaleEpoch": "tidemark.raft.errors",
     "StateMachine": "tidemark.raft.driver",
@@ -86,12 +92,16 @@ _HOME = {
     "TransferPending": "tidemark.raft.errors",
     "Transport": "tidemark.raft.driver",
     "UnknownMember": "tidemark.raft.errors",
+    "UnknownVersion": "tidemark.raft.errors",
 }
 
 __all__ = [
+    "NO_DIRECTORY",
     "ChangePending",
     "Configuration",
+    "DirectoryChanged",
     "Driver",
+    "DroppedMessages",
     "Effects",
     "Entry",
     "FileStorage",
@@ -120,6 +130,7 @@ __all__ = [
     "TransferPending",
     "Transport",
     "UnknownMember",
+    "UnknownVersion",
 ]
 
 

@@ -1,5 +1,7 @@
 """Messages and hard state as bytes: a kind, the sender, its term, and then the fields of that kind, all big-endian.
 
+The upper four bits of the first byte are the version of the format, the lower four the kind. Version 0 is all there is.
+
 Entries carry no index: they follow `prev_index` one by one. Decoding checks everything that a node relies on, and
 raises `MessageCorrupt` for whatever is not a message; it never reads past the bytes it was given.
 """
@@ -13,7 +15,7 @@ from typing import Final
 
 from tidemark.raft.configuration import Configuration
 from tidemark.raft.entry import Entry, HardState, Kind
-from tidemark.raft.errors import MessageCorrupt
+from tidemark.raft.errors import MessageCorrupt, UnknownVersion
 from tidemark.raft.messages import (
     AppendAccepted,
     AppendEntries,
@@ -28,7 +30,12 @@ from tidemark.raft.messages import (
     VoteResponse,
 )
 
-_HEAD = struct.Struct(">BIQ")  # kind, sender, term
+VERSION: Final = 0
+TERM_MAX: Final = (1 << 56) - 1  # as far as the journal can count
+
+_HEAD = struct.Struct(">BIQ")  # version and kind, sender, term
+_VERSION_SHIFT: Final = 4
+_KIND_MASK: Final = (1 << _VERSION_SHIFT) - 1
 _PRE_VOTE = struct.Struct(">QQ")
 _PRE_VOTE_RESPONSE = struct.Struct(">?Q")
 _VOTE = struct.Struct(">QQ?")
@@ -40,7 +47,7 @@ _REJECTED = struct.Struct(">QQQQ")
 _SNAPSHOT = struct.Struct(">QQQQQII")
 _SNAPSHOT_RESPONSE = struct.Struct(">QQ?Q")
 _HARD_STATE = struct.Struct(">8sIQq")  # magic, CRC of the rest, term, vote (-1: none)
-_HARD_STATE_MAGIC: Final = b"TIDEHST1"
+_HARD_STATE_MAGIC: Final = b"TIDEHST1"  # the last byte is the version of the format
 _CRC_END: Final = 12
 
 _KINDS: Final[list[type[Message]]] = [
@@ -59,7 +66,8 @@ _NUMBERS: Final = {kind: number for number, kind in enumerate(_KINDS, start=1)}
 
 
 def encode(message: Message) -> bytes:
-    return _HEAD.pack(_NUMBERS[type(message)], message.sender, message.term) + _body(message)
+    first = VERSION << _VERSION_SHIFT | _NUMBERS[type(message)]
+    return _HEAD.pack(first, message.sender, message.term) + _body(message)
 
 
 def _body(message: Message) -> bytes:
@@ -112,10 +120,15 @@ def _snapshot_body(message: InstallSnapshot) -> bytes:
 
 def decode(data: bytes) -> Message:
     try:
-        number, sender, term = _HEAD.unpack_from(data)
+        first, sender, term = _HEAD.unpack_from(data)
+        version, number = first >> _VERSION_SHIFT, first & _KIND_MASK
+        if version > VERSION:
+            raise UnknownVersion(f"a message of node {sender}", version=version, newest=VERSION)
         read = _READERS.get(number)
         if read is None:
             raise MessageCorrupt(f"no message is of kind {number}")
+        if term > TERM_MAX:
+            raise MessageCorrupt(f"node {sender} names term {term}, and there are only {TERM_MAX}")
         return read(sender, term, data)
     except struct.error as error:
         raise MessageCorrupt(f"a message of {len(data)} bytes is cut short") from error
@@ -211,6 +224,8 @@ def _snapshot(sender: int, term: int, data: bytes) -> Message:
     start = _HEAD.size + _SNAPSHOT.size
     middle = start + configuration_bytes
     _expect_end(middle + data_bytes, data)
+    if index_term > term:
+        raise MessageCorrupt(f"a snapshot of term {index_term} comes in term {term}")
     if offset + data_bytes > total:
         raise MessageCorrupt(f"a chunk at {offset} of {data_bytes} bytes exceeds its snapshot of {total}")
     return InstallSnapshot(
@@ -266,6 +281,8 @@ def decode_hard_state(data: bytes) -> HardState:
     if len(data) != _HARD_STATE.size:
         raise MessageCorrupt(f"a hard state is {_HARD_STATE.size} bytes, not {len(data)}")
     magic, crc, term, vote = _HARD_STATE.unpack(data)
+    if magic != _HARD_STATE_MAGIC and magic[:-1] == _HARD_STATE_MAGIC[:-1] and magic[-1:].isdigit():
+        raise UnknownVersion("the hard state", version=int(magic[-1:]), newest=1)
     if magic != _HARD_STATE_MAGIC or crc != zlib.crc32(data[_CRC_END:]) or vote < -1:
         raise MessageCorrupt("the hard state is damaged: its checksum does not match")
     return HardState(term=term, vote=None if vote == -1 else vote)

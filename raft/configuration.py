@@ -11,22 +11,34 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from tidemark.raft.errors import MessageCorrupt, UnknownMember
+from tidemark.raft.errors import MessageCorrupt, UnknownMember, UnknownVersion
 
 MEMBERS_MAX: Final = 1024
 DETAIL_BYTES_MAX: Final = 1 << 16
 
+NO_DIRECTORY: Final = bytes(16)  # the directory id of a member that has not told one
+
+# Version 0 begins with the count, whose first byte is small; since version 1 the version comes first, marked by the
+# high bit. A configuration without directory ids is written as version 0, which every Tidemark reads.
+_VERSION: Final = 1
+_VERSION_MARK: Final = 0x80
 _COUNT = struct.Struct(">H")
-_MEMBER = struct.Struct(">IBI")  # id, is it a voter, length of its detail
+_MEMBER = struct.Struct(">IBI")  # id, is it a voter, length of its detail; since version 1 the directory id follows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Member:
-    """`detail` is the application's: how to reach the node, which directory it runs on."""
+    """`detail` is the application's: how to reach the node. `directory_id` names the disk that the member's log and
+    vote are on (KIP-853): a node that comes back with another one has forgotten what it promised."""
 
     node_id: int
     is_voter: bool = True
     detail: bytes = b""
+    directory_id: bytes = NO_DIRECTORY
+
+    def __post_init__(self) -> None:
+        if len(self.directory_id) != len(NO_DIRECTORY):
+            raise ValueError(f"a directory id is {len(NO_DIRECTORY)} bytes, not {len(self.directory_id)}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,28 +86,52 @@ class Configuration:
         return sorted(values, reverse=True)[self.majority - 1] if values else 0
 
     def encode(self) -> bytes:
-        parts = [_COUNT.pack(len(self.members))]
+        is_plain = all(member.directory_id == NO_DIRECTORY for member in self.members)
+        parts = [b"" if is_plain else bytes([_VERSION_MARK | _VERSION]), _COUNT.pack(len(self.members))]
         for member in self.members:
-            parts += (_MEMBER.pack(member.node_id, member.is_voter, len(member.detail)), member.detail)
+            parts.append(_MEMBER.pack(member.node_id, member.is_voter, len(member.detail)))
+            parts += (b"" if is_plain else member.directory_id, member.detail)
         return b"".join(parts)
 
     @classmethod
     def decode(cls, data: bytes) -> Configuration:
         try:
-            (count,) = _COUNT.unpack_from(data)
-            position, members = _COUNT.size, []
+            version, position = _version_of(data)
+            (count,) = _COUNT.unpack_from(data, position)
+            position, members = position + _COUNT.size, []
             for _ in range(count):
-                node_id, is_voter, length = _MEMBER.unpack_from(data, position)
-                position += _MEMBER.size + length
-                if is_voter > 1 or length > DETAIL_BYTES_MAX or position > len(data):
-                    raise MessageCorrupt("a member does not fit its configuration")
-                detail = bytes(data[position - length : position])
-                members.append(Member(node_id=node_id, is_voter=bool(is_voter), detail=detail))
+                member, position = _member_at(data, position, version=version)
+                members.append(member)
             if position != len(data):
                 raise MessageCorrupt(f"{len(data) - position} bytes follow the configuration")
             return cls(tuple(members))
+        except MessageCorrupt:
+            raise
         except (struct.error, ValueError) as error:
             raise MessageCorrupt(f"not a configuration: {error}") from error
+
+
+def _version_of(data: bytes) -> tuple[int, int]:
+    """The version of the format, and where the count is."""
+    if not data or data[0] < _VERSION_MARK:
+        return 0, 0
+    version = data[0] - _VERSION_MARK
+    if version > _VERSION:
+        raise UnknownVersion("a configuration of the quorum", version=version, newest=_VERSION)
+    return version, 1
+
+
+def _member_at(data: bytes, position: int, *, version: int) -> tuple[Member, int]:
+    node_id, is_voter, length = _MEMBER.unpack_from(data, position)
+    start = position + _MEMBER.size
+    directory_id = NO_DIRECTORY
+    if version >= 1:
+        directory_id, start = bytes(data[start : start + len(NO_DIRECTORY)]), start + len(NO_DIRECTORY)
+    end = start + length
+    if is_voter > 1 or length > DETAIL_BYTES_MAX or end > len(data):
+        raise MessageCorrupt("a member does not fit its configuration")
+    detail = bytes(data[start:end])
+    return Member(node_id=node_id, is_voter=bool(is_voter), detail=detail, directory_id=directory_id), end
 
 
 class ConfigurationHistory:
@@ -117,6 +153,10 @@ class ConfigurationHistory:
 
     def at(self, index: int) -> Configuration:
         return next(configuration for at, configuration in reversed(self._entries) if at <= index)
+
+    def knows(self, node_id: int) -> bool:
+        """Whether it is, or lately was, a member."""
+        return any(configuration.member(node_id) is not None for _, configuration in self._entries)
 
     def compact_to(self, index: int) -> None:
         while len(self._entries) > 1 and self._entries[1][0] <= index:

@@ -14,7 +14,8 @@ from random import Random
 from typing import Final, Protocol
 
 from tidemark.raft.codec import decode, encode
-from tidemark.raft.configuration import Configuration
+from tidemark.raft.configuration import NO_DIRECTORY, Configuration
+from tidemark.raft.dropped import DroppedMessages
 from tidemark.raft.effects import Addressed, Effects
 from tidemark.raft.entry import Entry, Kind, Saved, Snapshot
 from tidemark.raft.errors import LeadershipLost, MessageCorrupt
@@ -80,6 +81,7 @@ class Driver:
         self._wake = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
         self._is_stopping = False
+        self._dropped = DroppedMessages(log, clock=self._loop.time)
         self._applied_index = 0
         self._unsnapshotted_bytes = 0
         self._leadership: Leadership | None = None
@@ -101,14 +103,14 @@ class Driver:
         """As `propose`, for whoever has more to propose before this is settled: the order is that of the calls."""
         return self._decided(self.node.propose(payload, epoch=epoch))
 
-    async def add_learner(self, node_id: int, *, detail: bytes = b"") -> int:
-        return await self._decided(self.node.add_learner(node_id, detail=detail))
+    async def add_learner(self, node_id: int, *, detail: bytes = b"", directory_id: bytes = NO_DIRECTORY) -> int:
+        return await self._decided(self.node.add_learner(node_id, detail=detail, directory_id=directory_id))
 
     async def add_voter(self, node_id: int) -> int:
         return await self._decided(self.node.add_voter(node_id))
 
-    async def update_member(self, node_id: int, *, detail: bytes) -> int:
-        return await self._decided(self.node.update_member(node_id, detail=detail))
+    async def update_member(self, node_id: int, *, detail: bytes, directory_id: bytes | None = None) -> int:
+        return await self._decided(self.node.update_member(node_id, detail=detail, directory_id=directory_id))
 
     async def remove_member(self, node_id: int) -> int:
         return await self._decided(self.node.remove_member(node_id))
@@ -148,13 +150,20 @@ class Driver:
 
     # Told by the transport
 
-    def receive(self, data: bytes) -> None:
+    def receive(self, data: bytes, *, sender: int | None = None) -> None:
+        """`sender`: the node that the transport says this is from."""
         if self._is_stopping:
             return
         try:
             message = decode(data)
         except MessageCorrupt as error:
-            log.warning("dropped a message: %s", error)
+            self._dropped.note(str(error))
+            return
+        if sender is not None and sender != message.sender:
+            self._dropped.note(f"node {sender} passed on a message of node {message.sender}")
+            return
+        if (reason := self.node.why_refused(message)) is not None:
+            self._dropped.note(f"{type(message).__name__} from node {message.sender}: {reason}")
             return
         self.node.step(message, self._loop.time())
         self._stepped()
@@ -200,7 +209,7 @@ class Driver:
                 await self._run_blocking(self._storage.save, effects)
                 return
             except OSError as error:
-                if error.errno not in DISK_FULL or effects.snapshot is not None or self._is_stopping:
+                if error.errno not in DISK_FULL or self._is_stopping:
                     raise
                 log.error("the disk is full, and the quorum's log waits for room: %s", error)
                 await asyncio.sleep(DISK_FULL_PAUSE)

@@ -35,6 +35,10 @@ class UnknownMember(RaftError):
     """The node named is not a member, or is not one of the kind asked for."""
 
 
+class DirectoryChanged(RaftError):
+    """A voter speaks from another directory than the one that has its vote."""
+
+
 class TransferPending(RaftError):
     """Leadership is being handed over: no new proposals until that is settled."""
 
@@ -45,3 +49,12 @@ class LeadershipLost(Exception):
 
 class MessageCorrupt(ValueError):
     """Bytes that are no message, no configuration and no hard state of ours. Decoding raises nothing else."""
+
+
+class UnknownVersion(MessageCorrupt):
+    """Bytes in a format that a newer Tidemark writes: they are not damaged, but this one cannot read them."""
+
+    def __init__(self, what: str, *, version: int, newest: int) -> None:
+        super().__init__(
+            f"{what} has format version {version}, but this Tidemark reads versions up to {newest}: use a newer one"
+        )

@@ -2,11 +2,13 @@
 
 A directory holds at most one `snapshot` (the state up to an index) and one `journal` (the entries after it). An entry
 is framed by its length and a CRC; a torn tail, which only an unsynced append can leave, is cut off on opening. Damage
-anywhere else is refused: metadata that cannot be read must not be guessed.
+anywhere else is refused: metadata that cannot be read must not be guessed. `sync_point.py` tells the two apart.
 """
 
 from __future__ import annotations
 
+import errno
+import logging
 import os
 import struct
 import zlib
@@ -16,11 +18,18 @@ from typing import Final
 
 from tidemark import portable
 from tidemark.raft.entry import Entry, Kind
+from tidemark.raft.errors import UnknownVersion
+from tidemark.raft.sync_point import SyncPoint
+
+log = logging.getLogger(__name__)
 
 ENTRY_BYTES_MAX: Final = 64 << 20
 
 _FRAME = struct.Struct(">IIQQ")  # payload length, CRC of what follows it, kind and term, index
-_KIND_SHIFT: Final = 56  # the kind is the first byte of the term's eight
+_VERSION: Final = 0
+_VERSION_SHIFT: Final = 60  # the first byte of the term's eight: four bits of format version, four of kind
+_KIND_SHIFT: Final = 56
+_KIND_MASK: Final = 0xF
 _TERM_MASK: Final = (1 << _KIND_SHIFT) - 1
 _AFTER_CRC: Final = 8
 _SNAPSHOT = struct.Struct(">8sIQQ")  # magic, CRC of the rest, term, index; then, since 2, the configuration's length
@@ -44,6 +53,7 @@ class Journal:
         self._load_snapshot()
         self._path = directory / "journal"
         self._fd = self._open()
+        self._sync_point = SyncPoint(directory / "journal-synced")
         self.last_index, self.last_term = self.snapshot_index, self.snapshot_term
         self._positions: list[int] = []  # where each entry after the snapshot begins
         self._terms: list[int] = []
@@ -81,12 +91,11 @@ class Journal:
         self._positions += positions
         self._terms += [entry.term for entry in entries]
         self.last_index, self.last_term = entries[-1].index, entries[-1].term
+        self._sync_point.advance(self.last_index)
 
     def _write(self, data: bytes) -> None:
         try:
-            written = os.write(self._fd, data)
-            if written != len(data):
-                raise OSError(f"wrote {written} of {len(data)} bytes to {self._path}")
+            _write_all(self._fd, data)
             portable.sync_data(self._fd)
         except OSError:
             os.ftruncate(self._fd, self._size)  # nothing of a failed append may be replayed later
@@ -101,6 +110,7 @@ class Journal:
         if keep >= len(self._positions):
             return
         self._size = self._positions[keep]
+        self._sync_point.lower(index - 1)
         self._cut(self._size)
         del self._positions[keep:], self._terms[keep:]
         self.last_index = index - 1
@@ -117,22 +127,26 @@ class Journal:
         tail = self._tail_after(index, term) if keep_tail else b""
         body = struct.pack(">QQI", term, index, len(configuration)) + configuration + state
         write_atomically(self.directory / "snapshot", _MAGIC + struct.pack(">I", zlib.crc32(body)) + body)
-        gone = index - self.snapshot_index
-        self.snapshot_index, self.snapshot_term = index, term
-        self.snapshot, self.configuration = state, configuration
-        # After a crash here, replay skips what the snapshot covers, and what does not follow it.
+        # After a crash here, replay skips what the snapshot covers, and what does not follow it. If the disk is
+        # full, this object still has what was true before the call, and the call can be repeated.
         if tail:
-            start = self._positions[gone]
-            write_atomically(self._path, tail)
-            os.close(self._fd)
-            self._fd = self._open()
-            self._positions = [position - start for position in self._positions[gone:]]
-            self._terms = self._terms[gone:]
+            self._keep_tail(tail, gone=index - self.snapshot_index)
         else:
+            self._sync_point.lower(index)
             self._cut(0)
             self._positions, self._terms = [], []
             self.last_index, self.last_term = index, term
+        self.snapshot_index, self.snapshot_term = index, term
+        self.snapshot, self.configuration = state, configuration
         self._size = len(tail)
+
+    def _keep_tail(self, tail: bytes, *, gone: int) -> None:
+        write_atomically(self._path, tail)
+        os.close(self._fd)
+        self._fd = self._open()
+        start = self._positions[gone]
+        self._positions = [position - start for position in self._positions[gone:]]
+        self._terms = self._terms[gone:]
 
     def _tail_after(self, index: int, term: int) -> bytes:
         count = index - self.snapshot_index
@@ -146,6 +160,7 @@ class Journal:
         return self._size
 
     def close(self) -> None:
+        self._sync_point.close()
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
@@ -158,6 +173,9 @@ class Journal:
         if len(data) < _SNAPSHOT.size:
             raise JournalCorrupt(f"{path} is too short to be a snapshot")
         magic, crc, self.snapshot_term, self.snapshot_index = _SNAPSHOT.unpack_from(data)
+        if magic[:-1] == _MAGIC[:-1] and magic[-1:].isdigit() and magic > _MAGIC:
+            newest = int(_MAGIC[-1:])
+            raise JournalCorrupt(str(UnknownVersion(str(path), version=int(magic[-1:]), newest=newest)))
         if magic not in (_MAGIC, _MAGIC_WITHOUT_CONFIGURATION) or zlib.crc32(data[12:]) != crc:
             raise JournalCorrupt(f"{path} is damaged: its checksum does not match")
         start = _SNAPSHOT.size
@@ -168,10 +186,19 @@ class Journal:
         self.snapshot = data[start:]
 
     def _recover(self) -> list[Entry]:
+        entries = self._read_entries()
+        if self._sync_point.index != self.last_index:
+            # A process that ended between a write and its sync: from now on these entries count as saved.
+            portable.sync_data(self._fd)
+            self._sync_point.lower(self.last_index)
+            self._sync_point.advance(self.last_index)
+        return entries
+
+    def _read_entries(self) -> list[Entry]:
         data = self._path.read_bytes()
         entries: list[Entry] = []
         position = 0
-        while (found := _entry_at(data, position)) is not None:
+        while (found := self._entry_at(data, position)) is not None:
             start, (entry, position) = position, found
             if entry.index == self.snapshot_index and entry.term != self.snapshot_term:
                 # A crash came between a leader's snapshot and the end of the log that it replaced.
@@ -195,13 +222,30 @@ class Journal:
     def _cut_torn_tail(self, data: bytes, position: int) -> None:
         if position == len(data):
             return
-        # An unsynced append can leave a short or garbled last frame, never a good entry after a bad one.
+        synced = self._sync_point.index
+        if synced is None or self.last_index < synced:
+            self._refuse_damage_before_an_entry(data, position)
+        log.warning(
+            "%s: the last append was not synced, and is cut off: %d bytes after entry %d",
+            self._path,
+            len(data) - position,
+            self.last_index,
+        )
+        self._cut(position)
+
+    def _refuse_damage_before_an_entry(self, data: bytes, position: int) -> None:
+        """Not the end of an append that was cut short: what was synced once is damaged."""
         for probe in range(position + 1, len(data) - _FRAME.size + 1):
             _, _, word, index = _FRAME.unpack_from(data, probe)
             plausible = self.last_index < index < self.last_index + len(data) and self.last_term <= word & _TERM_MASK
-            if plausible and _entry_at(data, probe) is not None:
+            if plausible and self._entry_at(data, probe) is not None:
                 raise JournalCorrupt(f"{self._path} is damaged at byte {position}: entry {index} follows the damage")
-        self._cut(position)
+
+    def _entry_at(self, data: bytes, position: int) -> tuple[Entry, int] | None:
+        try:
+            return _entry_at(data, position)
+        except UnknownVersion as error:
+            raise JournalCorrupt(f"{self._path}: {error}") from error
 
 
 def _frame(entry: Entry) -> bytes:
@@ -216,7 +260,20 @@ def _entry_at(data: bytes, position: int) -> tuple[Entry, int] | None:
     end = position + _FRAME.size + length
     if length > ENTRY_BYTES_MAX or end > len(data) or zlib.crc32(data[position + _AFTER_CRC : end]) != crc:
         return None
-    return Entry(word & _TERM_MASK, index, data[position + _FRAME.size : end], Kind(word >> _KIND_SHIFT)), end
+    version, kind = word >> _VERSION_SHIFT, word >> _KIND_SHIFT & _KIND_MASK
+    if version > _VERSION or kind > max(Kind):
+        raise UnknownVersion(f"entry {index}, of kind {kind},", version=max(version, _VERSION + 1), newest=_VERSION)
+    return Entry(word & _TERM_MASK, index, data[position + _FRAME.size : end], Kind(kind)), end
+
+
+def _write_all(fd: int, data: bytes) -> None:
+    """A disk that fills up takes a part of the bytes first, and says why only when it is asked to take the rest."""
+    left = memoryview(data)
+    while left:
+        written = os.write(fd, left)
+        if not written:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        left = left[written:]
 
 
 def write_atomically(path: Path, data: bytes) -> None:

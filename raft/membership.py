@@ -9,20 +9,20 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tidemark.raft.configuration import Configuration, Member
+from tidemark.raft.configuration import NO_DIRECTORY, Configuration, Member
 from tidemark.raft.entry import Kind
-from tidemark.raft.errors import ChangePending, NotCaughtUp, TransferPending, UnknownMember
+from tidemark.raft.errors import ChangePending, DirectoryChanged, NotCaughtUp, TransferPending, UnknownMember
 
 if TYPE_CHECKING:
     from tidemark.raft.leader import Leader
     from tidemark.raft.node import Node
 
 
-def add_learner(node: Node, node_id: int, *, detail: bytes) -> int:
+def add_learner(node: Node, node_id: int, *, detail: bytes, directory_id: bytes) -> int:
     leader = node.leader()
     if node.configuration.member(node_id) is not None:
         raise UnknownMember(f"node {node_id} is a member already")
-    member = Member(node_id=node_id, is_voter=False, detail=detail)
+    member = Member(node_id=node_id, is_voter=False, detail=detail, directory_id=directory_id)
     return _propose(node, leader, node.configuration.with_member(member))
 
 
@@ -37,12 +37,18 @@ def add_voter(node: Node, node_id: int) -> int:
     return _propose(node, leader, node.configuration.with_voter(node_id))
 
 
-def update_member(node: Node, node_id: int, *, detail: bytes) -> int:
+def update_member(node: Node, node_id: int, *, detail: bytes, directory_id: bytes | None) -> int:
+    """Change where a member is reached, or note its directory. A vote never moves to another directory: a voter that
+    lost its disk has forgotten its promises, so it must be removed and added again."""
     leader = node.leader()
     member = node.configuration.member(node_id)
     if member is None:
         raise UnknownMember(f"node {node_id} is not a member")
-    return _propose(node, leader, node.configuration.with_member(replace(member, detail=detail)))
+    directory_id = member.directory_id if directory_id is None else directory_id
+    if member.is_voter and member.directory_id not in (NO_DIRECTORY, directory_id):
+        raise DirectoryChanged(f"node {node_id} has a vote with another directory: remove it, and add it again")
+    changed = replace(member, detail=detail, directory_id=directory_id)
+    return _propose(node, leader, node.configuration.with_member(changed))
 
 
 def remove_member(node: Node, node_id: int) -> int:

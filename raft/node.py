@@ -15,7 +15,7 @@ from random import Random
 
 from tidemark.raft import membership
 from tidemark.raft.candidate import Candidate
-from tidemark.raft.configuration import Configuration, ConfigurationHistory
+from tidemark.raft.configuration import NO_DIRECTORY, Configuration, ConfigurationHistory
 from tidemark.raft.effects import Addressed, Effects
 from tidemark.raft.entry import Entry, HardState, Kind, Saved, Snapshot
 from tidemark.raft.errors import NotLeader, StaleEpoch, UnknownMember
@@ -39,6 +39,7 @@ from tidemark.raft.progress import Replica
 from tidemark.raft.settings import RaftSettings
 
 DEFAULTS = RaftSettings()
+ANSWERS = (PreVoteResponse, VoteResponse, AppendAccepted, AppendRejected, SnapshotResponse)
 NOTHING = Saved()
 NO_EFFECTS = Effects()
 
@@ -138,7 +139,7 @@ class Node:
 
     def step(self, message: Message, now: float) -> None:
         self._advance_clock(now)
-        if message.sender == self.id:
+        if self.why_refused(message) is not None:
             return
         if isinstance(message, RequestPreVote):
             self.request_pre_vote(message)
@@ -151,6 +152,24 @@ class Node:
             self._step_current(message)  # a pre-vote comes from a node whose term may lag: asking did not change it
         elif isinstance(message, AppendEntries | InstallSnapshot):
             self._refuse_old_leader(message)
+
+    def why_refused(self, message: Message) -> str | None:
+        """What no member of this quorum can have sent; None if it may be genuine.
+
+        Entries and requests for votes may come from a member that was added while this node was away, so they are not
+        refused here by their sender: the transport knows more about it. Answers come only from nodes that were asked.
+        """
+        if message.sender == self.id:
+            return "it claims to be from this node"
+        if message.term > self.term + self.settings.term_jump_max:
+            return f"its term is {message.term}, and elections cannot have led there from term {self.term}"
+        if isinstance(message, ANSWERS) and not self.knows(message.sender):
+            return "it answers, and its sender is no member of the quorum"
+        return None
+
+    def knows(self, node_id: int) -> bool:
+        """Whether a node is, or lately was, a member."""
+        return self._configurations.knows(node_id)
 
     def _step_current(self, message: Message) -> None:
         role = self.role
@@ -207,14 +226,14 @@ class Node:
         if target != self.id:
             leader.transfer(target)
 
-    def add_learner(self, node_id: int, *, detail: bytes = b"") -> int:
-        return membership.add_learner(self, node_id, detail=detail)
+    def add_learner(self, node_id: int, *, detail: bytes = b"", directory_id: bytes = NO_DIRECTORY) -> int:
+        return membership.add_learner(self, node_id, detail=detail, directory_id=directory_id)
 
     def add_voter(self, node_id: int) -> int:
         return membership.add_voter(self, node_id)
 
-    def update_member(self, node_id: int, *, detail: bytes) -> int:
-        return membership.update_member(self, node_id, detail=detail)
+    def update_member(self, node_id: int, *, detail: bytes, directory_id: bytes | None = None) -> int:
+        return membership.update_member(self, node_id, detail=detail, directory_id=directory_id)
 
     def remove_member(self, node_id: int) -> int:
         return membership.remove_member(self, node_id)

@@ -10,6 +10,10 @@ class RaftSettings:
     heartbeat_interval: float = 0.2
     election_timeout: float = 1.0  # a follower waits between this and twice this; nobody votes a living leader out
 
+    # How far a message's term may be ahead: half a year of an election per second while a node was away. A larger one
+    # is not taken over, because a term near the end of the range could never be followed by another.
+    term_jump_max: int = 1 << 24
+
     append_bytes_max: int = 1 << 20  # of payload in one AppendEntries; a larger entry travels alone
     append_entries_max: int = 1024
     inflight_max: int = 32  # AppendEntries sent to one peer and not answered

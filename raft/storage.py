@@ -13,7 +13,8 @@ from tidemark.raft.journal import Journal, JournalCorrupt, write_atomically
 
 
 class FileStorage:
-    """Not thread-safe: one call at a time. Whatever raises leaves the node no choice but to stop."""
+    """Not thread-safe: one call at a time. A save that failed because the disk is full can be repeated; whatever else
+    raises leaves the node no choice but to stop."""
 
     def __init__(self, directory: Path) -> None:
         self._journal = Journal(directory)
@@ -47,6 +48,8 @@ class FileStorage:
         self._journal.close()
 
     def _save_snapshot(self, snapshot: Snapshot, *, is_foreign: bool) -> None:
+        if snapshot.index == self._journal.snapshot_index:
+            return  # this save was begun before, and ended after the snapshot because the disk was full
         self._journal.replace_before(
             snapshot.data,
             index=snapshot.index,

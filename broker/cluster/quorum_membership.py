@@ -15,10 +15,13 @@ from tidemark.broker.core.errors import Refused
 from tidemark.broker.metadata.store import MetadataStore
 from tidemark.broker.peers import Address, PeerLink, Peers, PeerUnavailable, node_id_of
 from tidemark.broker.peers.peers import client_id_of
+from tidemark.broker.peers.raft_identity import QuorumIdentity
 from tidemark.broker.peers.raft_transport import QuorumTransport, addresses_of, detail_of, member_of
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.messages.join_quorum import JoinQuorumRequest, JoinQuorumResponse
+from tidemark.protocol.messages.raft_message import RaftMessageRequest
 from tidemark.raft import (
+    NO_DIRECTORY,
     ChangePending,
     Configuration,
     LeadershipLost,
@@ -44,16 +47,28 @@ class QuorumMembership:
         config: BrokerConfig,
         directory: Path,
         *,
+        cluster_id: Callable[[], str],
         broker_lost: Callable[[int], None],
         failed: Callable[[BaseException], None],
+        directory_id: bytes = NO_DIRECTORY,
     ) -> None:
-        """`broker_lost` is told of a node whose connection closed: its process may have ended."""
+        """`cluster_id` as the log directories have it; `directory_id` of the directory that the metadata is in.
+        `broker_lost` is told of a node whose connection closed: its process may have ended."""
         self._config = config
         self._broker_lost = broker_lost
         self._voters = {each.node_id: Address(each.host, each.port) for each in config.parsed_controller_voters}
         self._links_by_address: dict[Address, PeerLink] = {}  # to nodes whose ids are not known yet
         self._addresses: tuple[Configuration, Mapping[int, Address]] = (Configuration(), {})
-        self._transport = QuorumTransport(config.node_id)
+        self._written_cluster_id = cluster_id
+        self._refused = asyncio.Event()
+        self._refusal = ""
+        self._transport = QuorumTransport(
+            QuorumIdentity(
+                node_id=config.node_id,
+                directory_id=directory_id,
+                cluster_id=self._cluster_id,
+            )
+        )
         election_timeout = config.controller_quorum_election_timeout_ms / 1000
         self.store = MetadataStore(
             directory,
@@ -63,13 +78,14 @@ class QuorumMembership:
             settings=RaftSettings(election_timeout=election_timeout, heartbeat_interval=election_timeout / 5),
             failed=failed,
         )
-        self.peers = self._transport.peers = Peers(
+        self.peers = Peers(
             node_id=config.node_id,
             listener=config.parsed_inter_broker_listener_name,
             image=lambda: self.store.image,
             leader_id=lambda: self.store.leader_id,
             controllers=self.addresses,
         )
+        self._transport.connect(self.peers, lambda: self.store.driver.node)
         self.peers.lost = self._node_lost
         self.store.watch_leader(self.peers.leader_changed)
         self.store.watch_controller(self._controller_changed)
@@ -117,6 +133,21 @@ class QuorumMembership:
         if self.store.driver.node.configuration.voters != (self._config.node_id,):
             self._spawn(self._stay_joined())
 
+    def _cluster_id(self) -> str:
+        return self.store.image.cluster_id or self._written_cluster_id()
+
+    async def unless_refused(self, work: Coroutine[Any, Any, None]) -> None:
+        """Await what needs the quorum, but not for ever: raises when it says that this node is of another cluster."""
+        working, refused = asyncio.create_task(work), asyncio.create_task(self._refused.wait())
+        try:
+            await asyncio.wait((working, refused), return_when=asyncio.FIRST_COMPLETED)
+            if not working.done():
+                raise RuntimeError(self._refusal)
+            await working
+        finally:
+            working.cancel()
+            refused.cancel()
+
     async def close(self) -> None:
         for task in self._tasks:
             task.cancel()
@@ -125,9 +156,10 @@ class QuorumMembership:
         await self.store.close()
         await self.peers.close()
 
-    def receive(self, _sender: int, data: bytes) -> None:
-        self._heard_at = time.monotonic()
-        self.store.driver.receive(data)
+    def receive(self, request: RaftMessageRequest) -> None:
+        if self._transport.accepts(request):
+            self._heard_at = time.monotonic()
+            self.store.driver.receive(bytes(request.data), sender=request.sender)
 
     @property
     def is_isolated(self) -> bool:
@@ -199,7 +231,7 @@ class QuorumMembership:
     async def _ask_to_join(self, link: PeerLink) -> bool:
         own = self.own_address
         request = JoinQuorumRequest(
-            node_id=self._config.node_id, cluster_id=self.store.image.cluster_id, host=own.host, port=own.port
+            node_id=self._config.node_id, cluster_id=self._cluster_id(), host=own.host, port=own.port
         )
         try:
             answer = await link.send(request, version=0, timeout=REQUEST_SECONDS_MAX, response=JoinQuorumResponse)
@@ -215,7 +247,9 @@ class QuorumMembership:
             finally:
                 await leader.close()
         if answer.error_code == ErrorCode.INCONSISTENT_CLUSTER_ID:
-            log.error("the quorum does not take this node: %s", answer.error_message)
+            self._refusal = f"the quorum refuses this node: INCONSISTENT_CLUSTER_ID: {answer.error_message}"
+            log.error(self._refusal)
+            self._refused.set()
         return answer.error_code == ErrorCode.NONE
 
     async def add_observer(self, node_id: int, *, host: str, port: int, cluster_id: str) -> None:

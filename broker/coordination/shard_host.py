@@ -6,16 +6,18 @@ import asyncio
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, TypeVar
 
 from tidemark.broker.coordination.batch import build
 from tidemark.broker.coordination.loading import Decode, ReplaysTransactions, replay_log
 from tidemark.broker.coordination.result import CoordinatorResult
-from tidemark.broker.core.deferred import Deferred
+from tidemark.broker.core.deferred import Deferred, MaybeDeferred
 from tidemark.broker.core.errors import EXPECTED, fault_of
 from tidemark.broker.replication.partition import Partition
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.schema import EncodeError
+
+T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
@@ -85,10 +87,13 @@ class ShardHost(ABC):
 
     # -- deciding, appending, applying -------------------------------------
 
-    def finish(self, result: Any) -> Any:
+    def finish(self, result: T | CoordinatorResult) -> MaybeDeferred[T]:
         """Append the records of a result and apply it. Returns the answer, or a Deferred of it."""
-        refuse = None
-        if type(result) is CoordinatorResult:
+        refuse: Callable[[ErrorCode], T] | None = None
+        answer: T
+        if not isinstance(result, CoordinatorResult):
+            answer = result
+        else:
             refuse = result.refuse
             try:
                 self._append(result)
@@ -97,11 +102,11 @@ class ShardHost(ABC):
             except EncodeError as error:  # a text that is longer than the record's format can hold
                 log.warning("%s: %s", self.name, error)
                 return refuse(ErrorCode.UNKNOWN_SERVER_ERROR)
-            result = self.shard.apply(result)
+            answer = self.shard.apply(result)
         self._release_effects()
-        if self._written >= self.partition.high_watermark and type(result) is not Deferred:
-            return self._when_committed(result, refuse)
-        return result
+        if self._written >= self.partition.high_watermark and type(answer) is not Deferred:
+            return self._when_committed(answer, refuse)
+        return answer
 
     def run_all(self, results: Iterable[CoordinatorResult]) -> None:
         """Results that no client waits for."""

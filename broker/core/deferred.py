@@ -1,10 +1,10 @@
-"""An answer that comes later: completed by the event that ends the wait, without a trip through the event loop."""
+"""An answer that is not there yet: completed by the event that ends the wait, without a trip through the event loop."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import Generic, TypeVar
+from collections.abc import Awaitable, Callable
+from typing import Generic, TypeAlias, TypeVar
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -36,19 +36,67 @@ class Deferred(Generic[T]):
             self._listener = listener
 
 
-def mapped(value: T | Deferred[T], change: Callable[[T], U]) -> U | Deferred[U]:
+MaybeDeferred: TypeAlias = T | Deferred[T]
+Answer: TypeAlias = T | Deferred[T] | Awaitable[T]  # what a handler may return
+
+
+def mapped(value: MaybeDeferred[T], change: Callable[[T], U]) -> MaybeDeferred[U]:
     """What a value becomes, now or when it is there."""
     if not isinstance(value, Deferred):
         return change(value)
     changed: Deferred[U] = Deferred()
-    value.then(lambda late: changed.resolve(change(late)))
+    value.then(lambda resolved: changed.resolve(change(resolved)))
     return changed
 
 
-async def awaited(value: T | Deferred[T]) -> T:
+def chained(value: MaybeDeferred[T], go_on: Callable[[T], MaybeDeferred[U]]) -> MaybeDeferred[U]:
+    """What comes of a value, now or when it is there, if that may have to wait, too."""
+    if not isinstance(value, Deferred):
+        return go_on(value)
+    answer: Deferred[U] = Deferred()
+
+    def resolved(found: T) -> None:
+        outcome = go_on(found)
+        if isinstance(outcome, Deferred):
+            outcome.then(answer.resolve)
+        else:
+            answer.resolve(outcome)
+
+    value.then(resolved)
+    return answer
+
+
+async def awaited(value: MaybeDeferred[T]) -> T:
     """For a coroutine, which may as well wait."""
     if not isinstance(value, Deferred):
         return value
     future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-    value.then(lambda late: None if future.done() else future.set_result(late))
+    value.then(lambda resolved: None if future.done() else future.set_result(resolved))
     return await future
+
+
+class Gathering(Generic[T]):
+    """One answer made of parts, some of which are deferred: it leaves when the last part is there."""
+
+    def __init__(self, answer: T) -> None:
+        self._answer = answer
+        self._deferred: Deferred[T] = Deferred()
+        self._missing = 0
+
+    def add(self, part: MaybeDeferred[U], put: Callable[[U], None]) -> None:
+        """`put` writes the part into the answer."""
+        if not isinstance(part, Deferred):
+            put(part)
+            return
+        self._missing += 1
+        part.then(lambda resolved: self._resolved(resolved, put))
+
+    def answer(self) -> MaybeDeferred[T]:
+        """When all parts have been added."""
+        return self._deferred if self._missing else self._answer
+
+    def _resolved(self, part: U, put: Callable[[U], None]) -> None:
+        put(part)
+        self._missing -= 1
+        if not self._missing:
+            self._deferred.resolve(self._answer)

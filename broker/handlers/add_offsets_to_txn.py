@@ -1,11 +1,16 @@
-"""AddOffsetsToTxn: the partition that holds a group's offsets becomes part of a transaction."""
+"""AddOffsetsToTxn: the partition that holds a group's offsets becomes part of a transaction (KIP-98).
+
+v2: PRODUCER_FENCED; before, it was INVALID_PRODUCER_EPOCH (KIP-588)
+v3: flexible (KIP-482)
+v4: TRANSACTION_ABORTABLE is understood (KIP-890)
+"""
 
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import Any, Final
+from typing import Final
 
-from tidemark.broker.core.deferred import awaited, mapped
+from tidemark.broker.core.deferred import Answer, MaybeDeferred, awaited, mapped
 from tidemark.broker.core.errors import Refused
 from tidemark.broker.core.registry import Call, handles
 from tidemark.broker.groups.coordinator import GroupCoordinator
@@ -22,10 +27,10 @@ PRODUCER_FENCED_FROM: Final = 2  # KIP-588
 @handles(AddOffsetsToTxnRequest, AddOffsetsToTxnResponse)
 def add_offsets_to_txn(
     request: AddOffsetsToTxnRequest, call: Call, *, transactions: TransactionCoordinator, groups: GroupCoordinator
-) -> Any:
+) -> Answer[AddOffsetsToTxnResponse]:
     if groups.partition_of(request.group_id) is None:
         return _add_to_first_group(request, call, transactions, groups)
-    return mapped(_add(request, transactions, groups), lambda code: _told(code, call))
+    return mapped(_add(request, transactions, groups), lambda code: _response(code, call))
 
 
 async def _add_to_first_group(
@@ -34,11 +39,13 @@ async def _add_to_first_group(
     """Nobody has asked for a group yet, so that there is no offsets topic, either."""
     with suppress(Refused):
         await groups.leader_of(request.group_id)
-    code: ErrorCode = await awaited(_add(request, transactions, groups))
-    return _told(code, call)
+    code = await awaited(_add(request, transactions, groups))
+    return _response(code, call)
 
 
-def _add(request: AddOffsetsToTxnRequest, transactions: TransactionCoordinator, groups: GroupCoordinator) -> Any:
+def _add(
+    request: AddOffsetsToTxnRequest, transactions: TransactionCoordinator, groups: GroupCoordinator
+) -> MaybeDeferred[ErrorCode]:
     if not request.transactional_id:
         return ErrorCode.INVALID_REQUEST
     hosted = transactions.find(request.transactional_id)
@@ -52,7 +59,7 @@ def _add(request: AddOffsetsToTxnRequest, transactions: TransactionCoordinator, 
     return hosted.finish(hosted.shard.add(request.transactional_id, producer, partition, now_ms=transactions.now_ms()))
 
 
-def _told(code: ErrorCode, call: Call) -> AddOffsetsToTxnResponse:
+def _response(code: ErrorCode, call: Call) -> AddOffsetsToTxnResponse:
     if code == ErrorCode.PRODUCER_FENCED and call.version < PRODUCER_FENCED_FROM:
         code = ErrorCode.INVALID_PRODUCER_EPOCH
     return AddOffsetsToTxnResponse(error_code=code)

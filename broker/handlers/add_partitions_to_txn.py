@@ -1,14 +1,22 @@
-"""AddPartitionsToTxn: a client's partitions become part of its transaction; or, from another broker, of several.
+"""AddPartitionsToTxn: partitions become part of a transaction (KIP-98).
 
-A request is all or nothing: with one partition that does not exist, nothing is added and the others are told so.
+Up to version 3 a producer asks for its one transaction; from version 4 on brokers ask for many, to add partitions or
+only to verify that they were added. Each transaction is all or nothing: with one partition that does not exist
+nothing is added, and the others get OPERATION_NOT_ATTEMPTED.
+
+v2: PRODUCER_FENCED; before, it was INVALID_PRODUCER_EPOCH (KIP-588)
+v3: flexible (KIP-482)
+v4: many transactions, VerifyOnly (KIP-890)
+v5: TRANSACTION_ABORTABLE is understood (KIP-890)
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from functools import partial
+from typing import Final
 
-from tidemark.broker.core.deferred import Deferred, mapped
+from tidemark.broker.core.deferred import Gathering, MaybeDeferred, mapped
 from tidemark.broker.core.registry import Call, handles
 from tidemark.broker.metadata.image import Image
 from tidemark.broker.metadata.internal import INTERNAL_TOPICS, OFFSETS_TOPIC
@@ -35,9 +43,9 @@ Codes = Mapping[TopicPartition, ErrorCode]
 @handles(AddPartitionsToTxnRequest, AddPartitionsToTxnResponse)
 def add_partitions_to_txn(
     request: AddPartitionsToTxnRequest, call: Call, *, transactions: TransactionCoordinator
-) -> Any:
+) -> MaybeDeferred[AddPartitionsToTxnResponse]:
     if call.version >= BROKERS_FROM:
-        return _Gathering(request.transactions, call, transactions).answer()
+        return _add_to_all(request.transactions, call, transactions)
     one = AddPartitionsToTxnTransaction(
         transactional_id=request.v3_and_below_transactional_id,
         producer_id=request.v3_and_below_producer_id,
@@ -45,45 +53,29 @@ def add_partitions_to_txn(
         topics=request.v3_and_below_topics,
     )
     codes = _add(one, transactions, client_version=CLASSIC)
-    return mapped(codes, lambda late: _client_response(one, late, call))
+    return mapped(codes, partial(_client_response, one, call))
 
 
-class _Gathering:
-    """The answers to many transactions, some of which may have to wait."""
-
-    def __init__(
-        self, asked: list[AddPartitionsToTxnTransaction], call: Call, transactions: TransactionCoordinator
-    ) -> None:
-        self._later: Deferred[AddPartitionsToTxnResponse] = Deferred()
-        self._call = call
-        self._response = AddPartitionsToTxnResponse()
-        self._left = 0
-        for one in asked:
-            codes = _add(one, transactions, client_version=EPOCH_PER_TRANSACTION)
-            if isinstance(codes, Deferred):
-                self._left += 1
-                codes.then(lambda late, one=one: self._committed(one, late))  # type: ignore[misc]
-            else:
-                self._take(one, codes)
-
-    def answer(self) -> Any:
-        return self._later if self._left else self._response
-
-    def _take(self, one: AddPartitionsToTxnTransaction, codes: Codes | ErrorCode) -> None:
-        self._response.results_by_transaction.append(
-            AddPartitionsToTxnResult(
-                transactional_id=one.transactional_id, topic_results=_results(one, codes, self._call)
-            )
-        )
-
-    def _committed(self, one: AddPartitionsToTxnTransaction, codes: Codes | ErrorCode) -> None:
-        self._take(one, codes)
-        self._left -= 1
-        if not self._left:
-            self._later.resolve(self._response)
+def _add_to_all(
+    asked: list[AddPartitionsToTxnTransaction], call: Call, transactions: TransactionCoordinator
+) -> MaybeDeferred[AddPartitionsToTxnResponse]:
+    response = AddPartitionsToTxnResponse()
+    gathering = Gathering(response)
+    for one in asked:
+        codes = _add(one, transactions, client_version=EPOCH_PER_TRANSACTION)
+        gathering.add(mapped(codes, partial(_result, one, call)), response.results_by_transaction.append)
+    return gathering.answer()
 
 
-def _add(one: AddPartitionsToTxnTransaction, transactions: TransactionCoordinator, *, client_version: int) -> Any:
+def _result(one: AddPartitionsToTxnTransaction, call: Call, codes: Codes | ErrorCode) -> AddPartitionsToTxnResult:
+    return AddPartitionsToTxnResult(
+        transactional_id=one.transactional_id, topic_results=_topic_results(one, codes, call)
+    )
+
+
+def _add(
+    one: AddPartitionsToTxnTransaction, transactions: TransactionCoordinator, *, client_version: int
+) -> MaybeDeferred[Codes | ErrorCode]:
     """A code for all partitions, a code for each, or a Deferred of either."""
     if not one.transactional_id:
         return ErrorCode.INVALID_REQUEST
@@ -114,12 +106,12 @@ def _problem(image: Image, partition: TopicPartition) -> ErrorCode | None:
 
 
 def _client_response(
-    one: AddPartitionsToTxnTransaction, codes: Codes | ErrorCode, call: Call
+    one: AddPartitionsToTxnTransaction, call: Call, codes: Codes | ErrorCode
 ) -> AddPartitionsToTxnResponse:
-    return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_results(one, codes, call))
+    return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_topic_results(one, codes, call))
 
 
-def _results(
+def _topic_results(
     one: AddPartitionsToTxnTransaction, codes: Codes | ErrorCode, call: Call
 ) -> list[AddPartitionsToTxnTopicResult]:
     return [
@@ -128,7 +120,7 @@ def _results(
             results_by_partition=[
                 AddPartitionsToTxnPartitionResult(
                     partition_index=index,
-                    partition_error_code=_told(
+                    partition_error_code=_code_for(
                         codes if isinstance(codes, ErrorCode) else codes[topic.name, index], call.version
                     ),
                 )
@@ -139,7 +131,7 @@ def _results(
     ]
 
 
-def _told(code: ErrorCode, version: int) -> ErrorCode:
+def _code_for(code: ErrorCode, version: int) -> ErrorCode:
     if code == ErrorCode.PRODUCER_FENCED and version < PRODUCER_FENCED_FROM:
         return ErrorCode.INVALID_PRODUCER_EPOCH
     return code

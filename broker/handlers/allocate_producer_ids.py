@@ -1,4 +1,7 @@
-"""AllocateProducerIds: a block of producer ids for one broker, never given twice."""
+"""AllocateProducerIds: a block of producer ids for one broker, never given twice (KIP-730).
+
+Asked by brokers of the controller. The broker must name its current epoch.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,12 @@
-"""AlterPartition: leaders ask for other in-sync replicas. All partitions of a request are one commit."""
+"""AlterPartition: leaders ask the controller for other in-sync replicas (KIP-497). All partitions of a request are one
+commit.
+
+A change that rests on an older leader or partition epoch is refused. One that completes a reassignment and with it
+moves the leadership is answered NEW_LEADER_ELECTED.
+
+v2: topics by id; brokers that are fenced or shutting down are INELIGIBLE_REPLICA (KIP-841)
+v3: the epoch of each broker in the new set, so that one that has restarted since is refused (KIP-903)
+"""
 
 from __future__ import annotations
 

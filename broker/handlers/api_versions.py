@@ -1,4 +1,11 @@
-"""ApiVersions: what is served on this listener, which is what has a handler."""
+"""ApiVersions: the APIs and versions that this listener serves, and the cluster's features.
+
+A version that we do not know is answered in the form of version 0 with UNSUPPORTED_VERSION and our range of versions of
+this API (KIP-511), and so the answer never has a flexible header.
+
+v3: name and version of the client's software (KIP-511); features (KIP-584); flexible (KIP-482)
+v4: features whose minimum is 0 can be told (KAFKA-17011)
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""BrokerHeartbeat: a broker is alive; it is told whether it may serve, and whether it may go."""
+"""BrokerHeartbeat: a broker is alive; it is told whether it is caught up, fenced, and may shut down (KIP-631).
+
+v1: log directories that have failed (KIP-858)
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""BrokerRegistration: a broker that starts gets its epoch, and stays fenced until it has caught up."""
+"""BrokerRegistration: a broker that starts gets its epoch, and stays fenced until it has caught up (KIP-631).
+
+v2: ids of its log directories (KIP-858)
+v3: its epoch before a clean shutdown, without which it may have lost records (KIP-966)
+v4: features whose minimum is 0 can be told (KAFKA-17011)
+"""
 
 from __future__ import annotations
 

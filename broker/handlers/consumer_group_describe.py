@@ -1,6 +1,9 @@
-"""ConsumerGroupDescribe: groups that the broker assigns, with their members and what these have and shall have.
+"""ConsumerGroupDescribe: groups that the broker assigns, with members, what these own and what they shall own
+(KIP-848).
 
-Version 1 says which members speak the classic protocol.
+A group of another kind is GROUP_ID_NOT_FOUND here, which makes tools ask DescribeGroups.
+
+v1: which members speak the classic protocol (KIP-1099)
 """
 
 from __future__ import annotations

@@ -1,12 +1,11 @@
 """ConsumerGroupHeartbeat: join, stay in and leave a group that the broker assigns (KIP-848).
 
-Version 1 brings the regular expression, and member ids that clients make themselves (KIP-1082).
+v1: subscription by a regular expression; the client makes its member id itself (KIP-1082)
 """
 
 from __future__ import annotations
 
-from typing import Any
-
+from tidemark.broker.core.deferred import MaybeDeferred
 from tidemark.broker.core.registry import Call, handles
 from tidemark.broker.groups.consumer.heartbeat import consumer_heartbeat, refusal
 from tidemark.broker.groups.coordinator import GroupCoordinator
@@ -20,7 +19,9 @@ from tidemark.protocol.messages.consumer_group_heartbeat import (
 
 
 @handles(ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse)
-def consumer_group_heartbeat(request: ConsumerGroupHeartbeatRequest, call: Call, *, groups: GroupCoordinator) -> Any:
+def consumer_group_heartbeat(
+    request: ConsumerGroupHeartbeatRequest, call: Call, *, groups: GroupCoordinator
+) -> MaybeDeferred[ConsumerGroupHeartbeatResponse]:
     if not request.group_id:
         return refusal(ErrorCode.INVALID_REQUEST, "GroupId can't be empty.")
     hosted = groups.find(request.group_id)

@@ -1,6 +1,9 @@
-"""DeleteRecords: move the start of a partition up. Below it nothing can be read again; whole segments go.
+"""DeleteRecords: move the start of a partition up. Records below it cannot be read again, whole segments go (KIP-107).
 
-It is done when no live replica has the records any more, or it would be a matter of who leads next (KIP-107).
+The answer comes when no live replica has the records any more, so that they do not return with the next leader, or
+when the request's time is over. Offset -1 means the high watermark.
+
+v2: flexible (KIP-482)
 """
 
 from __future__ import annotations
@@ -9,7 +12,7 @@ import asyncio
 from functools import partial
 from typing import Final
 
-from tidemark.broker.core.deferred import Deferred
+from tidemark.broker.core.deferred import Deferred, MaybeDeferred
 from tidemark.broker.core.errors import EXPECTED, Refused, fault_of
 from tidemark.broker.core.registry import Call, handles
 from tidemark.broker.replication.housekeeping import Housekeeping
@@ -30,7 +33,7 @@ TO_THE_HIGH_WATERMARK: Final = -1
 @handles(DeleteRecordsRequest, DeleteRecordsResponse)
 def delete_records(
     request: DeleteRecordsRequest, _call: Call, *, replicas: ReplicaTable, housekeeping: Housekeeping
-) -> DeleteRecordsResponse | Deferred[DeleteRecordsResponse]:
+) -> MaybeDeferred[DeleteRecordsResponse]:
     deleting = _Deleting(replicas)
     for topic in request.topics:
         result = DeleteRecordsTopicResult(name=topic.name)
@@ -44,8 +47,8 @@ class _Deleting:
     def __init__(self, replicas: ReplicaTable) -> None:
         self.response = DeleteRecordsResponse()
         self._replicas = replicas
-        self._left: dict[int, tuple[Partition, int, DeleteRecordsPartitionResult]] = {}
-        self._later: Deferred[DeleteRecordsResponse] | None = None
+        self._pending: dict[int, tuple[Partition, int, DeleteRecordsPartitionResult]] = {}
+        self._deferred: Deferred[DeleteRecordsResponse] | None = None
 
     def delete(self, topic: str, asked: DeleteRecordsPartition) -> DeleteRecordsPartitionResult:
         result = DeleteRecordsPartitionResult(partition_index=asked.partition_index, low_watermark=-1)
@@ -55,22 +58,22 @@ class _Deleting:
             partition.delete_before(offset)
             result.low_watermark = partition.low_watermark
             if result.low_watermark < offset:
-                self._left[id(result)] = (partition, offset, result)
+                self._pending[id(result)] = (partition, offset, result)
         except EXPECTED as error:
             result.error_code = fault_of(error, where=f"{topic}-{asked.partition_index}").code
         return result
 
-    def finish(self, timeout_ms: int) -> DeleteRecordsResponse | Deferred[DeleteRecordsResponse]:
-        if not self._left:
+    def finish(self, timeout_ms: int) -> MaybeDeferred[DeleteRecordsResponse]:
+        if not self._pending:
             return self.response
-        self._later = Deferred()
+        self._deferred = Deferred()
         self._timer = asyncio.get_running_loop().call_later(max(timeout_ms, 0) / 1000, self._time_out)
-        for key, (partition, offset, _) in list(self._left.items()):
+        for key, (partition, offset, _) in list(self._pending.items()):
             partition.await_low_watermark(offset, partial(self._reached, key))
-        return self._later
+        return self._deferred
 
     def _reached(self, key: int, error: Exception | None) -> None:
-        if (found := self._left.pop(key, None)) is None:
+        if (found := self._pending.pop(key, None)) is None:
             return
         partition, _, result = found
         if error is None:
@@ -78,20 +81,20 @@ class _Deleting:
         else:
             result.low_watermark = -1
             result.error_code = fault_of(error, where=f"{partition.topic}-{partition.index}").code
-        if not self._left:
+        if not self._pending:
             self._timer.cancel()
             self._answer()
 
     def _time_out(self) -> None:
-        for partition, _, result in self._left.values():
+        for partition, _, result in self._pending.values():
             result.error_code = ErrorCode.REQUEST_TIMED_OUT
             result.low_watermark = partition.low_watermark
-        self._left.clear()
+        self._pending.clear()
         self._answer()
 
     def _answer(self) -> None:
-        assert self._later is not None
-        self._later.resolve(self.response)
+        assert self._deferred is not None
+        self._deferred.resolve(self.response)
 
 
 def _offset(partition: Partition, asked: DeleteRecordsPartition) -> int:

@@ -1,4 +1,8 @@
-"""DescribeCluster: who is in the cluster: brokers on listeners for clients, controllers on a controller listener."""
+"""DescribeCluster: the brokers on a listener for clients, the controllers on a controller listener (KIP-700).
+
+v1: the kind of endpoints asked for, which must fit the listener (KIP-919)
+v2: fenced brokers, too, if asked for (KIP-1073)
+"""
 
 from __future__ import annotations
 

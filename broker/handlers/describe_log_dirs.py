@@ -1,4 +1,10 @@
-"""DescribeLogDirs: which partitions are in which directory, and how large they are."""
+"""DescribeLogDirs: the log directories of this broker, and the size of each partition in them (KIP-113).
+
+v2: flexible (KIP-482)
+v3: an error of the whole answer
+v4: size and free space of the volume (KIP-827)
+v5: whether a directory takes no new partitions, which is never so here (KIP-1066)
+"""
 
 from __future__ import annotations
 

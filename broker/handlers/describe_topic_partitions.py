@@ -1,4 +1,7 @@
-"""DescribeTopicPartitions (KIP-966): topics in the order of their names, page by page."""
+"""DescribeTopicPartitions: topics with their partitions in the order of names, page by page (KIP-966).
+
+A page has at most max.request.partition.size.limit partitions; its cursor says where the next one starts.
+"""
 
 from __future__ import annotations
 

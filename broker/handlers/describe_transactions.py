@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from tidemark.broker.core.registry import Call, handles
 from tidemark.broker.transactions.coordinator import TransactionCoordinator
 from tidemark.broker.transactions.transaction import TransactionState
@@ -28,7 +26,7 @@ def describe_transactions(
 
 def _describe(transactional_id: str, transactions: TransactionCoordinator) -> DescribedTransaction:
     answer = DescribedTransaction(transactional_id=transactional_id)
-    hosted: Any = transactions.find(transactional_id) if transactional_id else ErrorCode.INVALID_REQUEST
+    hosted = transactions.find(transactional_id) if transactional_id else ErrorCode.INVALID_REQUEST
     if not isinstance(hosted, TransactionShardHost):
         answer.error_code = hosted
         return answer

@@ -1,4 +1,11 @@
-"""ElectLeaders: back to the preferred leader, or (if asked for, and nobody better is there) to any replica."""
+"""ElectLeaders: back to the preferred leaders, or (unclean) to any live replica where no other is left (KIP-183).
+
+A null list asks for all partitions, and is answered only for those that changed or failed. The controller decides;
+other brokers forward the request to it.
+
+v1: unclean elections; an error of the whole answer (KIP-460)
+v2: flexible (KIP-482)
+"""
 
 from __future__ import annotations
 

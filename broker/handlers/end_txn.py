@@ -1,10 +1,16 @@
-"""EndTxn: commit or abort. The answer leaves when the decision is written down; the markers follow."""
+"""EndTxn: commit or abort. The answer leaves when the decision is committed; the markers follow (KIP-98).
+
+v2: PRODUCER_FENCED; before, it was INVALID_PRODUCER_EPOCH (KIP-588)
+v3: flexible (KIP-482)
+v4: TRANSACTION_ABORTABLE is understood (KIP-890)
+v5: every transaction gets an epoch of its own, which the answer tells, or a new producer id (KIP-890)
+"""
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
-from tidemark.broker.core.deferred import awaited, mapped
+from tidemark.broker.core.deferred import Answer, MaybeDeferred, awaited, mapped
 from tidemark.broker.core.errors import Refused
 from tidemark.broker.core.registry import Call, handles
 from tidemark.broker.metadata.producer_ids import ProducerIds
@@ -22,14 +28,14 @@ EPOCH_PER_TRANSACTION_FROM: Final = 5
 @handles(EndTxnRequest, EndTxnResponse)
 def end_txn(
     request: EndTxnRequest, call: Call, *, transactions: TransactionCoordinator, producer_ids: ProducerIds
-) -> Any:
+) -> Answer[EndTxnResponse]:
     try:
         answer = _end(request, call, transactions, None)
     except NeedsProducerId:
         return _end_with_new_id(request, call, transactions, producer_ids)
     if call.version >= PRODUCER_FENCED_FROM:
         return answer
-    return mapped(answer, _told_in_old_words)
+    return mapped(answer, _in_older_codes)
 
 
 async def _end_with_new_id(
@@ -39,11 +45,13 @@ async def _end_with_new_id(
         new_id = await producer_ids.next()
     except Refused:
         return EndTxnResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-    answer: EndTxnResponse = await awaited(_end(request, call, transactions, new_id))
-    return answer if call.version >= PRODUCER_FENCED_FROM else _told_in_old_words(answer)
+    answer = await awaited(_end(request, call, transactions, new_id))
+    return answer if call.version >= PRODUCER_FENCED_FROM else _in_older_codes(answer)
 
 
-def _end(request: EndTxnRequest, call: Call, transactions: TransactionCoordinator, new_id: int | None) -> Any:
+def _end(
+    request: EndTxnRequest, call: Call, transactions: TransactionCoordinator, new_id: int | None
+) -> MaybeDeferred[EndTxnResponse]:
     if not request.transactional_id:
         return EndTxnResponse(error_code=ErrorCode.INVALID_REQUEST)
     hosted = transactions.find(request.transactional_id)
@@ -61,8 +69,8 @@ def _end(request: EndTxnRequest, call: Call, transactions: TransactionCoordinato
     )
 
 
-def _told_in_old_words(answer: EndTxnResponse) -> EndTxnResponse:
-    """Older clients know only one word for a fenced producer."""
+def _in_older_codes(answer: EndTxnResponse) -> EndTxnResponse:
+    """Older clients know only one code for a fenced producer."""
     if answer.error_code == ErrorCode.PRODUCER_FENCED:
         answer.error_code = ErrorCode.INVALID_PRODUCER_EPOCH
     return answer

@@ -1,7 +1,12 @@
-"""FindCoordinator: which broker looks after a group, or a transactional id. The topic behind it is created when
-somebody first asks.
+"""FindCoordinator: the broker that coordinates a group or a transactional id.
 
-Up to version 3 one key is asked for, from 4 many.
+The internal topic behind it is created when somebody first asks.
+
+v1: the type of the key: group or transaction (KIP-98)
+v3: flexible (KIP-482)
+v4: many keys (KIP-699)
+v5: TRANSACTION_ABORTABLE is understood (KIP-890)
+v6: keys of share groups (KIP-932), which are INVALID_REQUEST here
 """
 
 from __future__ import annotations

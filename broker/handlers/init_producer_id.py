@@ -11,9 +11,9 @@ v5: TRANSACTION_ABORTABLE is understood (KIP-890)
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
-from tidemark.broker.core.deferred import awaited
+from tidemark.broker.core.deferred import MaybeDeferred, awaited
 from tidemark.broker.core.errors import Refused
 from tidemark.broker.core.registry import Call, handles
 from tidemark.broker.metadata.producer_ids import ProducerIds
@@ -41,13 +41,15 @@ async def init_producer_id(
             answer = _init(request, transactions, await producer_ids.next())
     except Refused:  # no controller gave us ids: the client asks again, as when a coordinator is loading
         return _refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-    response: InitProducerIdResponse = await awaited(answer)
+    response = await awaited(answer)
     if response.error_code == ErrorCode.PRODUCER_FENCED and call.version < PRODUCER_FENCED_FROM:
         response.error_code = ErrorCode.INVALID_PRODUCER_EPOCH
     return response
 
 
-def _init(request: InitProducerIdRequest, transactions: TransactionCoordinator, new_id: int | None) -> Any:
+def _init(
+    request: InitProducerIdRequest, transactions: TransactionCoordinator, new_id: int | None
+) -> MaybeDeferred[InitProducerIdResponse]:
     if not request.transactional_id:
         return _refused(ErrorCode.INVALID_REQUEST)
     hosted = transactions.find(request.transactional_id)

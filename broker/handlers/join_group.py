@@ -1,9 +1,17 @@
-"""JoinGroup: become a member of a classic group's next generation, and wait for it."""
+"""JoinGroup: become a member of a classic group's next generation. The answer waits until that is complete.
+
+v1: a rebalance timeout apart from the session timeout (KIP-62)
+v4: a new member first gets an id, by MEMBER_ID_REQUIRED, and joins with it (KIP-394)
+v5: group instance ids (KIP-345)
+v6: flexible (KIP-482)
+v7: the protocol type in the answer (KIP-559)
+v8: the reason why a member joins again (KIP-800)
+v9: a leader that returns may be told to leave the assignment as it is (KIP-814)
+"""
 
 from __future__ import annotations
 
-from typing import Any
-
+from tidemark.broker.core.deferred import MaybeDeferred
 from tidemark.broker.core.registry import Call, handles
 from tidemark.broker.groups.classic.join import refusal
 from tidemark.broker.groups.coordinator import GroupCoordinator
@@ -14,7 +22,7 @@ from tidemark.protocol.messages.join_group import JoinGroupRequest, JoinGroupRes
 
 
 @handles(JoinGroupRequest, JoinGroupResponse)
-def join_group(request: JoinGroupRequest, call: Call, *, groups: GroupCoordinator) -> Any:
+def join_group(request: JoinGroupRequest, call: Call, *, groups: GroupCoordinator) -> MaybeDeferred[JoinGroupResponse]:
     caller = caller_of(call)
     config = groups.settings.current
     if not request.group_id:

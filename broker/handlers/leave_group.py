@@ -1,10 +1,15 @@
-"""LeaveGroup: members go. Up to version 2 one of them, from 3 many (KIP-345)."""
+"""LeaveGroup: members go.
+
+v3: many members, also by their instance ids (KIP-345)
+v4: flexible (KIP-482)
+v5: the reason (KIP-800)
+"""
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
-from tidemark.broker.core.deferred import Deferred
+from tidemark.broker.core.deferred import MaybeDeferred, mapped
 from tidemark.broker.core.registry import Call, handles
 from tidemark.broker.groups.coordinator import GroupCoordinator
 from tidemark.broker.groups.group import caller_of
@@ -16,7 +21,9 @@ MANY_FROM: Final = 3
 
 
 @handles(LeaveGroupRequest, LeaveGroupResponse)
-def leave_group(request: LeaveGroupRequest, call: Call, *, groups: GroupCoordinator) -> Any:
+def leave_group(
+    request: LeaveGroupRequest, call: Call, *, groups: GroupCoordinator
+) -> MaybeDeferred[LeaveGroupResponse]:
     if not request.group_id:
         return LeaveGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID)
     hosted = groups.find(request.group_id)
@@ -25,13 +32,7 @@ def leave_group(request: LeaveGroupRequest, call: Call, *, groups: GroupCoordina
     if call.version < MANY_FROM:
         request.members = [MemberIdentity(member_id=request.member_id)]
     answer = hosted.finish(hosted.shard.leave(request, caller_of(call), groups.now_ms()))
-    if call.version >= MANY_FROM:
-        return answer
-    if isinstance(answer, Deferred):
-        answered: Deferred[LeaveGroupResponse] = Deferred()
-        answer.then(lambda late: answered.resolve(_of_one(late)))
-        return answered
-    return _of_one(answer)
+    return answer if call.version >= MANY_FROM else mapped(answer, _of_one)
 
 
 def _of_one(answer: LeaveGroupResponse) -> LeaveGroupResponse:

@@ -1,6 +1,18 @@
 """ListOffsets: the ends of a partition, or the first record at or after a time.
 
-Negative timestamps are questions of their own; those about tiered storage are answered as a log that is all local.
+Negative timestamps have meanings of their own; those about tiered storage are answered as a log that is all local. A
+partition that is named twice is refused. A new leader that does not know its high watermark yet answers
+OFFSET_NOT_AVAILABLE.
+
+v2: isolation level: the last stable offset for read_committed (KIP-98)
+v4: leader epochs (KIP-320)
+v5: OFFSET_NOT_AVAILABLE; before, it was LEADER_NOT_AVAILABLE (KIP-207)
+v6: flexible (KIP-482)
+v7: -3, the record with the largest timestamp (KIP-734)
+v8: -4, the earliest local offset (KIP-405)
+v9: -5, the latest offset in tiered storage (KIP-1005)
+v10: a timeout for tiered storage (KIP-1075)
+v11: -6, the earliest offset that is still to be uploaded (KIP-1023)
 """
 
 from __future__ import annotations

@@ -1,14 +1,29 @@
-"""Metadata: brokers and topics, by name or by id; a topic that is asked for by name may be created on the way."""
+"""Metadata: brokers, and topics with their partitions, by name or by id. A missing topic may be created on the way.
+
+A broker that cannot reach the controller does not answer, and one without a lease does not name itself as leader:
+clients that believed it would come back and be refused.
+
+v0: an empty list of topics means all; from v1 on it means none, and null means all
+v1: the controller, racks, internal topics
+v2: the cluster's id (KIP-78)
+v4: whether topics may be created (KIP-204)
+v5: offline replicas (KIP-112)
+v7: leader epochs (KIP-320)
+v8: authorized operations (KIP-430); those of the cluster are gone from v11 (KIP-700)
+v9: flexible (KIP-482)
+v10: ids of topics in the answer; v12: topics asked for by id (KIP-516)
+v13: an error of the whole answer (KIP-1102)
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Awaitable, Iterable
 
 from tidemark.broker.cluster.topic_creation import TopicCreation
 from tidemark.broker.cluster.view import ClusterView
 from tidemark.broker.core.acl_operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
+from tidemark.broker.core.deferred import Answer
 from tidemark.broker.core.errors import Refused
 from tidemark.broker.core.registry import Call, handles
 from tidemark.broker.metadata.dynamic_config import DynamicConfig
@@ -32,7 +47,7 @@ log = logging.getLogger(__name__)
 @handles(MetadataRequest, MetadataResponse)
 def metadata(
     request: MetadataRequest, call: Call, *, cluster: ClusterView, settings: DynamicConfig, creation: TopicCreation
-) -> Any:
+) -> Answer[MetadataResponse]:
     cluster.check_contact()
     if cluster.suspects:  # somebody has probably died: in a moment it is known who leads in its place
         return _answer_soon(request, call, cluster, settings, creation)
@@ -41,7 +56,7 @@ def metadata(
 
 def _answer_now(
     request: MetadataRequest, call: Call, cluster: ClusterView, settings: DynamicConfig, creation: TopicCreation
-) -> Any:
+) -> MetadataResponse | Awaitable[MetadataResponse]:
     image = cluster.image
     wanted = request.topics
     if wanted is None or (call.version == 0 and not wanted):

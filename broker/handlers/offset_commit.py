@@ -13,8 +13,7 @@ v10: topics by id (KIP-848)
 
 from __future__ import annotations
 
-from typing import Any
-
+from tidemark.broker.core.deferred import MaybeDeferred
 from tidemark.broker.core.registry import Call, handles
 from tidemark.broker.groups.coordinator import GroupCoordinator
 from tidemark.broker.groups.group_shard_host import GroupShardHost
@@ -24,7 +23,9 @@ from tidemark.protocol.messages.offset_commit import OffsetCommitRequest, Offset
 
 
 @handles(OffsetCommitRequest, OffsetCommitResponse)
-def offset_commit(request: OffsetCommitRequest, call: Call, *, groups: GroupCoordinator) -> Any:
+def offset_commit(
+    request: OffsetCommitRequest, call: Call, *, groups: GroupCoordinator
+) -> MaybeDeferred[OffsetCommitResponse]:
     if not request.group_id:
         return refuse_all(request, ErrorCode.INVALID_GROUP_ID)
     hosted = groups.find(request.group_id)

@@ -5,8 +5,7 @@ Topics that a live member subscribes to are refused with GROUP_SUBSCRIBED_TO_TOP
 
 from __future__ import annotations
 
-from typing import Any
-
+from tidemark.broker.core.deferred import MaybeDeferred
 from tidemark.broker.core.registry import Call, handles
 from tidemark.broker.groups.coordinator import GroupCoordinator
 from tidemark.broker.groups.group_shard_host import GroupShardHost
@@ -16,7 +15,9 @@ from tidemark.protocol.messages.offset_delete import OffsetDeleteRequest, Offset
 
 
 @handles(OffsetDeleteRequest, OffsetDeleteResponse)
-def offset_delete(request: OffsetDeleteRequest, _call: Call, *, groups: GroupCoordinator) -> Any:
+def offset_delete(
+    request: OffsetDeleteRequest, _call: Call, *, groups: GroupCoordinator
+) -> MaybeDeferred[OffsetDeleteResponse]:
     if not request.group_id:
         return OffsetDeleteResponse(error_code=ErrorCode.INVALID_GROUP_ID)
     hosted = groups.find(request.group_id)

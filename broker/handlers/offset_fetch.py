@@ -14,9 +14,10 @@ v10: topics by id (KIP-848)
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from tidemark.broker.core.deferred import Deferred
+from tidemark.broker.core.deferred import Deferred, MaybeDeferred
 from tidemark.broker.core.registry import Call, handles
 from tidemark.broker.groups.coordinator import GroupCoordinator
 from tidemark.broker.groups.group_shard_host import GroupShardHost
@@ -39,35 +40,37 @@ GROUP_ERROR_FROM: Final = 2  # before, an error could only be told of each parti
 
 
 @handles(OffsetFetchRequest, OffsetFetchResponse)
-def offset_fetch(request: OffsetFetchRequest, call: Call, *, groups: GroupCoordinator) -> Any:
+def offset_fetch(
+    request: OffsetFetchRequest, call: Call, *, groups: GroupCoordinator
+) -> MaybeDeferred[OffsetFetchResponse]:
     """Nobody is told of a commit that a failure could still undo: a group would go back behind where it has begun."""
     answer = _offset_fetch(request, call, groups)
     asked = [each.group_id for each in request.groups] if call.version >= MANY_FROM else [request.group_id]
     found = {hosted for each in asked if isinstance(hosted := groups.find(each), GroupShardHost)}
-    unsettled = {hosted for hosted in found if not hosted.is_committed}
-    if not unsettled or call.version < GROUP_ERROR_FROM:
+    uncommitted = {hosted for hosted in found if not hosted.is_committed}
+    if not uncommitted or call.version < GROUP_ERROR_FROM:
         return answer
-    return _WhenSettled(answer, unsettled).later
+    return _WhenCommitted(answer, uncommitted).deferred
 
 
-class _WhenSettled:
+class _WhenCommitted:
     """An answer that rests on what is written, but not committed yet."""
 
-    def __init__(self, answer: OffsetFetchResponse, unsettled: set[GroupShardHost]) -> None:
-        self.later: Deferred[OffsetFetchResponse] = Deferred()
+    def __init__(self, answer: OffsetFetchResponse, uncommitted: set[GroupShardHost]) -> None:
+        self.deferred: Deferred[OffsetFetchResponse] = Deferred()
         self._answer = answer
-        self._left = len(unsettled)
-        for hosted in unsettled:
-            hosted.when_committed(self._settled)
+        self._left = len(uncommitted)
+        for hosted in uncommitted:
+            hosted.when_committed(self._reached)
 
-    def _settled(self, error: Exception | None) -> None:
+    def _reached(self, error: Exception | None) -> None:
         self._left -= 1
         if error is not None:
             code = ErrorCode.NOT_COORDINATOR
             groups = [OffsetFetchResponseGroup(group_id=each.group_id, error_code=code) for each in self._answer.groups]
             self._answer = OffsetFetchResponse(error_code=code, groups=groups)
         if not self._left:
-            self.later.resolve(self._answer)
+            self.deferred.resolve(self._answer)
 
 
 def _offset_fetch(request: OffsetFetchRequest, call: Call, groups: GroupCoordinator) -> OffsetFetchResponse:
@@ -101,7 +104,9 @@ def _offset_fetch(request: OffsetFetchRequest, call: Call, groups: GroupCoordina
     )
 
 
-def _positions(groups: GroupCoordinator, group_id: str, wanted: Any, **member: Any) -> Positions:
+def _positions(
+    groups: GroupCoordinator, group_id: str, wanted: Mapping[str, Sequence[int]] | None, **member: Any
+) -> Positions:
     hosted = groups.find(group_id)
     if not isinstance(hosted, GroupShardHost):
         return Positions(hosted, {})
@@ -121,7 +126,7 @@ def _group(
             name = image.topic_names.get(topic.topic_id) if by_id else topic.name
             if name is None:
                 unknown = ErrorCode.UNKNOWN_TOPIC_ID
-                partitions = [_told(Position(index, -1, -1, ""), unknown) for index in topic.partition_indexes]
+                partitions = [_partition(Position(index, -1, -1, ""), unknown) for index in topic.partition_indexes]
                 answer.topics.append(OffsetFetchResponseTopics(topic_id=topic.topic_id, partitions=partitions))
             else:
                 wanted[name] = topic.partition_indexes
@@ -135,13 +140,13 @@ def _group(
         known = image.topics.get(name)
         if by_id and known is None:
             continue  # deleted a moment ago: it has no id to name it by
-        partitions = [_told(each, each.error_code) for each in positions]
+        partitions = [_partition(each, each.error_code) for each in positions]
         topic_id = bytes(16) if known is None else known.topic_id
         answer.topics.append(OffsetFetchResponseTopics(name=name, topic_id=topic_id, partitions=partitions))
     return answer
 
 
-def _told(position: Position, code: ErrorCode) -> OffsetFetchResponsePartitions:
+def _partition(position: Position, code: ErrorCode) -> OffsetFetchResponsePartitions:
     return OffsetFetchResponsePartitions(
         partition_index=position.partition,
         committed_offset=position.offset,

@@ -1,4 +1,8 @@
-"""OffsetForLeaderEpoch: where an epoch ended, so that a reader notices that its records were replaced (KIP-320)."""
+"""OffsetForLeaderEpoch: where an epoch ended, so that a reader notices that its records were replaced (KIP-320).
+
+v3: the id of a follower that asks
+v4: flexible (KIP-482)
+"""
 
 from __future__ import annotations
 

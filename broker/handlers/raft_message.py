@@ -9,5 +9,5 @@ from tidemark.protocol.messages.raft_message import RaftMessageRequest, RaftMess
 
 @handles(RaftMessageRequest, RaftMessageResponse)
 def raft_message(request: RaftMessageRequest, _call: Call, *, quorum: QuorumMembership) -> object:
-    quorum.receive(request.sender, bytes(request.data))
+    quorum.receive(request)
     return NO_ANSWER

@@ -1,9 +1,13 @@
-"""SyncGroup: the leader of a classic group hands in the assignment, everybody gets their part of it."""
+"""SyncGroup: the leader of a classic group hands in the assignment; every member gets its part of it.
+
+v3: group instance ids (KIP-345)
+v4: flexible (KIP-482)
+v5: protocol type and name, which must be the group's (KIP-559)
+"""
 
 from __future__ import annotations
 
-from typing import Any
-
+from tidemark.broker.core.deferred import MaybeDeferred
 from tidemark.broker.core.registry import Call, handles
 from tidemark.broker.groups.coordinator import GroupCoordinator
 from tidemark.broker.groups.group import caller_of
@@ -13,7 +17,7 @@ from tidemark.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRes
 
 
 @handles(SyncGroupRequest, SyncGroupResponse)
-def sync_group(request: SyncGroupRequest, call: Call, *, groups: GroupCoordinator) -> Any:
+def sync_group(request: SyncGroupRequest, call: Call, *, groups: GroupCoordinator) -> MaybeDeferred[SyncGroupResponse]:
     if not request.group_id:
         return SyncGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID)
     hosted = groups.find(request.group_id)

@@ -1,10 +1,19 @@
-"""TxnOffsetCommit: first the transaction coordinator must count the group in, then the group takes the offsets."""
+"""TxnOffsetCommit: offsets that become visible when their transaction is committed (KIP-98).
+
+First the transaction coordinator, here or on another broker, must have the partition of the offsets in the
+transaction; then the group coordinator takes them.
+
+v2: leader epochs (KIP-320)
+v3: member id, generation and instance id, to fence former members (KIP-447); flexible (KIP-482)
+v4: TRANSACTION_ABORTABLE is understood (KIP-890)
+v5: the partition is added to the transaction on the way, without AddOffsetsToTxn (KIP-890)
+"""
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
-from tidemark.broker.core.deferred import Deferred, mapped
+from tidemark.broker.core.deferred import MaybeDeferred, chained, mapped
 from tidemark.broker.core.registry import Call, handles
 from tidemark.broker.groups.coordinator import GroupCoordinator
 from tidemark.broker.groups.group_shard_host import GroupShardHost
@@ -21,7 +30,7 @@ ADDS_OFFSETS_FROM: Final = 5  # KIP-890
 ABORTABLE_FROM: Final = 4
 LOADING_FROM: Final = 2  # older producers do not expect to hear that a coordinator is loading
 
-_TOLD: Final = {
+_AS_THE_GROUPS: Final = {
     ErrorCode.PRODUCER_FENCED: ErrorCode.INVALID_PRODUCER_EPOCH,
     ErrorCode.CONCURRENT_TRANSACTIONS: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ErrorCode.NOT_COORDINATOR: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
@@ -32,32 +41,22 @@ _TOLD: Final = {
 @handles(TxnOffsetCommitRequest, TxnOffsetCommitResponse)
 def txn_offset_commit(
     request: TxnOffsetCommitRequest, call: Call, *, groups: GroupCoordinator, transactions: TransactionCoordinator
-) -> Any:
+) -> MaybeDeferred[TxnOffsetCommitResponse]:
     if not request.group_id:
         return refuse_all(request, ErrorCode.INVALID_GROUP_ID)
     hosted = groups.find(request.group_id)
     if not isinstance(hosted, GroupShardHost):
         return _refuse(request, call, hosted)
-    admitted = _admit(request, call, hosted.partition, transactions)
-    if not isinstance(admitted, Deferred):
-        return _commit(request, call, groups, admitted)
-    later: Deferred[Any] = Deferred()
-
-    def go_on(code: ErrorCode) -> None:
-        answer = _commit(request, call, groups, code)
-        if isinstance(answer, Deferred):
-            answer.then(later.resolve)
-        else:
-            later.resolve(answer)
-
-    admitted.then(go_on)
-    return later
+    verdict = _verify(request, call, hosted.partition, transactions)
+    return chained(verdict, lambda code: _commit(request, call, groups, code))
 
 
-def _commit(request: TxnOffsetCommitRequest, call: Call, groups: GroupCoordinator, admitted: ErrorCode) -> Any:
-    if admitted:
+def _commit(
+    request: TxnOffsetCommitRequest, call: Call, groups: GroupCoordinator, verdict: ErrorCode
+) -> MaybeDeferred[TxnOffsetCommitResponse]:
+    if verdict:
         # A producer must not take the other coordinator's troubles for the group's: it just asks again.
-        return _refuse(request, call, _TOLD.get(admitted, admitted))
+        return _refuse(request, call, _AS_THE_GROUPS.get(verdict, verdict))
     hosted = groups.find(request.group_id)
     if not isinstance(hosted, GroupShardHost):
         return _refuse(request, call, hosted)
@@ -65,10 +64,10 @@ def _commit(request: TxnOffsetCommitRequest, call: Call, groups: GroupCoordinato
     return hosted.finish(result)
 
 
-def _admit(
+def _verify(
     request: TxnOffsetCommitRequest, call: Call, partition: Partition, transactions: TransactionCoordinator
-) -> Any:
-    """An ErrorCode, or a Deferred of one: whether the partition that holds the offsets is in the transaction."""
+) -> MaybeDeferred[ErrorCode]:
+    """Whether the partition that holds the offsets is in the transaction."""
     producer = Producer(request.producer_id, request.producer_epoch)
     if partition.has_open_transaction(*producer):
         return ErrorCode.NONE

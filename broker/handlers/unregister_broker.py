@@ -1,4 +1,6 @@
-"""UnregisterBroker: forget a broker that will not come back."""
+"""UnregisterBroker: forget a broker that will not come back (KIP-631). The controller decides; other brokers forward
+the request to it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,11 @@
-"""UpdateFeatures: the levels that the whole cluster uses. Only what every broker can do may be turned on."""
+"""UpdateFeatures: the levels of features that the whole cluster uses (KIP-584).
+
+Only what every broker supports can be finalized; all features of a request change or none. The controller decides;
+other brokers forward the request to it.
+
+v1: the type of the change (upgrade, safe or unsafe downgrade), ValidateOnly (KIP-778)
+v2: no results of single features any more, only an error of the whole answer (KIP-1022)
+"""
 
 from __future__ import annotations
 

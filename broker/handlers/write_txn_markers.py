@@ -1,13 +1,18 @@
-"""WriteTxnMarkers: end transactions in partitions that we lead, for another coordinator or an administrator."""
+"""WriteTxnMarkers: end transactions in partitions that this broker leads (KIP-98).
+
+Asked by the transaction coordinator on another broker, or by an administrator who ends a hanging transaction (KIP-664).
+
+v1: flexible (KIP-482)
+v2: the version of the transaction, which says how epochs are checked (KIP-1228)
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from functools import partial
 
-from tidemark.broker.core.deferred import Deferred
+from tidemark.broker.core.deferred import Gathering, MaybeDeferred
 from tidemark.broker.core.registry import Call, handles
 from tidemark.broker.transactions.coordinator import TransactionCoordinator
-from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.messages.write_txn_markers import (
     WritableTxnMarkerPartitionResult,
     WritableTxnMarkerResult,
@@ -19,9 +24,11 @@ from tidemark.protocol.records import EndTransaction
 
 
 @handles(WriteTxnMarkersRequest, WriteTxnMarkersResponse)
-def write_txn_markers(request: WriteTxnMarkersRequest, _call: Call, *, transactions: TransactionCoordinator) -> Any:
+def write_txn_markers(
+    request: WriteTxnMarkersRequest, _call: Call, *, transactions: TransactionCoordinator
+) -> MaybeDeferred[WriteTxnMarkersResponse]:
     response = WriteTxnMarkersResponse()
-    waiting = _Waiting(response)
+    gathering = Gathering(response)
     for asked in request.markers:
         marker = EndTransaction(
             asked.producer_id, asked.producer_epoch, asked.transaction_result, asked.coordinator_epoch
@@ -29,34 +36,12 @@ def write_txn_markers(request: WriteTxnMarkersRequest, _call: Call, *, transacti
         result = WritableTxnMarkerResult(producer_id=asked.producer_id)
         response.markers.append(result)
         for topic in asked.topics:
-            told = WritableTxnMarkerTopicResult(name=topic.name)
-            result.topics.append(told)
+            topic_result = WritableTxnMarkerTopicResult(name=topic.name)
+            result.topics.append(topic_result)
             for index in topic.partition_indexes:
                 answer = WritableTxnMarkerPartitionResult(partition_index=index)
-                told.partitions.append(answer)
+                topic_result.partitions.append(answer)
                 version = asked.transaction_version
                 written = transactions.local_markers.write(marker, version=version, topic=topic.name, index=index)
-                waiting.take(answer, written)
-    return waiting.later if waiting.left else response
-
-
-class _Waiting:
-    """For the markers that are not committed yet."""
-
-    def __init__(self, response: WriteTxnMarkersResponse) -> None:
-        self.later: Deferred[WriteTxnMarkersResponse] = Deferred()
-        self.left = 0
-        self._response = response
-
-    def take(self, answer: WritableTxnMarkerPartitionResult, code: ErrorCode | Deferred[ErrorCode]) -> None:
-        if not isinstance(code, Deferred):
-            answer.error_code = code
-            return
-        self.left += 1
-        code.then(lambda late: self._committed(answer, late))
-
-    def _committed(self, answer: WritableTxnMarkerPartitionResult, code: ErrorCode) -> None:
-        answer.error_code = code
-        self.left -= 1
-        if not self.left:
-            self.later.resolve(self._response)
+                gathering.add(written, partial(setattr, answer, "error_code"))
+    return gathering.answer()

@@ -34,6 +34,7 @@ from tidemark.broker.transactions.transaction import (
 from tidemark.broker.transactions.transitions import (
     NeedsProducerId,
     Producer,
+    check_no_pending_transition,
     check_producer,
     completed,
     ended,
@@ -103,6 +104,7 @@ class TransactionShard:
     ) -> ErrorCode | CoordinatorResult:
         try:
             old = self._find(transactional_id)
+            check_no_pending_transition(old)
             check_producer(old, producer)
         except Refused as refusal:
             return refusal.code
@@ -118,6 +120,7 @@ class TransactionShard:
         try:
             old = self._find(transactional_id)
             check_producer(old, producer)
+            check_no_pending_transition(old)
         except Refused as refusal:
             return dict.fromkeys(partitions, refusal.code)
         return {

@@ -36,6 +36,13 @@ class NeedsProducerId(Exception):
     """The epochs of this producer id are used up: a new producer id is needed."""
 
 
+def check_no_pending_transition(old: Transaction) -> None:
+    """Markers of the last transaction are still being written. Tested before producer id and epoch, as Kafka does: with
+    transactions version 2 the producer has been told its next epoch, and perhaps its next id, already."""
+    if old.state in PREPARED:
+        raise Refused(ErrorCode.CONCURRENT_TRANSACTIONS, "The last transaction is still being completed.")
+
+
 # -- InitProducerId --------------------------------------------------------
 
 
@@ -43,10 +50,9 @@ def initialised(
     old: Transaction, *, timeout_ms: int, expected: Producer | None, new_id: int | None, now_ms: int
 ) -> Transaction:
     """InitProducerId bumps the epoch, if no transaction is ongoing; an ongoing one must be fenced first (`fenced`)."""
+    check_no_pending_transition(old)
     if expected is not None and not _may_continue(old, expected):
         raise Refused(ErrorCode.PRODUCER_FENCED, "Another producer with this transactional id has taken over.")
-    if old.state in PREPARED:
-        raise Refused(ErrorCode.CONCURRENT_TRANSACTIONS, "The last transaction is still being completed.")
     if old.state not in AT_REST:  # under way, and not this producer's
         raise Refused(ErrorCode.PRODUCER_FENCED, f"The producer's epoch is {old.producer_epoch}.")
     fresh = old._replace(
@@ -90,8 +96,6 @@ def check_producer(old: Transaction, producer: Producer) -> None:
         raise Refused(ErrorCode.INVALID_PRODUCER_ID_MAPPING, f"The producer id is {old.producer_id}.")
     if producer.epoch != old.producer_epoch:
         raise Refused(ErrorCode.PRODUCER_FENCED, f"The producer's epoch is {old.producer_epoch}.")
-    if old.state in PREPARED:
-        raise Refused(ErrorCode.CONCURRENT_TRANSACTIONS, "The last transaction is still being completed.")
 
 
 def with_partitions(
@@ -123,6 +127,7 @@ def ended(
         raise Refused(ErrorCode.INVALID_PRODUCER_ID_MAPPING, f"The producer id is {old.producer_id}.")
     if producer.epoch != old.producer_epoch:
         raise Refused(ErrorCode.PRODUCER_FENCED, f"The producer's epoch is {old.producer_epoch}.")
+    check_no_pending_transition(old)
     if old.state is TransactionState.ONGOING:
         return _prepared(old, commit=commit, version=version, now_ms=now_ms)
     if old.state is (TransactionState.COMPLETE_COMMIT if commit else TransactionState.COMPLETE_ABORT):
@@ -133,6 +138,7 @@ def ended(
 def _ended_with_bump(
     old: Transaction, producer: Producer, *, commit: bool, version: int, new_id: int | None, now_ms: int
 ) -> Transaction:
+    check_no_pending_transition(old)
     # Only an end by these rules has bumped the epoch: by the classic ones, the present epoch is another producer's.
     bumped = old.client_version >= EPOCH_PER_TRANSACTION
     repeats_bump = bumped and producer == (old.producer_id, old.producer_epoch - 1)
@@ -141,9 +147,8 @@ def _ended_with_bump(
     )
     if producer.producer_id != old.producer_id and not repeats_rotation:
         raise Refused(ErrorCode.INVALID_PRODUCER_ID_MAPPING, f"The producer id is {old.producer_id}.")
-    is_current = producer == (old.producer_id, old.producer_epoch)
-    is_repeated = (repeats_bump and old.state in PREPARED | COMPLETED) or (repeats_rotation and old.state in COMPLETED)
-    if not (is_repeated or (is_current and old.state not in PREPARED)):
+    is_repeated = old.state in COMPLETED and (repeats_bump or repeats_rotation)
+    if not is_repeated and producer != (old.producer_id, old.producer_epoch):
         raise Refused(ErrorCode.PRODUCER_FENCED, f"The producer's epoch is {old.producer_epoch}.")
     if is_repeated:
         if old.producer_epoch == EPOCH_MAX:  # the last epoch is for fencing only
@@ -176,8 +181,6 @@ def _prepared(old: Transaction, *, commit: bool, version: int, now_ms: int) -> T
 
 
 def _wrong_state(old: Transaction, *, commit: bool) -> Refused:
-    if old.state is (TransactionState.PREPARE_COMMIT if commit else TransactionState.PREPARE_ABORT):
-        return Refused(ErrorCode.CONCURRENT_TRANSACTIONS, "It is being done already.")
     wish = "commit" if commit else "abort"
     return Refused(ErrorCode.INVALID_TXN_STATE, f"There is nothing to {wish}: the state is {old.state.label}.")
 

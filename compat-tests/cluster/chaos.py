@@ -25,7 +25,6 @@ from cluster.nemesis import (
     CutOtherWay,
     CutPair,
     Fault,
-    FullDisk,
     Injected,
     JumpClock,
     Kill,
@@ -36,8 +35,11 @@ from cluster.nemesis import (
     Pause,
     RollingRestart,
 )
+from cluster.nemesis_clients import Changes, HostileRequests
+from cluster.nemesis_disk import FailedSyncs, FullController, FullDisk, PowerCut, ReplacedDisk, SlowSyncs, disks_of
 from cluster.workload import Reader, Writer, read_everything
-from harness import network
+from harness import bad_syncs, network
+from harness.bad_syncs import BadSyncs
 from harness.clock import Clock
 from harness.cluster import Cluster, ClusterNode
 from harness.network import Network
@@ -106,7 +108,16 @@ def run(
 
 
 def everything() -> list[Fault]:
-    return [Kill(), Kill((0.0, 0.0)), KillController(), Pause(), LongPause(), RollingRestart(), Newcomer(TOPIC)]
+    kills = [Kill(), Kill((0.0, 0.0)), KillController(), PowerCut(TOPIC), ReplacedDisk()]
+    return [
+        *kills,
+        Pause(),
+        LongPause(),
+        RollingRestart(),
+        Newcomer(TOPIC),
+        Changes(TOPIC),
+        HostileRequests(),
+    ]
 
 
 def cuts(over: Network) -> list[Fault]:
@@ -129,11 +140,18 @@ def main() -> int:
             over = opened.enter_context(Network(NODES + 1))
             faults += cuts(over)
             cluster = Cluster(directory, nodes=NODES, make=partial(_on, over))
+            metadata_apart(cluster)
             opened.enter_context(disks_of_their_own(cluster, megabytes=64 + round(16 * arguments.minutes)))
-            faults.append(FullDisk(TOPIC))
+            faults += [FullDisk(TOPIC), FullController(TOPIC)]
         else:
             print("without cuts in the network and full disks: they need Linux and root", flush=True)
             cluster = Cluster(directory, nodes=NODES)
+            metadata_apart(cluster)
+        if bad_syncs.available():
+            disks = with_bad_syncs(cluster, directory)
+            faults += [FailedSyncs(TOPIC, disks), SlowSyncs(disks)]
+        else:
+            print("without failing syncs: they need a C compiler", flush=True)
         faults.append(JumpClock(with_clocks(cluster)))
         cluster.start()
         opened.callback(cluster.close)
@@ -158,8 +176,28 @@ def with_clocks(cluster: Cluster) -> dict[int, Clock]:
     clocks = {}
     for node in cluster:
         clocks[node.node_id] = clock = Clock(node.directory)
+        preloaded = [node.environment.get("LD_PRELOAD", ""), clock.environment.get("LD_PRELOAD", "")]
         node.environment.update(clock.environment)
+        node.environment["LD_PRELOAD"] = " ".join(filter(None, preloaded))
     return clocks
+
+
+def with_bad_syncs(cluster: Cluster, directory: Path) -> dict[int, BadSyncs]:
+    """From their next start on, the nodes' disks fail and stall as told."""
+    library = bad_syncs.build(directory)
+    disks = {}
+    for node in cluster:
+        disks[node.node_id] = disk = BadSyncs(library, node.directory)
+        node.environment.update(disk.environment)
+    return disks
+
+
+def metadata_apart(cluster: Cluster) -> None:
+    """On a disk of its own, so that the data's can be replaced."""
+    for node in cluster:
+        path = node.directory / "metadata"
+        path.mkdir()
+        node.settings["metadata.log.dir"] = str(path)
 
 
 @contextmanager
@@ -167,9 +205,9 @@ def disks_of_their_own(cluster: Cluster, *, megabytes: int) -> Iterator[None]:
     """Each node's data is on a file system of that size."""
     with ExitStack() as mounted:
         for node in cluster:
-            path = str(node.data)
-            subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={megabytes}m", "none", path], check=True)
-            mounted.callback(subprocess.run, ["umount", "--lazy", path], check=True)
+            for path in map(str, sorted(disks_of(node))):
+                subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={megabytes}m", "none", path], check=True)
+                mounted.callback(subprocess.run, ["umount", "--lazy", path], check=True)
         yield
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -207,39 +206,3 @@ class CutOtherWay(_Cut):
 
     def links(self, nodes: Sequence[int]) -> list[tuple[int, int]]:
         return [(other, nodes[0]) for other in nodes[1:]]
-
-
-class FullDisk:
-    """One node's data directory, a file system of its own, has no room left for a while."""
-
-    name = "full disk"
-
-    def __init__(self, topic: str, seconds: tuple[float, float] = (3.0, 8.0)) -> None:
-        self._topic = topic
-        self._seconds = seconds
-
-    def __call__(self, cluster: Cluster, random: Random) -> None:
-        node = _any(cluster, random)
-        ballast = node.data / "ballast"
-        with ballast.open("wb", buffering=0) as file:
-            try:
-                while True:
-                    file.write(bytes(1 << 16))
-            except OSError as error:
-                if error.errno != errno.ENOSPC:
-                    raise
-        try:
-            time.sleep(random.uniform(*self._seconds))
-        finally:
-            ballast.unlink()
-        self._revive(cluster, node)
-
-    def _revive(self, cluster: Cluster, node: ClusterNode) -> None:
-        """A node that could not write its metadata stops, as it should; somebody makes room and starts it again."""
-        deadline = time.monotonic() + 60
-        while not all(len(isr) == len(cluster.nodes) for isr in cluster.in_sync(self._topic).values()):
-            assert time.monotonic() < deadline, f"node {node.node_id} does not come back after its disk was full"
-            if not node.is_running:
-                node.close()
-                node.start()
-            time.sleep(0.2)

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 from cluster.chaos import SERVES_AGAIN_SECONDS_MAX, TOPIC, disks_of_their_own, run
-from cluster.nemesis import CutOff, CutOneWay, CutOtherWay, CutPair, FullDisk
+from cluster.nemesis import CutOff, CutOneWay, CutOtherWay, CutPair
+from cluster.nemesis_disk import FullDisk
 from harness.cluster import Cluster, ClusterNode
 from harness.network import Network
 

@@ -121,6 +121,11 @@ class BrokerProcess(ABC):
         self._running().send_signal(signal.SIGTERM)
 
     def await_stopped(self) -> None:
+        code = self.await_exit()
+        assert code == self.clean_exit_code, f"exit code {code} after SIGTERM; the log ends:\n{self.log[-8000:]}"
+
+    def await_exit(self) -> int:
+        """As `await_stopped`, of a broker that may have reason to fail: its exit code."""
         process = self._running()
         try:
             code = process.wait(60)
@@ -128,7 +133,7 @@ class BrokerProcess(ABC):
             self.kill()
             raise AssertionError(f"the broker ignored SIGTERM for 60 s; its log ends:\n{self.log[-8000:]}") from None
         self._reap()
-        assert code == self.clean_exit_code, f"exit code {code} after SIGTERM; the log ends:\n{self.log[-8000:]}"
+        return code
 
     def kill(self) -> None:
         process = self._running()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidemark.protocol.schema import int16, int32, message, string
+from tidemark.protocol.schema import int16, int32, message, string, uuid
 
 
 @message(key=32002, versions="0", flexible="0+", listeners="controller")
@@ -11,6 +11,7 @@ class JoinQuorumRequest:
     cluster_id: str = string()
     host: str = string()  # of its controller listener
     port: int = int32()
+    directory_id: bytes = uuid(tag=0)  # of its metadata log; zero if it is not known
 
 
 @message(key=32002, versions="0", flexible="0+")

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidemark.raft import Configuration, Entry, HardState, Kind, Member, MessageCorrupt
-from tidemark.raft.codec import decode, decode_hard_state, encode, encode_hard_state
+from tidemark.raft import NO_DIRECTORY, Configuration, Entry, HardState, Kind, Member, MessageCorrupt
+from tidemark.raft.codec import TERM_MAX, decode, decode_hard_state, encode, encode_hard_state
 from tidemark.raft.messages import (
     AppendAccepted,
     AppendEntries,
@@ -26,8 +26,15 @@ from tidemark.raft.messages import (
 
 ids = st.integers(0, 2**31 - 1)
 numbers = st.integers(0, 2**63)
-head = {"sender": ids, "term": numbers}
-members = st.builds(Member, node_id=ids, is_voter=st.booleans(), detail=st.binary(max_size=20))
+terms = st.integers(0, TERM_MAX)
+head = {"sender": ids, "term": terms}
+members = st.builds(
+    Member,
+    node_id=ids,
+    is_voter=st.booleans(),
+    detail=st.binary(max_size=20),
+    directory_id=st.sampled_from((NO_DIRECTORY, b"a directory's id")),
+)
 configurations = st.lists(members, max_size=5, unique_by=lambda member: member.node_id).map(
     lambda found: Configuration(tuple(sorted(found, key=lambda member: member.node_id)))
 )
@@ -35,18 +42,18 @@ configurations = st.lists(members, max_size=5, unique_by=lambda member: member.n
 
 @st.composite
 def appends(draw: st.DrawFn) -> AppendEntries:
-    terms = sorted(draw(st.lists(st.integers(1, 50), max_size=5)))
+    entry_terms = sorted(draw(st.lists(st.integers(1, 50), max_size=5)))
     prev_index = draw(st.integers(0, 2**40))
     entries = []
-    for index, term in enumerate(terms, start=prev_index + 1):
+    for index, term in enumerate(entry_terms, start=prev_index + 1):
         kind = draw(st.sampled_from(Kind))
         payload = draw(configurations).encode() if kind is Kind.CONFIGURATION else draw(st.binary(max_size=30))
         entries.append(Entry(term, index, payload, kind))
     return AppendEntries(
         sender=draw(ids),
-        term=draw(st.integers(50, 2**60)),
+        term=draw(st.integers(50, TERM_MAX)),
         prev_index=prev_index,
-        prev_term=min(terms, default=0),
+        prev_term=min(entry_terms, default=0),
         commit_index=draw(numbers),
         round=draw(numbers),
         entries=tuple(entries),
@@ -56,11 +63,12 @@ def appends(draw: st.DrawFn) -> AppendEntries:
 @st.composite
 def chunks(draw: st.DrawFn) -> InstallSnapshot:
     data, offset = draw(st.binary(max_size=40)), draw(st.integers(0, 1000))
+    term = draw(terms)
     return InstallSnapshot(
         sender=draw(ids),
-        term=draw(numbers),
+        term=term,
         index=draw(numbers),
-        index_term=draw(numbers),
+        index_term=draw(st.integers(0, term)),
         configuration=draw(configurations),
         offset=offset,
         total=offset + len(data) + draw(st.integers(0, 1000)),

@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import stat
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from tidemark import portable
-from tidemark.raft import Journal, JournalCorrupt
+from tidemark.raft import (
+    Configuration,
+    Effects,
+    Entry,
+    FileStorage,
+    HardState,
+    Journal,
+    JournalCorrupt,
+    Snapshot,
+)
 
 
 def replayed(path: Path) -> list[tuple[int, int, bytes]]:
@@ -111,3 +125,135 @@ def test_a_failed_append_leaves_nothing_behind(tmp_path: Path, monkeypatch: pyte
     assert journal.append([b"next"], term=1) == 2
     journal.close()
     assert replayed(tmp_path) == [(1, 1, b"kept"), (1, 2, b"next")]
+
+
+class FillingDisk:
+    """Takes a part of what is written, and then nothing."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *, room_bytes: int) -> None:
+        self._room_bytes = room_bytes
+        self._write = os.write
+        monkeypatch.setattr(os, "write", self.write)
+
+    def write(self, fd: int, data: bytes | memoryview) -> int:
+        if not self._room_bytes:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        written = self._write(fd, data[: self._room_bytes])
+        self._room_bytes -= written
+        return written
+
+
+def test_a_disk_that_fills_up_in_the_middle_of_a_write_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    journal = Journal(tmp_path)
+    journal.append([b"kept"], term=1)
+    with monkeypatch.context() as patch:
+        FillingDisk(patch, room_bytes=10)
+        with pytest.raises(OSError, match="No space left") as full:
+            journal.append([b"does not fit"], term=1)
+    assert full.value.errno == errno.ENOSPC
+    assert journal.append([b"next"], term=1) == 2
+    journal.close()
+    assert replayed(tmp_path) == [(1, 1, b"kept"), (1, 2, b"next")]
+
+
+def lose_first_page(tmp_path: Path, *, position: int) -> None:
+    path = tmp_path / "journal"
+    data = bytearray(path.read_bytes())
+    data[position : position + 4096] = bytes(4096)
+    path.write_bytes(data)
+
+
+def test_an_early_page_of_an_unsynced_append_may_be_lost(tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    journal.append([b"kept"], term=1)
+    synced, synced_bytes = (tmp_path / "journal-synced").read_bytes(), journal.size_bytes
+    journal.append([bytes([number]) * 3000 for number in range(1, 9)], term=1)
+    journal.close()
+    (tmp_path / "journal-synced").write_bytes(synced)  # the power went before the second sync returned
+    lose_first_page(tmp_path, position=synced_bytes)
+    assert replayed(tmp_path) == [(1, 1, b"kept")]
+    journal = Journal(tmp_path)
+    assert journal.append([b"next"], term=1) == 2
+    journal.close()
+    assert replayed(tmp_path) == [(1, 1, b"kept"), (1, 2, b"next")]
+
+
+def test_a_page_that_is_lost_from_a_synced_append_is_damage(tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    journal.append([b"kept"], term=1)
+    synced_bytes = journal.size_bytes
+    journal.append([bytes([number]) * 3000 for number in range(1, 9)], term=1)
+    journal.close()
+    lose_first_page(tmp_path, position=synced_bytes)
+    with pytest.raises(JournalCorrupt, match=f"damaged at byte {synced_bytes}"):
+        Journal(tmp_path)
+
+
+def test_after_entries_were_replaced_the_new_ones_may_be_torn(tmp_path: Path) -> None:
+    """The sync point is lowered with the log: it must not claim that entries were synced that were cut off."""
+    journal = Journal(tmp_path)
+    journal.append([b"kept", b"replaced", b"replaced"], term=1)
+    journal.truncate_from(2)
+    synced, synced_bytes = (tmp_path / "journal-synced").read_bytes(), journal.size_bytes
+    journal.append([bytes([number]) * 3000 for number in range(1, 9)], term=2)
+    journal.close()
+    (tmp_path / "journal-synced").write_bytes(synced)
+    lose_first_page(tmp_path, position=synced_bytes)
+    assert replayed(tmp_path) == [(1, 1, b"kept")]
+
+
+def test_entries_that_a_dead_process_had_not_synced_are_synced_before_they_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal = Journal(tmp_path)
+    journal.append([b"kept"], term=1)
+    synced = (tmp_path / "journal-synced").read_bytes()
+    journal.append([b"written"], term=1)
+    journal.close()
+    (tmp_path / "journal-synced").write_bytes(synced)
+    calls: list[int] = []
+    monkeypatch.setattr(portable, "sync_data", calls.append)
+    assert len(replayed(tmp_path)) == 2
+    assert calls
+    calls.clear()
+    assert len(replayed(tmp_path)) == 2
+    assert not calls
+
+
+def test_a_disk_that_is_full_while_a_snapshot_is_saved_costs_no_entry(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storage = FileStorage(tmp_path)
+    entries = tuple(Entry(1, index, b"%d" % index) for index in range(1, 6))
+    storage.save(Effects(hard_state=HardState(term=1), entries=entries))
+    snapshot = Snapshot(index=3, term=1, configuration=Configuration.of((1,)), data=b"three")
+    saves = Effects(snapshot=snapshot, entries=(Entry(1, 6, b"6"),))
+    for room in (0, 1, 2):  # the snapshot does not fit; the rest of the journal does not; the new entry does not
+        with monkeypatch.context() as patch:
+            fill_after(patch, writes=room)
+            with pytest.raises(OSError, match="No space left"):
+                storage.save(saves)
+    storage.save(saves)
+    storage.close()
+    storage = FileStorage(tmp_path)
+    saved = storage.load()
+    storage.close()
+    assert saved.snapshot == snapshot
+    assert [entry.payload for entry in saved.entries] == [b"4", b"5", b"6"]
+
+
+def fill_after(monkeypatch: pytest.MonkeyPatch, *, writes: int) -> None:
+    """The disk takes so many files and appends more."""
+    left = writes
+    sync_all, sync_data = portable.sync_all, portable.sync_data
+
+    def use_up(sync: Callable[[int], None], fd: int) -> None:
+        nonlocal left
+        if not stat.S_ISDIR(os.fstat(fd).st_mode):
+            if not left:
+                raise OSError(errno.ENOSPC, "No space left on device")
+            left -= 1
+        sync(fd)
+
+    monkeypatch.setattr(portable, "sync_all", partial(use_up, sync_all))
+    monkeypatch.setattr(portable, "sync_data", partial(use_up, sync_data))

@@ -45,6 +45,7 @@ CHUNKS = 8
 TIMEOUT_MS = 500
 PARTITIONS = 3
 IDS = ("a", "b")
+SOLE_ID = "c"  # one producer has this id for itself, and lives on: nothing but a time-out may fence it
 CONFIG = BrokerConfig()
 TRANSACTIONAL, CONTROL = 0x10, 0x20
 RETRIABLE = (
@@ -52,6 +53,13 @@ RETRIABLE = (
     ErrorCode.NOT_COORDINATOR,
     ErrorCode.NOT_ENOUGH_REPLICAS,
     ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+)
+
+
+FENCED = (
+    ErrorCode.PRODUCER_FENCED,
+    ErrorCode.INVALID_PRODUCER_EPOCH,
+    ErrorCode.INVALID_PRODUCER_ID_MAPPING,
 )
 
 
@@ -272,9 +280,11 @@ class World:
         self.calm = False
         self.history: list[str] = []
         self.partitions = [SimPartition(self, index) for index in range(PARTITIONS)]
-        self.coordinator = Coordinator(self, [worn_out(each, self.random) for each in IDS], epoch=0)
+        self.coordinator = Coordinator(self, [worn_out(each, self.random) for each in (*IDS, SOLE_ID)], epoch=0)
+        self.timed_out: set[str] = set()
         for _ in range(self.random.randint(2, 5)):
             self.after(self.start_client, at_most=400)
+        self.after(self.start_sole_client, at_most=400)
 
     # -- events ------------------------------------------------------------
 
@@ -315,6 +325,7 @@ class World:
     def time_out(self) -> None:
         coordinator = self.coordinator
         for result in coordinator.shard.time_out(self.now):
+            self.timed_out.update(record.key.transactional_id for record in result.records)
             coordinator.finish(result, lambda _: None)
 
     # -- producers ---------------------------------------------------------
@@ -324,8 +335,12 @@ class World:
         version = self.random.choice((CLASSIC, EPOCH_PER_TRANSACTION))
         self._advance(life(self, transactional_id, version), None, version)
 
-    def _advance(self, client: Client, answer: Any, version: int) -> None:
-        if self.trouble(0.02):
+    def start_sole_client(self) -> None:
+        version = EPOCH_PER_TRANSACTION
+        self._advance(life(self, SOLE_ID, version, transactions=8), None, version, is_sole=True)
+
+    def _advance(self, client: Client, answer: Any, version: int, *, is_sole: bool = False) -> None:
+        if not is_sole and self.trouble(0.02):
             return  # it crashed
         try:
             request = client.send(answer)
@@ -336,12 +351,17 @@ class World:
         def receive(response: Any) -> None:
             if not answered[0]:
                 answered[0] = True
-                self.after(lambda: self._advance(client, response, version), at_most=600 if self.trouble(0.03) else 5)
+                if is_sole:
+                    self.check_not_fenced(request, response)
+                at_most = 600 if self.trouble(0.03) else 5
+                self.after(lambda: self._advance(client, response, version, is_sole=is_sole), at_most=at_most)
 
         if self.trouble(0.04):  # the request, or its answer, is lost; or it arrives twice
             fate = self.random.random()
             # By the classic rules nobody can tell an old request from a new one: it must not arrive any later.
             late = 300 if version >= EPOCH_PER_TRANSACTION else 0
+            if is_sole and request.__name__ == "initialise":
+                late = 0  # a late one takes the id over, from the very producer that sent it
             if fate < 0.6:
                 self.after(lambda: request(lambda _: None), at_most=late)
             if fate < 0.3 and late:
@@ -351,16 +371,21 @@ class World:
             self.after(lambda: request(receive), at_most=5)
         heappush(self.events, (self.now + 250, next(self.pending), lambda: receive(None)))
 
+    def check_not_fenced(self, request: Callable[..., Any], response: Any) -> None:
+        code = getattr(response, "error_code", response)
+        if request.__name__ != "initialise" and code in FENCED and SOLE_ID not in self.timed_out:
+            raise Broken(f"{request.__name__}: the only producer of its id was told {ErrorCode(code).name}")
+
     # -- what arrives at brokers -------------------------------------------
 
     def init(self, transactional_id: str, expected: Producer | None) -> Any:
-        def request(reply: Callable[[Any], None]) -> None:
+        def initialise(reply: Callable[[Any], None]) -> None:
             coordinator = self.coordinator
             coordinator.finish(
                 self._decide(coordinator.shard.init, transactional_id, timeout_ms=TIMEOUT_MS, expected=expected), reply
             )
 
-        return request
+        return initialise
 
     def add(self, transactional_id: str, producer: Producer, partition: int, version: int) -> Any:
         def request(reply: Callable[[Any], None]) -> None:
@@ -372,13 +397,13 @@ class World:
         return request
 
     def end(self, transactional_id: str, producer: Producer, commit: bool, version: int) -> Any:
-        def request(reply: Callable[[Any], None]) -> None:
+        def end(reply: Callable[[Any], None]) -> None:
             coordinator = self.coordinator
             coordinator.finish(
                 self._decide(coordinator.shard.end, transactional_id, producer, commit=commit, version=version), reply
             )
 
-        return request
+        return end
 
     def _decide(self, event: Callable[..., Any], *args: Any, **fields: Any) -> Any:
         try:
@@ -404,7 +429,7 @@ class World:
                 late = "Epoch" in type(error).__name__
                 reply(ErrorCode.INVALID_PRODUCER_EPOCH if late else ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
 
-        def request(reply: Callable[[Any], None]) -> None:
+        def produce(reply: Callable[[Any], None]) -> None:
             if leader.has_open(producer):
                 append(reply, ErrorCode.NONE)
             elif version == CLASSIC:
@@ -415,7 +440,7 @@ class World:
                 ask = self.add(transactional_id, producer, partition, version)
                 ask(lambda code: self.after(lambda: append(reply, code), at_most=40))
 
-        return request
+        return produce
 
     # -- what a reader sees ------------------------------------------------
 
@@ -462,11 +487,11 @@ def worn_out(transactional_id: str, random: Random) -> Any:
     return encode_key(record.key), encode_value(record.value, record.version)
 
 
-def life(world: World, transactional_id: str, version: int) -> Client:
+def life(world: World, transactional_id: str, version: int, *, transactions: int | None = None) -> Client:
     """What a client library does: it asks again where that may help, and gives up where it is told to."""
     producer = yield from initialise(world, transactional_id, None)
     sequences: dict[int, int] = {}
-    for _ in range(world.random.randint(1, 4)):
+    for _ in range(transactions or world.random.randint(1, 4)):
         if producer is None:
             return
         story = Story(len(world.stories))

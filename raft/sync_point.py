@@ -1,0 +1,58 @@
+"""Up to which entry the journal is known to be on the disk: a small file beside it.
+
+After a loss of power the end of a journal may be damaged in any way, because the pages of an append that was not synced
+reach the disk in any order. Damage before that end is another matter: it hit what was acknowledged. The sync point
+tells them apart. It is written after each sync, but not synced itself, so after a loss of power it may lag behind; it
+is never ahead, because it is lowered, durably, before entries are cut off.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import struct
+import zlib
+from pathlib import Path
+from typing import Final
+
+from tidemark import portable
+
+_BODY = struct.Struct(">8sQ")  # magic, index
+_CRC = struct.Struct(">I")
+_MAGIC: Final = b"TIDESYN1"
+
+
+class SyncPoint:
+    """`index` is None when it is not known: the journal is from before there was a sync point."""
+
+    def __init__(self, path: Path) -> None:
+        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        self.index = self._load()
+
+    def _load(self) -> int | None:
+        data = os.pread(self._fd, _BODY.size + _CRC.size, 0)
+        if len(data) != _BODY.size + _CRC.size or _CRC.unpack_from(data, _BODY.size)[0] != zlib.crc32(data[:-4]):
+            return None
+        magic, index = _BODY.unpack_from(data)
+        return index if magic == _MAGIC else None
+
+    def advance(self, index: int) -> None:
+        """The journal is synced up to `index`. This may be lost, so failing to write it is no reason to stop."""
+        with contextlib.suppress(OSError):
+            self._write(index)
+
+    def lower(self, index: int) -> None:
+        """Entries after `index` are about to be cut off. Durable on return."""
+        if self.index is None or self.index > index:
+            self._write(index)
+            portable.sync_data(self._fd)
+
+    def _write(self, index: int) -> None:
+        body = _BODY.pack(_MAGIC, index)
+        os.pwrite(self._fd, body + _CRC.pack(zlib.crc32(body)), 0)
+        self.index = index
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1

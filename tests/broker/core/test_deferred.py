@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+import asyncio
+
+from tidemark.broker.core.deferred import Deferred, Gathering, MaybeDeferred, awaited, chained, mapped
+
+
+def test_the_first_to_resolve_wins_and_the_listener_is_told_once() -> None:
+    deferred: Deferred[int] = Deferred()
+    told: list[int] = []
+    deferred.then(told.append)
+    deferred.resolve(1)
+    deferred.resolve(2)
+    assert told == [1]
+
+
+def test_a_listener_that_comes_after_the_value_is_told_at_once() -> None:
+    deferred: Deferred[int] = Deferred()
+    deferred.resolve(1)
+    told: list[int] = []
+    deferred.then(told.append)
+    assert told == [1]
+
+
+def test_a_value_is_changed_now_or_when_it_is_there() -> None:
+    assert mapped(1, str) == "1"
+    deferred: Deferred[int] = Deferred()
+    changed = mapped(deferred, str)
+    assert isinstance(changed, Deferred)
+    told: list[str] = []
+    changed.then(told.append)
+    deferred.resolve(2)
+    assert told == ["2"]
+
+
+def test_what_follows_a_value_may_be_deferred_itself() -> None:
+    first: Deferred[int] = Deferred()
+    second: Deferred[str] = Deferred()
+
+    def go_on(_value: int) -> MaybeDeferred[str]:
+        return second
+
+    answer = chained(first, go_on)
+    assert isinstance(answer, Deferred)
+    told: list[str] = []
+    answer.then(told.append)
+    first.resolve(1)
+    assert told == []
+    second.resolve("done")
+    assert told == ["done"]
+    assert chained(1, str) == "1"
+
+
+def test_a_coroutine_can_wait_for_it() -> None:
+    async def wait() -> int:
+        deferred: Deferred[int] = Deferred()
+        asyncio.get_running_loop().call_soon(deferred.resolve, 7)
+        return await awaited(deferred)
+
+    assert asyncio.run(wait()) == 7
+
+
+def test_an_answer_leaves_with_its_last_part() -> None:
+    parts: list[int] = []
+    gathering = Gathering(parts)
+    missing: Deferred[int] = Deferred()
+    gathering.add(1, parts.append)
+    gathering.add(missing, parts.append)
+    answer = gathering.answer()
+    assert isinstance(answer, Deferred)
+    told: list[list[int]] = []
+    answer.then(told.append)
+    assert told == []
+    missing.resolve(2)
+    assert told == [[1, 2]]
+
+
+def test_an_answer_without_a_deferred_part_is_there_at_once() -> None:
+    parts: list[int] = []
+    gathering = Gathering(parts)
+    gathering.add(1, parts.append)
+    assert gathering.answer() is parts
