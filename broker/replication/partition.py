@@ -86,8 +86,10 @@ class Partition(Replica):
         self._flush_waiting: deque[tuple[int, Reached]] = deque()
         self._update_timer: asyncio.TimerHandle | None = None
         self._low_waiting: list[tuple[int, Reached]] = []
-        self._flushed_end = log.end_offset
+        self._flushed_end = log.recovery_point
         self._over: Exception | None = None  # why this leadership has ended
+        if high_watermark is None and config.flush_messages == 1:
+            high_watermark = log.recovery_point
         super().__init__(
             topic=topic,
             topic_id=topic_id,
@@ -102,6 +104,8 @@ class Partition(Replica):
     def configure(self, config: TopicConfig) -> None:
         super().configure(config)
         self._set_flags()
+        if self.flush_each and self._flushed_end < self.log.end_offset:
+            self._commit.request()  # what an earlier life left unsynced, or this one did before it had to
 
     def _set_flags(self) -> None:
         """What follows from settings and in-sync set, as plain flags for every append to test."""
@@ -191,17 +195,18 @@ class Partition(Replica):
             self._flush_waiting.append((last_offset, reached))
 
     def _flushed(self, end_offset: int) -> None:
-        self._flushed_end = max(self._flushed_end, end_offset)
+        self._flushed_end = end_offset
         waiting = self._flush_waiting
         while waiting and waiting[0][0] < end_offset:
-            waiting.popleft()[1](None)
+            _tell(waiting.popleft()[1], None)
         if self.flush_each:
             self.update_high_watermark()
 
     def _flush_failed(self, error: BaseException) -> None:
         super()._flush_failed(error)
         self.close_waiting(LogOffline(f"syncing failed: {error}"))
-        self.fails(self, LogOffline(f"syncing failed: {error}"))
+        if self._over is None:
+            self.fails(self, LogOffline(f"syncing failed: {error}"))
 
     def update_high_watermark(self, *, now: float | None = None) -> None:
         """A replica has more than before: advance the high watermark as far as every replica that counts has got."""
@@ -226,10 +231,9 @@ class Partition(Replica):
         self.high_watermark = high_watermark
         waiting = self._waiting
         while waiting and waiting[0][0] < high_watermark:
-            waiting.popleft()[1](None)
+            _tell(waiting.popleft()[1], None)
         if self.watchers:
-            for watcher in list(self.watchers):
-                watcher.readable(self)
+            self.wake_all()
         if self.replica_watchers:
             for each in self.replica_watchers:
                 each.high_watermark_advanced(self)
@@ -263,7 +267,7 @@ class Partition(Replica):
             done = [reached for offset, reached in self._low_waiting if offset <= low_watermark]
             self._low_waiting = [each for each in self._low_waiting if each[0] > low_watermark]
             for reached in done:
-                reached(None)
+                _tell(reached, None)
 
     # -- the in-sync set ---------------------------------------------------
 
@@ -295,7 +299,7 @@ class Partition(Replica):
         if failing:
             self._waiting = deque(entry for entry in self._waiting if not entry[2])
             for _, reached, _ in failing:
-                reached(error)
+                _tell(reached, error)
 
     # -- the end -----------------------------------------------------------
 
@@ -314,12 +318,20 @@ class Partition(Replica):
 
     def close_waiting(self, error: Exception) -> None:
         while self._waiting:
-            self._waiting.popleft()[1](error)
+            _tell(self._waiting.popleft()[1], error)
         while self._flush_waiting:
-            self._flush_waiting.popleft()[1](error)
+            _tell(self._flush_waiting.popleft()[1], error)
         low_waiting, self._low_waiting = self._low_waiting, []
         for _, reached in low_waiting:
-            reached(error)
+            _tell(reached, error)
+
+
+def _tell(reached: Reached, error: Exception | None) -> None:
+    """One that waits and fails must not stop the next, nor whoever's append got us here."""
+    try:
+        reached(error)
+    except Exception:
+        log.exception("what waited for a record to be committed failed")
 
 
 def _sole(leader_epoch: int, end_offset: int) -> Leadership:

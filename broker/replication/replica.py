@@ -83,6 +83,8 @@ class Replica:
         """Everything before `end_offset` is on disk."""
 
     def _flush_failed(self, error: BaseException) -> None:
+        if self.log.is_offline:
+            return  # deleted meanwhile, or known already
         # After a failed fsync the kernel may have dropped the pages: nothing unsynced here can be trusted any more.
         log.error("%s-%d: syncing failed, the partition goes offline: %s", self.topic, self.index, error)
         self.log.fail(f"syncing failed: {error}")
@@ -118,9 +120,13 @@ class Replica:
         )
 
     def wake_all(self) -> None:
-        """The replica's role ends, or the node stops: no reader is to wait for more."""
+        """There is more to read, or the replica's role ends, or the node stops. One watcher that fails must not keep
+        the next asleep, nor harm the producer whose append woke them."""
         for watcher in list(self.watchers):
-            watcher.readable(self)
+            try:
+                watcher.readable(self)
+            except Exception:
+                log.exception("%s-%d: what waited for records failed", self.topic, self.index)
 
 
 _NOTHING: Final[list[Any]] = []
