@@ -365,3 +365,6 @@ class InternalPartition(Partition):
 
     def append(self, records: memoryview, now_ms: int) -> Appended:
         raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{self.topic} is internal: clients may not write to it.")
+
+    def append_transactional(self, records: memoryview, _header: BatchHeader, now_ms: int) -> Appended:
+        return self.append(records, now_ms)
