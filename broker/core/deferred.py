@@ -1,8 +1,13 @@
-"""An answer that is not there yet: completed by the event that ends the wait, without a trip through the event loop."""
+"""An answer that is not there yet: completed by the event that ends the wait, without a trip through the event loop.
+
+Whoever completes it runs the listener in its own call. A listener that raises is therefore none of the completer's
+concern: the error is passed on to whoever waits for what the listener was to make, or logged.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 from typing import Generic, TypeAlias, TypeVar
 
@@ -10,16 +15,27 @@ T = TypeVar("T")
 U = TypeVar("U")
 
 
-class Deferred(Generic[T]):
-    """At most one listener, told exactly once; whoever resolves it second is ignored."""
+log = logging.getLogger(__name__)
 
-    __slots__ = ("_listener", "_value", "abandon", "done")
+Failed = Callable[[Exception], None]
+
+
+def _log_failure(error: Exception) -> None:
+    log.error("what waited for an answer failed", exc_info=error)
+
+
+class Deferred(Generic[T]):
+    """At most one listener, told exactly once; whoever completes it second is ignored."""
+
+    __slots__ = ("_error", "_failed", "_listener", "_value", "abandon", "done")
 
     def __init__(self) -> None:
         self.done = False
         self.abandon: Callable[[], None] | None = None  # what to call when nobody wants the answer any more
         self._value: T | None = None
+        self._error: Exception | None = None
         self._listener: Callable[[T], None] | None = None
+        self._failed: Failed = _log_failure
 
     def resolve(self, value: T) -> None:
         if self.done:
@@ -27,13 +43,32 @@ class Deferred(Generic[T]):
         self.done = True
         self._value = value
         if self._listener is not None:
-            self._listener(value)
+            try:
+                self._listener(value)
+            except Exception as error:  # the caller has done nothing wrong
+                self._failed(error)
 
-    def then(self, listener: Callable[[T], None]) -> None:
+    def fail(self, error: Exception) -> None:
+        """There will be no value."""
         if self.done:
+            return
+        self.done = True
+        self._error = error
+        if self._listener is not None:
+            self._failed(error)
+
+    def then(self, listener: Callable[[T], None], failed: Failed = _log_failure) -> None:
+        """`failed` is told if there is no value, or if the listener raises."""
+        self._listener, self._failed = listener, failed
+        if not self.done:
+            return
+        if self._error is not None:
+            failed(self._error)
+            return
+        try:
             listener(self._value)  # type: ignore[arg-type]
-        else:
-            self._listener = listener
+        except Exception as error:
+            failed(error)
 
 
 MaybeDeferred: TypeAlias = T | Deferred[T]
@@ -45,7 +80,7 @@ def mapped(value: MaybeDeferred[T], change: Callable[[T], U]) -> MaybeDeferred[U
     if not isinstance(value, Deferred):
         return change(value)
     changed: Deferred[U] = Deferred()
-    value.then(lambda resolved: changed.resolve(change(resolved)))
+    value.then(lambda resolved: changed.resolve(change(resolved)), changed.fail)
     return changed
 
 
@@ -58,11 +93,11 @@ def chained(value: MaybeDeferred[T], go_on: Callable[[T], MaybeDeferred[U]]) -> 
     def resolved(found: T) -> None:
         outcome = go_on(found)
         if isinstance(outcome, Deferred):
-            outcome.then(answer.resolve)
+            outcome.then(answer.resolve, answer.fail)
         else:
             answer.resolve(outcome)
 
-    value.then(resolved)
+    value.then(resolved, answer.fail)
     return answer
 
 
@@ -71,7 +106,10 @@ async def awaited(value: MaybeDeferred[T]) -> T:
     if not isinstance(value, Deferred):
         return value
     future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-    value.then(lambda resolved: None if future.done() else future.set_result(resolved))
+    value.then(
+        lambda resolved: None if future.done() else future.set_result(resolved),
+        lambda error: None if future.done() else future.set_exception(error),
+    )
     return await future
 
 
@@ -89,7 +127,7 @@ class Gathering(Generic[T]):
             put(part)
             return
         self._missing += 1
-        part.then(lambda resolved: self._resolved(resolved, put))
+        part.then(lambda resolved: self._resolved(resolved, put), self._deferred.fail)
 
     def answer(self) -> MaybeDeferred[T]:
         """When all parts have been added."""

@@ -13,12 +13,20 @@ from tidemark.protocol.errors import ErrorCode
 log = logging.getLogger(__name__)
 
 
+# A text may quote what a client sent, and an answer's strings hold 32,767 bytes at most.
+ERROR_TEXT_MAX: Final = 1000
+
+
+def clipped(text: str) -> str:
+    return text if len(text) <= ERROR_TEXT_MAX else text[: ERROR_TEXT_MAX - 1] + "…"
+
+
 class Refused(Exception):
     def __init__(self, code: ErrorCode, message: str, *, record_indexes: Sequence[int] = ()) -> None:
         super().__init__(message)
         self.record_indexes = record_indexes  # which records of a batch are to blame (KIP-467)
         self.code = code
-        self.message = message
+        self.message = clipped(message)
 
 
 class CloseConnection(Exception):
@@ -55,9 +63,9 @@ def fault_of(error: Exception, *, where: str) -> Fault:
         return Fault(error.code, error.message, error.record_indexes)
     for kind in type(error).__mro__:
         if kind in FAULTS:
-            return Fault(FAULTS[kind], str(error))
+            return Fault(FAULTS[kind], clipped(str(error)))
     log.error("%s: %s: %s", where, type(error).__name__, error)
-    return Fault(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
+    return Fault(ErrorCode.KAFKA_STORAGE_ERROR, clipped(str(error)))
 
 
 def check_leader_epoch(quoted: int, current: int) -> None:

@@ -19,7 +19,12 @@ from tidemark.protocol.schema import Span, api
 
 H = TypeVar("H", bound=Callable[..., Any])
 
-NO_ANSWER: Final = object()
+
+class NoAnswer:
+    """The type of `NO_ANSWER`."""
+
+
+NO_ANSWER: Final = NoAnswer()
 
 _HANDLERS: Final = "tidemark.broker.handlers."
 

@@ -194,7 +194,7 @@ class Partition(Replica):
         self._flushed_end = max(self._flushed_end, end_offset)
         waiting = self._flush_waiting
         while waiting and waiting[0][0] < end_offset:
-            waiting.popleft()[1](None)
+            _tell(waiting.popleft()[1], None)
         if self.flush_each:
             self.update_high_watermark()
 
@@ -226,10 +226,9 @@ class Partition(Replica):
         self.high_watermark = high_watermark
         waiting = self._waiting
         while waiting and waiting[0][0] < high_watermark:
-            waiting.popleft()[1](None)
+            _tell(waiting.popleft()[1], None)
         if self.watchers:
-            for watcher in list(self.watchers):
-                watcher.readable(self)
+            self.wake_all()
         if self.replica_watchers:
             for each in self.replica_watchers:
                 each.high_watermark_advanced(self)
@@ -263,7 +262,7 @@ class Partition(Replica):
             done = [reached for offset, reached in self._low_waiting if offset <= low_watermark]
             self._low_waiting = [each for each in self._low_waiting if each[0] > low_watermark]
             for reached in done:
-                reached(None)
+                _tell(reached, None)
 
     # -- the in-sync set ---------------------------------------------------
 
@@ -295,7 +294,7 @@ class Partition(Replica):
         if failing:
             self._waiting = deque(entry for entry in self._waiting if not entry[2])
             for _, reached, _ in failing:
-                reached(error)
+                _tell(reached, error)
 
     # -- the end -----------------------------------------------------------
 
@@ -314,12 +313,20 @@ class Partition(Replica):
 
     def close_waiting(self, error: Exception) -> None:
         while self._waiting:
-            self._waiting.popleft()[1](error)
+            _tell(self._waiting.popleft()[1], error)
         while self._flush_waiting:
-            self._flush_waiting.popleft()[1](error)
+            _tell(self._flush_waiting.popleft()[1], error)
         low_waiting, self._low_waiting = self._low_waiting, []
         for _, reached in low_waiting:
-            reached(error)
+            _tell(reached, error)
+
+
+def _tell(reached: Reached, error: Exception | None) -> None:
+    """One that waits and fails must not stop the next, nor whoever's append got us here."""
+    try:
+        reached(error)
+    except Exception:
+        log.exception("what waited for a record to be committed failed")
 
 
 def _sole(leader_epoch: int, end_offset: int) -> Leadership:

@@ -118,9 +118,13 @@ class Replica:
         )
 
     def wake_all(self) -> None:
-        """The replica's role ends, or the node stops: no reader is to wait for more."""
+        """There is more to read, or the replica's role ends, or the node stops. One watcher that fails must not keep
+        the next asleep, nor harm the producer whose append woke them."""
         for watcher in list(self.watchers):
-            watcher.readable(self)
+            try:
+                watcher.readable(self)
+            except Exception:
+                log.exception("%s-%d: what waited for records failed", self.topic, self.index)
 
 
 _NOTHING: Final[list[Any]] = []

@@ -120,6 +120,10 @@ class Connection(asyncio.BufferedProtocol):
                         break
         except (FrameTooLarge, CloseConnection) as error:
             self.fail(str(error))
+        except Exception:
+            # Whoever's call we are in, it is none of their concern.
+            log.exception("a request from %s failed", self.peer)
+            self.fail("a request failed here; see the log")
         finally:
             self._handling = writer.gathers = False
             if writer.gathered:
@@ -193,7 +197,9 @@ class Connection(asyncio.BufferedProtocol):
         unanswered = self._unanswered
         while unanswered and unanswered[0].done:
             unanswered.pop(0).then(self._send_if_any)
-        self._resume()
+        if self._hang_up or not self._reading:
+            # Not here: this is the call of whoever completed the answer, a producer perhaps, and it has its own work.
+            self.server.loop.call_soon(self._resume)
 
     def _send_if_any(self, parts: Encoded) -> None:
         if parts is not None:

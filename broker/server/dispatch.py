@@ -7,15 +7,17 @@ look-up. What is behind that number (codecs, header form, the bound handler) is 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from tidemark.broker.core.api_table import ListenerKind, served_on
 from tidemark.broker.core.deferred import Deferred
-from tidemark.broker.core.errors import CloseConnection
+from tidemark.broker.core.errors import CloseConnection, clipped
 from tidemark.broker.core.registry import NO_ANSWER, Call, Route, bind, find_route
 from tidemark.broker.server.connection import Connection, Encoded
+from tidemark.broker.server.error_texts import clip_error_texts
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.headers import (
     API_VERSIONS_KEY,
@@ -28,7 +30,7 @@ from tidemark.protocol.headers import (
     skip_header_tags,
     split_selector,
 )
-from tidemark.protocol.schema import DecodeError, api, codec
+from tidemark.protocol.schema import DecodeError, EncodeError, api, codec, fields_of
 
 log = logging.getLogger(__name__)
 
@@ -103,11 +105,14 @@ class Dispatcher:
         if type(response) is bound.response:
             if bound.in_parts:
                 connection.answer(_encode(bound, correlation_id, response))
-            else:
-                out = bytearray(bound.head)
+                return
+            out = bytearray(bound.head)
+            try:
                 bound.encode(response, out)
-                put_response_start(out, 0, len(out) - 4, correlation_id)
-                connection.answer_whole(out)
+            except EncodeError as error:
+                out = _encode_mended(bound, response, error)
+            put_response_start(out, 0, len(out) - 4, correlation_id)
+            connection.answer_whole(out)
         elif response is NO_ANSWER:
             connection.answer(None)
         else:
@@ -141,7 +146,10 @@ class Dispatcher:
         connection.answer_deferred(deferred)
         if isinstance(response, Deferred):
             deferred.abandon = response.abandon
-            response.then(lambda value: deferred.resolve(_encode(bound, correlation_id, value)))
+            response.then(
+                lambda value: deferred.resolve(_encode(bound, correlation_id, value)),
+                lambda error: _answer_failure(connection, bound, correlation_id, error, deferred),
+            )
             return
         task = asyncio.ensure_future(self._finish(connection, bound, correlation_id, response, deferred))
         self._tasks.add(task)
@@ -151,18 +159,11 @@ class Dispatcher:
         self, connection: Connection, bound: _Bound, correlation_id: int, response: Any, deferred: Deferred[Encoded]
     ) -> None:
         try:
-            value = await response
-        except CloseConnection as error:
-            connection.fail(str(error))
-            return
-        except Exception:
-            log.exception("%s v%d from %s failed", bound.name, bound.version, connection.peer)
-            try:
-                value = _failure(bound)
-            except CloseConnection as error:
-                connection.fail(str(error))
-                return
-        deferred.resolve(_encode(bound, correlation_id, value))
+            answer = _encode(bound, correlation_id, await response)
+        except Exception as error:
+            _answer_failure(connection, bound, correlation_id, error, deferred)
+        else:
+            deferred.resolve(answer)
 
     async def finish_tasks(self) -> None:
         """At shutdown: changes that were under way come to their end."""
@@ -171,25 +172,55 @@ class Dispatcher:
 
 
 def _encode(bound: _Bound, correlation_id: int, response: Any) -> Encoded:
+    """Raises CloseConnection for what can be neither encoded nor told."""
     if response is NO_ANSWER:
         return None
     out = bytearray(bound.head)
-    if not bound.in_parts:
-        bound.encode(response, out)
-        put_response_start(out, 0, len(out) - 4, correlation_id)
-        return (out,)
-    parts: list[Any] = bound.encode(response, out)
+    try:
+        encoded: list[Any] | None = bound.encode(response, out)
+    except EncodeError as error:
+        out = _encode_mended(bound, response, error)
+        encoded = [out]
+    parts = (out,) if encoded is None else encoded
     put_response_start(out, 0, sum(map(len, parts)) - 4, correlation_id)
     return parts
 
 
+def _encode_mended(bound: _Bound, response: Any, error: EncodeError) -> bytearray:
+    """An answer that does not fit its wire types: with its error texts clipped if that helps, else as our own fault."""
+    log.error("%s v%d: the answer cannot be encoded: %s", bound.name, bound.version, clipped(str(error)))
+    encode = codec(bound.response, bound.version).encode
+    if clip_error_texts(response):
+        out = bytearray(bound.head)
+        with contextlib.suppress(EncodeError):
+            encode(response, out)
+            return out
+    out = bytearray(bound.head)
+    encode(_failure(bound), out)
+    return out
+
+
+def _answer_failure(
+    connection: Connection, bound: _Bound, correlation_id: int, error: Exception, deferred: Deferred[Encoded]
+) -> None:
+    """A request that fails after its handler has returned is answered like one that fails in it."""
+    try:
+        if isinstance(error, CloseConnection):
+            raise error
+        log.error("%s v%d from %s failed", bound.name, bound.version, connection.peer, exc_info=error)
+        answer = _encode(bound, correlation_id, _failure(bound))
+    except CloseConnection as reason:
+        connection.fail(str(reason))
+    else:
+        deferred.resolve(answer)
+
+
 def _failure(bound: _Bound) -> Any:
     """Our own fault, after it was logged: an error where the response has a place for one, or a hang-up."""
-    response = bound.response()
-    if not hasattr(response, "error_code"):
+    place = fields_of(bound.response).get("error_code")
+    if place is None or bound.version not in place.versions:
         raise CloseConnection(f"{bound.name} v{bound.version} failed here; see the log")
-    response.error_code = ErrorCode.UNKNOWN_SERVER_ERROR
-    return response
+    return bound.response(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
 def _api_versions_hint(route: Route) -> Any:

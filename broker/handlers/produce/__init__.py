@@ -21,12 +21,11 @@ v13: topics by id (KIP-516).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from tidemark.broker.core.deferred import Deferred
-from tidemark.broker.core.errors import CloseConnection
+from tidemark.broker.core.deferred import chained
 from tidemark.broker.core.registry import Call, handles
-from tidemark.broker.handlers.produce.acks import PendingAcks, no_answer
+from tidemark.broker.handlers.produce.acks import PendingAcks, ProduceAnswer, no_answer
 from tidemark.broker.handlers.produce.appending import Append, Appending
 from tidemark.broker.handlers.produce.fast_path import produce_fast
 from tidemark.broker.replication.partition import Partition
@@ -41,7 +40,7 @@ if TYPE_CHECKING:
 @handles(ProduceRequest, ProduceResponse, quick=produce_fast)
 def produce(
     request: ProduceRequest, call: Call, *, replicas: ReplicaTable, transactions: TransactionCoordinator
-) -> Any:
+) -> ProduceAnswer:
     if request.transactional_id is None:
         return _both_phases(request, call, replicas, _append)
     return _produce_transactional(request, call, replicas, transactions)
@@ -51,7 +50,7 @@ def _append(partition: Partition, records: memoryview, now_ms: int) -> Appended:
     return partition.append(records, now_ms)
 
 
-def _both_phases(request: ProduceRequest, call: Call, replicas: ReplicaTable, append: Append) -> Any:
+def _both_phases(request: ProduceRequest, call: Call, replicas: ReplicaTable, append: Append) -> ProduceAnswer:
     appending = Appending(request, call, replicas, append)
     response = appending.run()
     if request.acks == 0:
@@ -64,26 +63,9 @@ def _both_phases(request: ProduceRequest, call: Call, replicas: ReplicaTable, ap
 
 def _produce_transactional(
     request: ProduceRequest, call: Call, replicas: ReplicaTable, transactions: TransactionCoordinator
-) -> Any:
+) -> ProduceAnswer:
     """First the coordinator must know, for good, of every partition that the transaction is going to touch."""
     from tidemark.broker.transactions.transactional_appends import TransactionalAppends
 
     appends = TransactionalAppends(request, version=call.version, replicas=replicas, transactions=transactions)
-    added = appends.add_partitions()
-    if not isinstance(added, Deferred):
-        return _both_phases(request, call, replicas, appends.append)
-    deferred: Deferred[Any] = Deferred()
-
-    def go_on(_added: object) -> None:
-        try:
-            answer = _both_phases(request, call, replicas, appends.append)
-        except CloseConnection as error:
-            call.connection.fail(str(error))
-            return
-        if isinstance(answer, Deferred):
-            answer.then(deferred.resolve)
-        else:
-            deferred.resolve(answer)
-
-    added.then(go_on)
-    return deferred
+    return chained(appends.add_partitions(), lambda _added: _both_phases(request, call, replicas, appends.append))

@@ -6,12 +6,15 @@ import asyncio
 from functools import partial
 from typing import NamedTuple
 
-from tidemark.broker.core.deferred import Deferred
+from tidemark.broker.core.deferred import Deferred, MaybeDeferred
 from tidemark.broker.core.errors import CloseConnection, fault_of
-from tidemark.broker.core.registry import NO_ANSWER
+from tidemark.broker.core.registry import NO_ANSWER, NoAnswer
 from tidemark.broker.replication.partition import Partition
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.messages.produce import PartitionProduceResponse, ProduceResponse
+
+Answered = ProduceResponse | NoAnswer  # the latter with acks=0
+ProduceAnswer = MaybeDeferred[Answered]
 
 
 class Unacknowledged(NamedTuple):
@@ -28,7 +31,7 @@ def is_unacknowledged(partition: Partition, last_offset: int, acks: int) -> bool
     return acks != 0 and last_offset >= partition.high_watermark and (acks == -1 or partition.flush_each)
 
 
-def no_answer(response: ProduceResponse) -> object:
+def no_answer(response: ProduceResponse) -> NoAnswer:
     """With acks=0 there is no answer to carry an error: Kafka hangs up, so that the client notices."""
     for topic in response.responses:
         for result in topic.partition_responses:
@@ -45,7 +48,7 @@ class PendingAcks:
     def __init__(
         self, response: ProduceResponse, unacknowledged: list[Unacknowledged], *, acks: int, timeout_ms: int
     ) -> None:
-        self.deferred: Deferred[ProduceResponse] = Deferred()
+        self.deferred: Deferred[Answered] = Deferred()
         self._response = response
         self._left = {id(result): result for _, _, result in unacknowledged}
         self._timer = asyncio.get_running_loop().call_later(max(timeout_ms, 0) / 1000, self._time_out)

@@ -8,11 +8,17 @@ general handler, before anything has happened. Who may append and what must wait
 from __future__ import annotations
 
 import struct
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from tidemark.broker.core.errors import EXPECTED, fault_of
 from tidemark.broker.core.registry import NO_ANSWER, Call
-from tidemark.broker.handlers.produce.acks import PendingAcks, Unacknowledged, is_unacknowledged, no_answer
+from tidemark.broker.handlers.produce.acks import (
+    PendingAcks,
+    ProduceAnswer,
+    Unacknowledged,
+    is_unacknowledged,
+    no_answer,
+)
 from tidemark.broker.handlers.produce.appending import TOPIC_IDS_FROM, appended_result, led_partition, refused_result
 from tidemark.broker.replication.partition import Partition
 from tidemark.broker.replication.replica_table import ReplicaTable
@@ -41,7 +47,9 @@ class Form(NamedTuple):
     head: bytes  # of the answer
 
 
-def produce_fast(frame: bytearray, position: int, call: Call, *, replicas: ReplicaTable) -> Any:
+def produce_fast(
+    frame: bytearray, position: int, call: Call, *, replicas: ReplicaTable
+) -> bytearray | ProduceAnswer | None:
     """The answer's bytes, but for its size and correlation id; or the answer as the general handler would give it; or
     None: nothing was done, and it is that handler's turn."""
     form: Form | None = call.memo

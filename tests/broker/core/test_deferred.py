@@ -2,7 +2,13 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from tidemark.broker.core.deferred import Deferred, Gathering, MaybeDeferred, awaited, chained, mapped
+
+
+def broken(_value: object) -> None:
+    raise RuntimeError("a bug")
 
 
 def test_the_first_to_resolve_wins_and_the_listener_is_told_once() -> None:
@@ -80,3 +86,44 @@ def test_an_answer_without_a_deferred_part_is_there_at_once() -> None:
     gathering = Gathering(parts)
     gathering.add(1, parts.append)
     assert gathering.answer() is parts
+
+
+def test_a_listener_that_raises_does_not_reach_whoever_completes(caplog: pytest.LogCaptureFixture) -> None:
+    deferred: Deferred[int] = Deferred()
+    deferred.then(broken)
+    deferred.resolve(1)
+    assert "a bug" in caplog.text
+
+
+def test_a_listener_that_comes_late_and_raises_is_told_of_it() -> None:
+    deferred: Deferred[int] = Deferred()
+    deferred.resolve(1)
+    failures: list[Exception] = []
+    deferred.then(broken, failures.append)
+    assert [str(each) for each in failures] == ["a bug"]
+
+
+@pytest.mark.parametrize("early", [True, False])
+def test_a_failure_is_told_instead_of_a_value(early: bool) -> None:
+    deferred: Deferred[int] = Deferred()
+    told: list[int] = []
+    failures: list[Exception] = []
+    if early:
+        deferred.fail(ValueError("no"))
+    deferred.then(told.append, failures.append)
+    deferred.fail(ValueError("no"))
+    deferred.resolve(1)
+    assert not told
+    assert [str(each) for each in failures] == ["no"]
+
+
+async def test_what_fails_on_the_way_fails_what_was_to_be_made_of_it() -> None:
+    deferred: Deferred[int] = Deferred()
+
+    def inverse(value: int) -> int:
+        return 1 // value
+
+    changed = mapped(mapped(deferred, inverse), inverse)
+    deferred.resolve(0)
+    with pytest.raises(ZeroDivisionError):
+        await awaited(changed)
