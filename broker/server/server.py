@@ -37,6 +37,7 @@ class Server:
         self._lost: dict[str, Callable[[Connection], None]] = {}
         self._connections: set[Connection] = set()
         self._per_host: Counter[str] = Counter()
+        self._closing = False
         self._emptied: asyncio.Event | None = None
         self._sweeping: asyncio.TimerHandle | None = None
 
@@ -79,7 +80,9 @@ class Server:
         """Count a new connection, or say why it is refused."""
         config = self._config
         refusal = None
-        if len(self._connections) >= config.max_connections:
+        if self._closing:  # it was accepted in the moment in which we hung up on all others
+            refusal = "the broker stops"
+        elif len(self._connections) >= config.max_connections:
             refusal = f"max.connections={config.max_connections} is reached"
         elif self._per_host[connection.host] >= self._limit_of(connection.host):
             refusal = f"max.connections.per.ip={self._limit_of(connection.host)} is reached"
@@ -131,6 +134,7 @@ class Server:
 
     async def close(self) -> None:
         """Let the answers out, then hang up on everyone."""
+        self._closing = True
         for server in self._servers.values():
             server.close()
         for connection in list(self._connections):
@@ -142,6 +146,7 @@ class Server:
                     await self._emptied.wait()
         for connection in list(self._connections):
             connection.transport.abort()
+        await asyncio.sleep(0)  # an aborted transport closes its socket in the loop's next turn
 
 
 def _bind(host: str, port: int, config: BrokerConfig) -> socket.socket:
