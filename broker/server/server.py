@@ -17,6 +17,7 @@ from tidemark.protocol.frames import Scratch
 
 log = logging.getLogger(__name__)
 
+CLOSING_TURNS: Final = 5  # of the loop: from a socket just accepted to its transport, its refusal and its end
 DRAIN_SECONDS_MAX: Final = 10.0  # what a client that does not read its answers can delay a shutdown
 IDLE_CHECKS: Final = 10  # per connections.max.idle.ms
 
@@ -127,16 +128,22 @@ class Server:
             self._sweeping.cancel()
         for name, server in self._servers.items():
             if name != but:
-                server.close()
+                self._stop_listening(server)
         for connection in list(self._connections):
             if connection.listener != but:
                 connection.stop_reading()
+
+    def _stop_listening(self, server: asyncio.Server) -> None:
+        """In two steps: asyncio forgets, and leaves open, a socket whose server closes before its transport is made."""
+        for listening in server.sockets:
+            self.loop.remove_reader(listening.fileno())
+        self.loop.call_soon(server.close)
 
     async def close(self) -> None:
         """Let the answers out, then hang up on everyone."""
         self._closing = True
         for server in self._servers.values():
-            server.close()
+            self._stop_listening(server)
         for connection in list(self._connections):
             connection.close_when_quiet()
         self._emptied = asyncio.Event()
@@ -146,7 +153,8 @@ class Server:
                     await self._emptied.wait()
         for connection in list(self._connections):
             connection.transport.abort()
-        await asyncio.sleep(0)  # an aborted transport closes its socket in the loop's next turn
+        for _ in range(CLOSING_TURNS):
+            await asyncio.sleep(0)
 
 
 def _bind(host: str, port: int, config: BrokerConfig) -> socket.socket:
