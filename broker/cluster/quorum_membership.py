@@ -37,6 +37,7 @@ log = logging.getLogger(__name__)
 
 RETRY_SECONDS: Final = 0.1
 REQUEST_SECONDS_MAX: Final = 2.0
+CHANGE_SECONDS_MAX: Final = 5.0  # how long a change of the voters waits for the one before it
 WATCH_SECONDS: Final = 0.5
 LEADERLESS_SECONDS_MAX: Final = 2.0  # by then a quorum that works has elected a leader
 ISOLATED_SECONDS: Final = 2.0  # members say something several times per second, a leader or not
@@ -341,7 +342,7 @@ class QuorumMembership:
             raise Refused(ErrorCode.VOTER_NOT_FOUND, f"Node {node_id} is not a voter.")
         member = driver.node.configuration.member(node_id)
         try:
-            await driver.remove_member(node_id)
+            await self._remove_member(node_id)
             if node_id != self._config.node_id and node_id in self.store.image.brokers and member is not None:
                 await driver.add_learner(node_id, detail=member.detail)  # a broker follows the metadata, vote or not
         except UnknownMember as error:
@@ -354,6 +355,18 @@ class QuorumMembership:
                 raise Refused(ErrorCode.NOT_CONTROLLER, str(error)) from error
         except RaftError as error:
             raise Refused(ErrorCode.NOT_CONTROLLER, str(error)) from error
+
+    async def _remove_member(self, node_id: int) -> None:
+        """One change at a time: another that is under way (a member that has moved, say) is waited for."""
+        deadline = time.monotonic() + CHANGE_SECONDS_MAX
+        while True:
+            try:
+                await self.store.driver.remove_member(node_id)
+                return
+            except ChangePending:
+                if time.monotonic() > deadline:
+                    raise
+            await asyncio.sleep(RETRY_SECONDS)
 
 
 def _check_directory(member: Member, directory_id: bytes) -> None:
