@@ -32,10 +32,10 @@ from tidemark.broker.server.server import Server
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from tidemark.raft import RaftError
+from tidemark.storage import clean_broker_epoch
 
 log = logging.getLogger(__name__)
 
-CLEAN_STOP: Final = "clean-stop"  # holds the broker epoch of a life that ended in good order
 HAND_OVER_SECONDS_MAX: Final = 1.0
 REQUEST_SECONDS_MAX: Final = 5.0
 RETRY_SECONDS: Final = 0.05
@@ -58,7 +58,6 @@ class ClusterRuntime:
     ) -> None:
         """`services`: what handlers may name; the node fills it before it takes requests."""
         self._config = config
-        self._clean_stop = directory / CLEAN_STOP
         self._replicas = replicas
         self.quorum = QuorumMembership(
             config,
@@ -88,7 +87,7 @@ class ClusterRuntime:
             endpoints=endpoints,
             cluster_id=lambda: identity.cluster_id,
             renew_lease=self._renew_lease,
-            previous_epoch=self._take_clean_stop(),
+            previous_epoch=clean_broker_epoch(replicas.table.directories),
         )
         self.view = ClusterView(
             self.store,
@@ -161,25 +160,16 @@ class ClusterRuntime:
             async with asyncio.timeout(HAND_OVER_SECONDS_MAX):
                 await changed.wait()
 
+    @property
+    def broker_epoch(self) -> int:
+        """Of this life; of the last one, until this node is registered."""
+        return self.membership.broker_epoch
+
     async def close(self) -> None:
         self.controller.close()
         self.suspects.close()
         await self.membership.close()
         await self.quorum.close()
-
-    # -- an end in good order ----------------------------------------------
-
-    def note_clean_stop(self) -> None:
-        """Everything is on disk: the next life may say so, and keep its place among the eligible leaders."""
-        self._clean_stop.write_text(str(self.membership.broker_epoch))
-
-    def _take_clean_stop(self) -> int:
-        try:
-            text = self._clean_stop.read_text()
-            self._clean_stop.unlink()
-            return int(text)
-        except (OSError, ValueError):
-            return -1
 
     # -- producer ids ------------------------------------------------------
 

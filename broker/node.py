@@ -7,6 +7,7 @@ A node with a controller listener has other nodes beside it (`ClusterRuntime`); 
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack
@@ -25,6 +26,7 @@ from tidemark.broker.core.registry import find_route
 from tidemark.broker.handlers.fetch.sessions import FetchSessions
 from tidemark.broker.metadata.dynamic_config import DynamicConfig
 from tidemark.broker.metadata.image import Image
+from tidemark.broker.metadata.min_isr import ignored_value
 from tidemark.broker.metadata.producer_ids import ProducerIds
 from tidemark.broker.metadata.records import Endpoint
 from tidemark.broker.replication.replicas import Replicas
@@ -35,6 +37,8 @@ from tidemark.storage import LogDirectory
 if TYPE_CHECKING:
     from tidemark.broker.cluster_runtime import ClusterRuntime
     from tidemark.broker.standalone_runtime import StandaloneRuntime
+
+log = logging.getLogger(__name__)
 
 METADATA_DIRECTORY: Final = "tidemark-metadata"
 WARM_UP_DELAY_SECONDS: Final = 0.5  # requests come first
@@ -92,6 +96,8 @@ class Node:
         self.address = next(iter(self._server.endpoints.values()))
         await self._cluster.join(self._server, services)
         identity.confirm(self._store.image.cluster_id)
+        if warning := ignored_value(self._store.image, config):
+            log.warning("%s", warning)
         self._follow_metadata()
         await opening.finished()
         self._cluster.start_replication()
@@ -200,8 +206,8 @@ class Node:
 
     async def _close_replicas(self) -> None:
         # Not on the loop: ten thousand logs take seconds, and others may need this node's vote until then.
-        await asyncio.get_running_loop().run_in_executor(None, self._replicas.close)
-        self._cluster.note_clean_stop()
+        close = partial(self._replicas.close, broker_epoch=self._cluster.broker_epoch)
+        await asyncio.get_running_loop().run_in_executor(None, close)
 
 
 def _wall_clock_ms() -> int:

@@ -15,6 +15,7 @@ from tidemark.broker.cluster.kafka_adoption import adopt_topics
 from tidemark.broker.cluster.view import ClusterView
 from tidemark.broker.config import BrokerConfig
 from tidemark.broker.metadata.image import Image
+from tidemark.broker.metadata.min_isr import write_cluster_value
 from tidemark.broker.metadata.producer_ids import reserve
 from tidemark.broker.metadata.records import ClusterRecord, Endpoint, Record, RegisterBrokerRecord
 from tidemark.broker.metadata.store import MetadataStore
@@ -61,9 +62,10 @@ class StandaloneRuntime:
             rack=self._config.broker_rack,
             endpoints=list(self._endpoints()),
         )
-        if image.cluster_id:
-            return [registration]
-        return [ClusterRecord(cluster_id=self._identity.cluster_id or random_id()), registration]
+        records: list[Record] = [registration, *write_cluster_value(image, self._config)]
+        if not image.cluster_id:
+            records.insert(0, ClusterRecord(cluster_id=self._identity.cluster_id or random_id()))
+        return records
 
     def start_replication(self) -> None:
         """Nobody to follow, and nobody who follows."""
@@ -74,8 +76,10 @@ class StandaloneRuntime:
     async def leave(self) -> None:
         """Nobody could lead in this node's place."""
 
-    def note_clean_stop(self) -> None:
-        """Nobody asks how this node stopped; its logs know it by themselves."""
+    @property
+    def broker_epoch(self) -> int:
+        """Nobody asks how the last life of this node ended."""
+        return -1
 
     async def allocate_producer_ids(self) -> int:
         return await reserve(self.store)

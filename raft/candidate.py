@@ -74,7 +74,9 @@ class Candidate:
         self.votes.setdefault(voter, granted)
         if sum(self.votes.values()) < configuration.majority:
             return
-        if self.is_pre_vote:
+        if self.is_pre_vote and self._node.is_disk_stalled:
+            self._node.become_follower(self._node.term, leader_id=None)
+        elif self.is_pre_vote:
             self._node.become_candidate()
         else:
             self._node.become_leader()

@@ -154,6 +154,11 @@ class ConfigurationHistory:
     def at(self, index: int) -> Configuration:
         return next(configuration for at, configuration in reversed(self._entries) if at <= index)
 
+    def was_voter_since(self, node_id: int, *, index: int) -> bool:
+        """Whether it has a vote in the configuration at `index` or in one after it."""
+        first = max(position for position, (at, _) in enumerate(self._entries) if at <= index)
+        return any(node_id in configuration.voters for _, configuration in self._entries[first:])
+
     def knows(self, node_id: int) -> bool:
         """Whether it is, or lately was, a member."""
         return any(configuration.member(node_id) is not None for _, configuration in self._entries)

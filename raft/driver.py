@@ -78,6 +78,7 @@ class Driver:
         self._machine = machine
         self._run_blocking = run_blocking
         self._snapshot_after_bytes = snapshot_after_bytes
+        self._save_timeout = settings.save_timeout
         self._wake = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
         self._is_stopping = False
@@ -280,6 +281,8 @@ class Driver:
         if leadership == self._leadership:
             return
         had, self._leadership = self._leadership, leadership
+        if self.node.is_disk_stalled and had is not None and had.leader_id == self.node.id:
+            log.error("the disk has not taken the quorum's log for %g s: another node must lead", self._save_timeout)
         if had is not None and had.leader_id == self.node.id:
             self._fail_waiters(LeadershipLost(f"node {self.node.id} no longer leads epoch {had.epoch}"))
         self._machine.lead(leadership)

@@ -33,7 +33,7 @@ class Follower:
     def tick(self, now: float) -> None:
         if now < self.deadline:
             return
-        if self._node.may_campaign:
+        if self._node.may_campaign and not self._node.is_disk_stalled:
             self._node.become_pre_candidate()
         else:
             self._node.leader_id = None

@@ -93,13 +93,13 @@ class Leader:
         self.uncommitted_bytes -= node.log.payload_bytes(after=node.commit_index, up_to=index)
         node.commit_to(index)
         if node.id not in node.configuration.voters and node.configuration_index <= index:
-            self._leave()
+            self.flush()  # the others learn that the removal of this leader is committed
+            self._resign()
 
-    def _leave(self) -> None:
-        """The removal of this leader is committed: the voter that holds most takes over."""
+    def _resign(self) -> None:
+        """Step down, and ask the voter that holds most to take over at once."""
         node = self._node
-        self.flush()  # the others learn of the commit
-        voters = node.configuration.voters
+        voters = [voter for voter in node.configuration.voters if voter != node.id]
         if voters:
             heir = max(voters, key=lambda voter: (self.peers[voter].match_index, -voter))
             node.send_now(heir, TimeoutNow(sender=node.id, term=node.term))
@@ -112,6 +112,9 @@ class Leader:
             return
         if not self.check_quorum(now):
             self._node.become_follower(self._node.term, leader_id=None)
+            return
+        if self._node.is_disk_stalled:
+            self._resign()
             return
         self.heartbeat_at = now + self._node.settings.heartbeat_interval
         if self.transfer_to is not None and now >= self._transfer_until:

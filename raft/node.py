@@ -90,6 +90,7 @@ class Node:
         self._after_save: list[Addressed] = []
         self._urgent: list[Addressed] = []
         self._last_token = 0
+        self._saving_since: float | None = None  # when what is being saved was handed out
         # Under leases a restarted node must keep the promise it may have made just before: not to vote so soon.
         self._heard_leader_at = now if settings.lease_reads else float("-inf")
         self.role: Follower | Candidate | Leader = Follower(self)
@@ -113,7 +114,19 @@ class Node:
         if self.is_voter:
             return True
         is_decided = self.configuration_index <= self.commit_index
-        return not is_decided and self.id in self._configurations.at(self.commit_index).voters
+        # After a restart the commit index lags, so any configuration after it may be the committed one.
+        return not is_decided and self._configurations.was_voter_since(self.id, index=self.commit_index)
+
+    @property
+    def is_disk_stalled(self) -> bool:
+        """Whether a save is under way for so long that another node should lead, if there is another.
+
+        A leader's heartbeats do not wait for its disk, so without this a leader whose disk is full or hangs would keep
+        the lead and decide nothing.
+        """
+        if self._saving_since is None or self.now < self._saving_since + self.settings.save_timeout:
+            return False
+        return self.configuration.voters != (self.id,)
 
     @property
     def configuration(self) -> Configuration:
@@ -278,7 +291,7 @@ class Node:
         messages, self._after_save = tuple(self._after_save), []
         snapshot, self._unsaved_snapshot = self._unsaved_snapshot, None
         restore, self._restore = self._restore, None
-        return Effects(
+        effects = Effects(
             hard_state=hard_state,
             snapshot=snapshot,
             entries=self.log.take_unsaved(),
@@ -287,6 +300,9 @@ class Node:
             committed=self._take_committed(),
             reads=self.role.take_reads(),
         )
+        if effects.must_save:
+            self._saving_since = self.now
+        return effects
 
     def _has_effects(self) -> bool:
         return (
@@ -316,6 +332,7 @@ class Node:
 
     def saved(self, effects: Effects) -> None:
         """The disk holds what `take` gave out."""
+        self._saving_since = None
         if effects.snapshot is not None:
             self.log.saved_up_to(index=effects.snapshot.index, term=effects.snapshot.term)
         if effects.entries:
@@ -338,7 +355,7 @@ class Node:
         self.role = Follower(self)
 
     def become_pre_candidate(self) -> None:
-        if not self.may_campaign:
+        if not self.may_campaign or self.is_disk_stalled:
             self.become_follower(self.term, leader_id=None)
             return
         assert not self.is_leader, "invalid transition: leader -> pre-candidate"
@@ -409,7 +426,8 @@ class Node:
         self.send_after_save(message.sender, VoteResponse(sender=self.id, term=self.term, granted=granted))
 
     def _timeout_now(self, message: TimeoutNow) -> None:
-        if self.may_campaign and not self.is_leader and self.leader_id in (None, message.sender):
+        may_stand = self.may_campaign and not self.is_disk_stalled
+        if may_stand and not self.is_leader and self.leader_id in (None, message.sender):
             self.become_candidate(forced=True)
 
     # The log

@@ -32,6 +32,12 @@ class RaftSettings:
     clock_drift_max: float = 0.05
 
     @property
+    def save_timeout(self) -> float:
+        """How long a disk may take for one save before this node leaves the lead to others: the longest that a follower
+        waits for a leader. Less, and a disk that is only slow under load would move the lead from node to node."""
+        return 2 * self.election_timeout
+
+    @property
     def lease(self) -> float:
         """How long after a round began its leader may trust it: less than any follower's patience, at any drift."""
         return self.election_timeout * (1 - self.clock_drift_max) / (1 + self.clock_drift_max)

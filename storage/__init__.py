@@ -5,7 +5,7 @@ from __future__ import annotations
 from tidemark.storage.aborted import AbortedTransaction
 from tidemark.storage.cache import SegmentCache
 from tidemark.storage.config import LogConfig
-from tidemark.storage.directory import LogDirectory, locked
+from tidemark.storage.directory import LogDirectory, clean_broker_epoch, locked
 from tidemark.storage.errors import (
     BatchTooLarge,
     CorruptFile,
@@ -58,5 +58,6 @@ __all__ = [
     "StorageError",
     "TopicIdMismatch",
     "WriteFailed",
+    "clean_broker_epoch",
     "locked",
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 from collections.abc import Mapping
 
 from tidemark.storage.errors import CorruptFile
@@ -13,6 +14,8 @@ START_OFFSETS = "log-start-offset-checkpoint"
 HIGH_WATERMARKS = "replication-offset-checkpoint"
 META_PROPERTIES = "meta.properties"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
+
+NO_BROKER_EPOCH = -1
 
 _VERSION = "0"
 TopicPartition = tuple[str, int]
@@ -54,6 +57,23 @@ def read_offsets(files: Files, path: str) -> dict[TopicPartition, int]:
 def write_offsets(files: Files, path: str, offsets: Mapping[TopicPartition, int]) -> None:
     lines = [f"{topic} {partition} {offset}" for (topic, partition), offset in sorted(offsets.items())]
     files.replace(path, encode_lines(lines), sync=True)
+
+
+def write_clean_shutdown(files: Files, path: str, *, broker_epoch: int) -> None:
+    """The mark of a clean stop, as Kafka writes it (KIP-966): it names the broker epoch of the life that ended."""
+    files.replace(path, json.dumps({"version": 0, "brokerEpoch": broker_epoch}).encode(), sync=True)
+
+
+def read_clean_shutdown(files: Files, path: str) -> int | None:
+    """The broker epoch in the mark, -1 if it names none; None when there is no mark."""
+    try:
+        content = json.loads(files.read_all(path) or b"{}")  # older ones are empty
+    except FileNotFoundError:
+        return None
+    except ValueError:
+        return NO_BROKER_EPOCH
+    epoch = content.get("brokerEpoch") if isinstance(content, dict) else None
+    return epoch if isinstance(epoch, int) else NO_BROKER_EPOCH
 
 
 def topic_id_text(topic_id: bytes) -> str:

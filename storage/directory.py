@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
@@ -25,7 +25,6 @@ from tidemark.storage.log import Log, wall_clock_ms
 _logger = logging.getLogger(__name__)
 
 _LOCK = ".lock"
-_CLEAN_MARK = b'{"version": "0", "broker_epoch": "-1"}'  # as Kafka writes it
 _CLOSED_TOGETHER = 16
 _CLOSED_TOGETHER_FROM = 100
 _held: set[str] = set()  # the lock files of this process
@@ -41,13 +40,14 @@ class LogDirectory:
         files: Files,
         now_ms: Callable[[], int],
         lock: OpenFile,
-        was_clean: bool,
+        clean_epoch: int | None,
         open_files_max: int,
     ) -> None:
         """Use `LogDirectory.open`."""
         self.path = path
         self.files = files
-        self.was_clean = was_clean
+        self.was_clean = clean_epoch is not None
+        self.clean_epoch = checkpoints.NO_BROKER_EPOCH if clean_epoch is None else clean_epoch
         self.logs: dict[TopicPartition, Log] = {}
         self.high_watermarks = self._read(checkpoints.HIGH_WATERMARKS)
         self._now_ms = now_ms
@@ -56,6 +56,7 @@ class LogDirectory:
         self._recovery_points = self._read(checkpoints.RECOVERY_POINTS)
         self._start_offsets = self._read(checkpoints.START_OFFSETS)
         self._retired: list[tuple[int, str]] = []
+        self._refused: set[TopicPartition] = set()  # tried to open, in vain
         self._closed = False
 
     @classmethod
@@ -72,11 +73,13 @@ class LogDirectory:
         files.make_directories(path)
         lock = _lock(files, os.path.join(path, _LOCK))
         mark = os.path.join(path, checkpoints.CLEAN_SHUTDOWN)
-        was_clean = files.exists(mark)
-        if was_clean:
+        clean_epoch = checkpoints.read_clean_shutdown(files, mark)
+        if clean_epoch is not None:
             files.remove(mark)
             files.sync_directory(path)
-        directory = cls(path, files=files, now_ms=now_ms, lock=lock, was_clean=was_clean, open_files_max=open_files_max)
+        directory = cls(
+            path, files=files, now_ms=now_ms, lock=lock, clean_epoch=clean_epoch, open_files_max=open_files_max
+        )
         directory._remove_leftovers()
         return directory
 
@@ -100,7 +103,8 @@ class LogDirectory:
         """The first half of `open_log`, for any thread: changes nothing but the partition's own files. Nobody else may
         have it open or be about to."""
         key = topic, partition
-        return Log.open(
+        self._refused.add(key)
+        log = Log.open(
             os.path.join(self.path, names.directory_name(topic=topic, partition=partition)),
             config=config,
             files=self.files,
@@ -111,6 +115,8 @@ class LogDirectory:
             start_offset=self._start_offsets.get(key, 0),
             cache=self._cache,
         )
+        self._refused.discard(key)
+        return log
 
     def take_in(self, topic: str, partition: int, log: Log) -> Log:
         """The second half."""
@@ -145,6 +151,7 @@ class LogDirectory:
             return
         path = os.path.join(self.path, names.directory_name(topic=topic, partition=partition))
         self._retired.append((self._now_ms(), retire_directory(self.files, path)))
+        self._refused.discard(key)
         for offsets in (self._recovery_points, self._start_offsets, self.high_watermarks):
             offsets.pop(key, None)
 
@@ -198,13 +205,17 @@ class LogDirectory:
         clean: bool = True,
         high_watermarks: Mapping[TopicPartition, int] | None = None,
         is_complete: bool = True,
+        broker_epoch: int | None = None,
     ) -> None:
-        """Closes all logs and gives the directory up. The clean-shutdown mark is set only if every log closed well, and
-        none was left unopened that might have needed recovery (`is_complete`). Closing again does nothing."""
+        """Closes all logs and gives the directory up. The clean-shutdown mark is set only if every log was synced and
+        closed well, and none was left unopened that might need recovery (`is_complete`). It names `broker_epoch`; if
+        that is not given, the one that the last mark named. Closing again does nothing."""
         if self._closed:
             return
         self._closed = True
-        healthy = clean and is_complete and not any(log.is_offline for log in self.logs.values())
+        epoch = self.clean_epoch if broker_epoch is None else broker_epoch
+        healthy = clean and is_complete and not self._has_unchecked_logs()
+        healthy = healthy and not any(log.is_offline for log in self.logs.values())
         try:
             for error in self._close_logs(clean=clean):
                 healthy = False
@@ -213,12 +224,17 @@ class LogDirectory:
                 self.write_checkpoints(high_watermarks)
             if healthy:
                 mark = os.path.join(self.path, checkpoints.CLEAN_SHUTDOWN)
-                self.files.replace(mark, _CLEAN_MARK, sync=True)
+                checkpoints.write_clean_shutdown(self.files, mark, broker_epoch=epoch)
         finally:
             self._lock.close()
             _held.discard(os.path.join(self.path, _LOCK))
 
-    def _close_logs(self, *, clean: bool) -> list[StorageError]:
+    def _has_unchecked_logs(self) -> bool:
+        """Whether a log may be damaged that the next start would take for whole: it was refused, or, after an unclean
+        stop, never opened."""
+        return bool(self._refused) or (not self.was_clean and any(key not in self.logs for key in self.partitions()))
+
+    def _close_logs(self, *, clean: bool) -> list[StorageError | OSError]:
         """Many at a time if they are many: their syncs, each of which waits for the disk, then wait together."""
         logs = list(self.logs.values())
         if len(logs) < _CLOSED_TOGETHER_FROM:
@@ -244,7 +260,7 @@ class LogDirectory:
 
 @contextmanager
 def locked(path: str) -> Iterator[None]:
-    """For who changes files of a directory whose broker is stopped: nobody else has it, nor gets it meanwhile."""
+    """Keeps brokers out of a directory while the files of a stopped one are changed."""
     name = os.path.join(path, _LOCK)
     lock = _lock(REAL_FILES, name)
     try:
@@ -254,10 +270,17 @@ def locked(path: str) -> Iterator[None]:
         _held.discard(name)
 
 
-def _close(log: Log, *, clean: bool) -> StorageError | None:
+def clean_broker_epoch(directories: Iterable[LogDirectory]) -> int:
+    """The broker epoch of the last life, if it ended cleanly in every directory; else -1. A directory without a mark
+    was not closed, or is not the one that was closed: its disk was replaced or emptied."""
+    epochs = {directory.clean_epoch for directory in directories}
+    return epochs.pop() if len(epochs) == 1 else checkpoints.NO_BROKER_EPOCH
+
+
+def _close(log: Log, *, clean: bool) -> StorageError | OSError | None:
     try:
         log.close(clean=clean)
-    except StorageError as error:
+    except (StorageError, OSError) as error:
         return error
     return None
 

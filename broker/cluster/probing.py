@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import errno
+import socket
 from typing import Final
 
 PAUSES: Final = (0.0, 0.02, 0.05, 0.1, 0.2, 0.4)  # a dying process closes its sockets one after the other
@@ -11,7 +11,7 @@ CONNECT_SECONDS_MAX: Final = 1.0
 
 
 async def is_gone(host: str, port: int) -> bool:
-    """True only if a connection is refused: the machine answers, and says that nobody listens there.
+    """True only if a connection is refused: the machine answers, and says that nothing listens there.
 
     A paused process still has its connections accepted by the kernel, and a machine that is cut off does not answer at
     all: both are left to their session.
@@ -20,17 +20,24 @@ async def is_gone(host: str, port: int) -> bool:
         await asyncio.sleep(pause)
         try:
             async with asyncio.timeout(CONNECT_SECONDS_MAX):
-                _, writer = await asyncio.open_connection(host, port)
+                if await _is_refused(host, port):
+                    return True
         except TimeoutError:
             return False
-        except OSError as error:
-            if _is_refusal(error):
-                return True
+        except OSError:
             continue
-        writer.transport.abort()
     return False
 
 
-def _is_refusal(error: OSError) -> bool:
-    # A name with several addresses gives one error for all of them.
-    return isinstance(error, ConnectionRefusedError) or error.errno == errno.ECONNREFUSED
+async def _is_refused(host: str, port: int) -> bool:
+    """By every address that the host's name has."""
+    loop = asyncio.get_running_loop()
+    for family, kind, protocol, _, address in await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM):
+        with socket.socket(family, kind, protocol) as sock:
+            sock.setblocking(False)
+            try:
+                await loop.sock_connect(sock, address)
+            except ConnectionRefusedError:
+                continue
+            return False
+    return True

@@ -58,7 +58,8 @@ class QuorumMembership:
         self._broker_lost = broker_lost
         self._voters = {each.node_id: Address(each.host, each.port) for each in config.parsed_controller_voters}
         self._links_by_address: dict[Address, PeerLink] = {}  # to nodes whose ids are not known yet
-        self._addresses: tuple[Configuration, Mapping[int, Address]] = (Configuration(), {})
+        self._addresses: tuple[Configuration | None, Mapping[int, Address]] = (None, {})
+        self._learned: dict[int, Address] = {}  # of leaders, by a node that has no configuration yet
         self._written_cluster_id = cluster_id
         self._refused = asyncio.Event()
         self._refusal = ""
@@ -123,7 +124,7 @@ class QuorumMembership:
         """The controller listeners of all members. What the settings say is newer than what the log says."""
         configuration = self.store.driver.node.configuration
         if configuration is not self._addresses[0]:
-            self._addresses = (configuration, {**addresses_of(configuration), **self._voters})
+            self._addresses = (configuration, {**self._learned, **addresses_of(configuration), **self._voters})
         return self._addresses[1]
 
     # -- taking part -------------------------------------------------------
@@ -238,6 +239,8 @@ class QuorumMembership:
         except PeerUnavailable as error:
             log.debug("joining: %s", error)
             return False
+        if answer.leader_id >= 0:
+            self._learn_address(answer.leader_id, Address(answer.leader_host, answer.leader_port))
         if answer.error_code == ErrorCode.NOT_CONTROLLER and answer.leader_id >= 0 and link.name != "leader":
             leader = PeerLink(
                 answer.leader_host, answer.leader_port, client_id=client_id_of(self._config.node_id), name="leader"
@@ -251,6 +254,12 @@ class QuorumMembership:
             log.error(self._refusal)
             self._refused.set()
         return answer.error_code == ErrorCode.NONE
+
+    def _learn_address(self, node_id: int, address: Address) -> None:
+        """A node that joins answers the leader's first messages before the configuration says where that listens."""
+        if self._learned.get(node_id) != address:
+            self._learned[node_id] = address
+            self._addresses = (None, {})
 
     async def add_observer(self, node_id: int, *, host: str, port: int, cluster_id: str) -> None:
         """On the leader: a node asks to follow the metadata, or says that it has moved."""

@@ -22,6 +22,7 @@ from tidemark.broker.metadata.dynamic_config import DynamicConfig
 from tidemark.broker.metadata.elections import return_to_preferred
 from tidemark.broker.metadata.image import BrokerImage, Image
 from tidemark.broker.metadata.isr import check_sender
+from tidemark.broker.metadata.min_isr import write_cluster_value
 from tidemark.broker.metadata.records import ClusterRecord, Record
 from tidemark.broker.metadata.store import MetadataStore
 from tidemark.protocol.errors import ErrorCode
@@ -52,14 +53,14 @@ class Controller:
         self._sessions = self._no_sessions()
         self._led_since = 0.0
         self._tasks: set[asyncio.Task[None]] = set()
-        store.watch_controller(self._lead)
+        store.watch_controller(self._controller_changed)
 
     def _no_sessions(self) -> Sessions:
         return Sessions(LeaseTimings(session=self._settings.static.broker_session_timeout_ms / 1000))
 
     # -- leading and not leading -------------------------------------------
 
-    def _lead(self, epoch: int | None) -> None:
+    def _controller_changed(self, epoch: int | None) -> None:
         self.close()
         self._sessions = self._no_sessions()
         if epoch is None:
@@ -101,6 +102,7 @@ class Controller:
         if not self._store.image.cluster_id:
             cluster_id = self._new_cluster_id()
             await self._store.change(lambda image: [] if image.cluster_id else [ClusterRecord(cluster_id=cluster_id)])
+        await self._store.change(lambda image: write_cluster_value(image, self._settings.static))
         # The controller before this one is probably dead, and others may have died with it.
         for broker_id, broker in self._store.image.brokers.items():
             if not broker.fenced and broker_id != self._store.node_id:
@@ -108,8 +110,8 @@ class Controller:
 
     # -- brokers -----------------------------------------------------------
 
-    async def register(self, wish: BrokerImage, *, previous_epoch: int, cluster_id: str) -> int:
-        """The new epoch of a broker that has started."""
+    async def register(self, wanted: BrokerImage, *, previous_epoch: int, cluster_id: str) -> int:
+        """The epoch of a broker that has started: a new one, or the same again for a request that is repeated."""
         epoch = 0
 
         def decide(image: Image) -> list[Record]:
@@ -118,19 +120,22 @@ class Controller:
                 raise Refused(
                     ErrorCode.INCONSISTENT_CLUSTER_ID, f"This is cluster {image.cluster_id}, not {cluster_id}."
                 )
-            epoch = self._store.next_index  # grows for ever, and says how far the broker must come
-            known = image.brokers.get(wish.broker_id)
+            known = image.brokers.get(wanted.broker_id)
+            if known is not None and known.incarnation_id == wanted.incarnation_id:
+                epoch = known.broker_epoch  # the answer was lost: the broker has not been restarted since
+                return brokers.amend(known, wanted)
+            epoch = self._store.next_index  # always grows, and says how far the broker must come
             return brokers.register(
                 image,
-                replace(wish, broker_epoch=epoch),
+                replace(wanted, broker_epoch=epoch),
                 self._settings.current,
                 stopped_cleanly=known is not None and known.broker_epoch == previous_epoch,
-                has_session=self._sessions.is_alive(wish.broker_id, self._time()),
+                has_session=self._sessions.is_alive(wanted.broker_id, self._time()),
             )
 
         await self._store.change(decide)
-        self._sessions.begin(wish.broker_id, broker_epoch=epoch, now=self._time())
-        log.info("broker %d is registered, in epoch %d", wish.broker_id, epoch)
+        self._sessions.begin(wanted.broker_id, broker_epoch=epoch, now=self._time())
+        log.info("broker %d is registered, in epoch %d", wanted.broker_id, epoch)
         return epoch
 
     async def heartbeat(

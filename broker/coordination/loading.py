@@ -4,17 +4,27 @@ from __future__ import annotations
 
 import logging
 import os
+import time
 from collections.abc import Callable, Iterator
 from typing import Final, Protocol
 
-from tidemark.broker.coordination.record import CoordinatorRecord, UnknownRecord
-from tidemark.protocol.records import InvalidBatch, Record, iter_batches, iter_records, read_end_transaction
-from tidemark.protocol.schema import DecodeError
+from tidemark.broker.coordination.record import CoordinatorRecord
+from tidemark.protocol.records import (
+    BatchHeader,
+    InvalidBatch,
+    Record,
+    iter_batches,
+    iter_records,
+    read_end_transaction,
+)
 from tidemark.storage import Log
 
 log = logging.getLogger(__name__)
 
-RECORDS_PER_TURN: Final = 1_000  # about ten milliseconds of work before other tasks may run
+TURN_SECONDS: Final = 0.01  # of work before other tasks may run
+RECORDS_PER_CHECK: Final = 50  # between two looks at the clock
+SKIPPED_LOGGED_MAX: Final = 20  # by one load; all are counted
+REASON_MAX: Final = 300  # characters: a reason may quote the record
 
 Decode = Callable[[bytes, bytes | None], CoordinatorRecord]
 
@@ -31,56 +41,80 @@ class ReplaysTransactions(Protocol):
     def end_transaction(self, producer_id: int, *, commit: bool) -> None: ...
 
 
-def replay_log(
-    core: Replays,
-    partition_log: Log,
-    *,
-    decode: Decode,
-    piece_bytes: int,
-    transactions: ReplaysTransactions | None = None,
-) -> Iterator[int]:
-    """Yields the number of records every now and then, so that the caller can do something else in between."""
-    offset, count = partition_log.start_offset, 0
-    while offset < partition_log.end_offset:
-        slices = partition_log.read(offset=offset, limit_bytes=piece_bytes)
-        if not slices:
-            break
-        for each in slices:
-            data = os.pread(each.file.fileno(), each.length, each.position)
-            for header, batch in iter_batches(data):
-                offset = header.next_offset
-                if header.is_control:
-                    _replay_marker(transactions, batch)
-                    continue
-                producer_id = header.producer_id if header.is_transactional else None
-                for record in iter_records(batch):
-                    count += 1
-                    if (decoded := _read(decode, record)) is None:
-                        continue
-                    if producer_id is None or transactions is None:
-                        core.replay(decoded)
-                    else:
-                        transactions.replay_pending(producer_id, decoded)
-                if count >= RECORDS_PER_TURN:
-                    yield count
-                    count = 0
-    yield count
+class LogReplay:
+    """Replays a whole log. What cannot be read is skipped and logged: one bad record must not take a shard offline."""
 
+    def __init__(
+        self,
+        shard: Replays,
+        partition_log: Log,
+        *,
+        name: str,
+        decode: Decode,
+        piece_bytes: int,
+        transactions: ReplaysTransactions | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.replayed = 0
+        self.skipped = 0
+        self._shard = shard
+        self._log = partition_log
+        self._name = name
+        self._decode = decode
+        self._piece_bytes = piece_bytes
+        self._transactions = transactions
+        self._clock = clock
 
-def _read(decode: Decode, record: Record) -> CoordinatorRecord | None:
-    try:
-        return decode(record.key or b"", record.value)
-    except UnknownRecord as error:
-        log.warning("the record at offset %d is skipped: %s", record.offset, error)
-    except DecodeError as error:
-        log.error("the record at offset %d cannot be read and is skipped: %s", record.offset, error)
-    return None
+    def run(self) -> Iterator[None]:
+        """Yields every few milliseconds, so that the caller can do something else in between."""
+        offset, turn_ends = self._log.start_offset, self._clock() + TURN_SECONDS
+        while offset < self._log.end_offset:
+            slices = self._log.read(offset=offset, limit_bytes=self._piece_bytes)
+            if not slices:
+                break
+            for each in slices:
+                data = os.pread(each.file.fileno(), each.length, each.position)
+                for header, batch in iter_batches(data):
+                    offset = header.next_offset
+                    for _ in self._replay_batch(header, batch):
+                        if self._clock() >= turn_ends:
+                            yield
+                            turn_ends = self._clock() + TURN_SECONDS
 
+    def _replay_batch(self, header: BatchHeader, batch: memoryview) -> Iterator[None]:
+        """Yields after every so many records: a batch may hold any number of them."""
+        if header.is_control:
+            self._replay_marker(batch)
+            return
+        producer_id = header.producer_id if header.is_transactional and self._transactions is not None else None
+        try:
+            for count, record in enumerate(iter_records(batch)):
+                self._replay_record(record, producer_id)
+                if count % RECORDS_PER_CHECK == 0:
+                    yield
+        except Exception as error:  # malformed, or not decompressed: where the next record begins cannot be known
+            self._skip(header.base_offset, f"the rest of its batch is malformed: {error}")
 
-def _replay_marker(transactions: ReplaysTransactions | None, batch: memoryview) -> None:
-    try:
-        marker = read_end_transaction(batch)
-    except InvalidBatch:  # compaction has left nothing but the batch's header
-        return
-    if marker is not None and transactions is not None:
-        transactions.end_transaction(marker.producer_id, commit=marker.commit)
+    def _replay_record(self, record: Record, producer_id: int | None) -> None:
+        try:
+            decoded = self._decode(record.key or b"", record.value)
+            if producer_id is None or self._transactions is None:
+                self._shard.replay(decoded)
+            else:
+                self._transactions.replay_pending(producer_id, decoded)
+            self.replayed += 1
+        except Exception as error:  # whatever it is: the other records count
+            self._skip(record.offset, f"{type(error).__name__}: {error}")
+
+    def _skip(self, offset: int, reason: str) -> None:
+        self.skipped += 1
+        if self.skipped <= SKIPPED_LOGGED_MAX:
+            log.error("%s: the record at offset %d is skipped: %s", self._name, offset, reason[:REASON_MAX])
+
+    def _replay_marker(self, batch: memoryview) -> None:
+        try:
+            marker = read_end_transaction(batch)
+        except InvalidBatch:  # compaction has left nothing but the batch's header
+            return
+        if marker is not None and self._transactions is not None:
+            self._transactions.end_transaction(marker.producer_id, commit=marker.commit)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, ClassVar, Final, TypeVar
 
 from tidemark.broker.coordination.batch import build
-from tidemark.broker.coordination.loading import Decode, ReplaysTransactions, replay_log
+from tidemark.broker.coordination.loading import Decode, LogReplay, ReplaysTransactions
 from tidemark.broker.coordination.result import CoordinatorResult
 from tidemark.broker.core.deferred import Deferred, MaybeDeferred
 from tidemark.broker.core.errors import EXPECTED, fault_of
@@ -40,6 +40,7 @@ class ShardHost(ABC):
         self.now_ms = now_ms
         self.name = f"{partition.topic}-{partition.index}"
         self.is_loading = True
+        self.skipped_records = 0  # by loading, because they could not be read
         self._loop = asyncio.get_running_loop()
         self._written = -1  # the last offset that we appended
         self._task: asyncio.Task[None] | None = None
@@ -66,18 +67,26 @@ class ShardHost(ABC):
     async def _replay(
         self, piece_bytes: int, transactions: ReplaysTransactions | None, then: Callable[[], None]
     ) -> None:
-        started, count, partition_log = self._loop.time(), 0, self.partition.log
+        started = self._loop.time()
+        replay = LogReplay(
+            self.shard,
+            self.partition.log,
+            name=self.name,
+            decode=type(self).DECODE,
+            piece_bytes=piece_bytes,
+            transactions=transactions,
+        )
         try:
-            for replayed in replay_log(
-                self.shard, partition_log, decode=type(self).DECODE, piece_bytes=piece_bytes, transactions=transactions
-            ):
-                count += replayed
+            for _ in replay.run():
                 await asyncio.sleep(0)
         except EXPECTED as error:
             log.error("%s cannot be loaded, and nothing in it is served: %s", self.name, error)
             return
+        self.skipped_records = replay.skipped
+        if replay.skipped:
+            log.error("%s: %d records could not be read and are not served", self.name, replay.skipped)
         self._start(then)
-        log.info("%s: %d records read in %.0f ms", self.name, count, (self._loop.time() - started) * 1000)
+        log.info("%s: %d records read in %.0f ms", self.name, replay.replayed, (self._loop.time() - started) * 1000)
 
     def _start(self, then: Callable[[], None]) -> None:
         self.is_loading = False

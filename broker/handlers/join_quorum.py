@@ -12,19 +12,17 @@ from tidemark.protocol.messages.join_quorum import JoinQuorumRequest, JoinQuorum
 @handles(JoinQuorumRequest, JoinQuorumResponse)
 async def join_quorum(request: JoinQuorumRequest, _call: Call, *, quorum: QuorumMembership) -> JoinQuorumResponse:
     if not quorum.store.is_controller:
-        return _ask_the_leader(quorum)
+        return _naming_the_leader(quorum, ErrorCode.NOT_CONTROLLER)
     try:
         await quorum.add_observer(request.node_id, host=request.host, port=request.port, cluster_id=request.cluster_id)
     except Refused as refusal:
         return JoinQuorumResponse(error_code=refusal.code, error_message=refusal.message)
-    return JoinQuorumResponse()
+    return _naming_the_leader(quorum, ErrorCode.NONE)
 
 
-def _ask_the_leader(quorum: QuorumMembership) -> JoinQuorumResponse:
+def _naming_the_leader(quorum: QuorumMembership, code: ErrorCode) -> JoinQuorumResponse:
     leader_id = quorum.store.leader_id
     address = None if leader_id is None else quorum.addresses().get(leader_id)
     if leader_id is None or address is None:
-        return JoinQuorumResponse(error_code=ErrorCode.NOT_CONTROLLER)
-    return JoinQuorumResponse(
-        error_code=ErrorCode.NOT_CONTROLLER, leader_id=leader_id, leader_host=address.host, leader_port=address.port
-    )
+        return JoinQuorumResponse(error_code=code)
+    return JoinQuorumResponse(error_code=code, leader_id=leader_id, leader_host=address.host, leader_port=address.port)

@@ -24,11 +24,11 @@ from tidemark.broker.metadata.image import (
     broker_record,
     partition_record,
 )
+from tidemark.broker.metadata.min_isr import MIN_INSYNC_REPLICAS
 from tidemark.broker.metadata.partitions import Circumstances, Election, revise
 from tidemark.broker.metadata.records import BrokerStateRecord, PartitionRecord, Record, UnregisterBrokerRecord
 from tidemark.protocol.errors import ErrorCode
 
-MIN_INSYNC_REPLICAS: Final = "min.insync.replicas"  # of topics and of brokers alike
 UNCLEAN_LEADER_ELECTION: Final = "unclean.leader.election.enable"
 
 
@@ -56,19 +56,30 @@ def _first_set(layers: Iterable[Mapping[str, str]], name: str) -> str | None:
 
 
 def register(
-    image: Image, wish: BrokerImage, config: BrokerConfig, *, stopped_cleanly: bool, has_session: bool
+    image: Image, wanted: BrokerImage, config: BrokerConfig, *, stopped_cleanly: bool, has_session: bool
 ) -> list[Record]:
-    """A broker has started (`wish` has its new epoch). It is fenced until it has caught up with the metadata."""
-    known = image.brokers.get(wish.broker_id)
-    if known is not None and known.incarnation_id != wish.incarnation_id and not known.fenced and has_session:
+    """A broker has started (`wanted` has its new epoch). It is fenced until it has caught up with the metadata."""
+    known = image.brokers.get(wanted.broker_id)
+    if known is not None and not known.fenced and has_session:
         raise Refused(
             ErrorCode.DUPLICATE_BROKER_REGISTRATION,
-            f"Another broker with the id {wish.broker_id} is registered and alive.",
+            f"Another broker with the id {wanted.broker_id} is registered and alive.",
         )
-    records: list[Record] = [broker_record(replace(wish, fenced=True))]
+    records: list[Record] = [broker_record(replace(wanted, fenced=True))]
     after = image.apply(records)
-    lost_data = () if stopped_cleanly or known is None else (wish.broker_id,)
-    return [*records, *_leave(after, wish.broker_id, config, lost_data=lost_data)]
+    lost_data = () if stopped_cleanly or known is None else (wanted.broker_id,)
+    return [*records, *_leave(after, wanted.broker_id, config, lost_data=lost_data)]
+
+
+def amend(known: BrokerImage, wanted: BrokerImage) -> list[Record]:
+    """The same incarnation of a broker registers again: only what it says of itself may have changed."""
+    after = replace(
+        wanted,
+        broker_epoch=known.broker_epoch,
+        fenced=known.fenced,
+        in_controlled_shutdown=known.in_controlled_shutdown,
+    )
+    return [] if after == known else [broker_record(after)]
 
 
 def fence(image: Image, broker_id: int, config: BrokerConfig) -> list[Record]:

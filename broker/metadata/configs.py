@@ -19,6 +19,7 @@ from tidemark.broker.config import (
 )
 from tidemark.broker.core.errors import Refused
 from tidemark.broker.metadata.image import BROKER_RESOURCE, CLUSTER_DEFAULT, GROUP_RESOURCE, TOPIC_RESOURCE, Image
+from tidemark.broker.metadata.min_isr import check_change, end_eligibility
 from tidemark.broker.metadata.records import ConfigRecord, Record
 from tidemark.protocol.errors import ErrorCode
 
@@ -55,7 +56,7 @@ def alter_config(
         else:
             wanted[key] = new
     _validate(resource_type, name, wanted, broker)
-    return _difference(resource_type, name, current, wanted)
+    return _difference(image, resource_type, name, current, wanted)
 
 
 def replace_config(
@@ -68,7 +69,7 @@ def replace_config(
             raise Refused(ErrorCode.INVALID_REQUEST, f"The setting {key} has no value.")
     wanted = {key: value for key, value in values.items() if value is not None}
     _validate(resource_type, name, wanted, broker)
-    return _difference(resource_type, name, image.config_of(resource_type, name), wanted)
+    return _difference(image, resource_type, name, image.config_of(resource_type, name), wanted)
 
 
 def _check_resource(image: Image, resource_type: int, name: str) -> None:
@@ -82,7 +83,7 @@ def _check_resource(image: Image, resource_type: int, name: str) -> None:
         return
     if resource_type != BROKER_RESOURCE:
         raise Refused(ErrorCode.INVALID_REQUEST, f"Resources of type {resource_type} have no settings here.")
-    if name != CLUSTER_DEFAULT and not (name.isdigit() and int(name) in image.brokers):
+    if name != CLUSTER_DEFAULT and not (name.isascii() and name.isdigit() and int(name[:11]) in image.brokers):
         raise Refused(ErrorCode.INVALID_REQUEST, f"There is no broker {name!r}.")
 
 
@@ -114,12 +115,16 @@ def _check_key(resource_type: int, key: str) -> Key:
     return keys[key]
 
 
-def _difference(resource_type: int, name: str, current: Mapping[str, str], wanted: Mapping[str, str]) -> list[Record]:
-    return [
+def _difference(
+    image: Image, resource_type: int, name: str, current: Mapping[str, str], wanted: Mapping[str, str]
+) -> list[Record]:
+    check_change(resource_type, name, current, wanted)
+    changes = [
         ConfigRecord(resource_type=resource_type, resource_name=name, name=key, value=wanted.get(key))
         for key in sorted({*current, *wanted})
         if current.get(key) != wanted.get(key)
     ]
+    return [*changes, *end_eligibility(image, resource_type, name, current, wanted)]
 
 
 def _validate(resource_type: int, name: str, wanted: Mapping[str, str], broker: BrokerConfig) -> None:

@@ -27,7 +27,7 @@ from tidemark.protocol.messages.fetch import (
     PartitionData,
     ReplicaState,
 )
-from tidemark.protocol.records import InvalidBatch, read_header
+from tidemark.protocol.records import InvalidBatch
 from tidemark.storage import LogOffline, StorageError
 
 log = logging.getLogger(__name__)
@@ -355,9 +355,8 @@ class Fetcher:
             followed.truncate_to_leader(epoch=data.diverging_epoch.epoch, end_offset=data.diverging_epoch.end_offset)
             return
         if data.records:
-            if read_header(data.records).base_offset < followed.log.end_offset:  # type: ignore[arg-type]
-                return  # the answer to a request that was sent before the last one was answered
-            followed.append_fetched(data.records)  # type: ignore[arg-type]
+            if not followed.append_fetched(data.records):  # type: ignore[arg-type]
+                return
             if self._is_throttled(followed):
                 self._throttle.spent(len(data.records), self._loop.time())  # type: ignore[arg-type]
                 self._hold_back(key)

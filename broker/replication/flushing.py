@@ -6,16 +6,19 @@ import asyncio
 import logging
 from collections.abc import Callable
 from concurrent.futures import Executor
+from typing import Final
 
-from tidemark.storage import Flush, Log
+from tidemark.storage import Flush, Log, StorageError
 
 log = logging.getLogger(__name__)
+
+RETRY_SECONDS: Final = 0.1  # after a sync that could not begin
 
 
 class GroupCommit:
     """Syncs one log. While a sync runs, later appends gather; the next sync covers all of them."""
 
-    __slots__ = ("_executor", "_failed", "_flushed", "_log", "_running", "_wanted")
+    __slots__ = ("_executor", "_failed", "_flushed", "_is_retrying", "_log", "_running", "_wanted")
 
     def __init__(
         self, log: Log, executor: Executor, *, flushed: Callable[[int], None], failed: Callable[[BaseException], None]
@@ -26,18 +29,33 @@ class GroupCommit:
         self._failed = failed
         self._wanted = -1
         self._running = False
+        self._is_retrying = False
 
     def request(self) -> None:
-        """Everything appended so far is to be on disk; `flushed(offset)` tells when it is."""
+        """Everything appended so far is to be on disk; `flushed(offset)` is called when it is."""
         self._wanted = self._log.end_offset
         if not self._running:
             self._start()
 
     def _start(self) -> None:
         self._running = True
-        flush = self._log.begin_flush()
+        try:
+            flush = self._log.begin_flush()
+        except OSError as error:  # no descriptor is free, say: nothing was synced, and nothing is lost
+            self._retry(error)
+            return
+        except StorageError as error:
+            self._running = False
+            self._failed(error)
+            return
         work = asyncio.get_running_loop().run_in_executor(self._executor, flush)
         work.add_done_callback(lambda done: self._finish(flush, done))
+
+    def _retry(self, error: OSError) -> None:
+        if not self._is_retrying:
+            log.warning("%s: syncing cannot begin, and is tried again: %s", self._log.directory, error)
+        self._is_retrying = True
+        asyncio.get_running_loop().call_later(RETRY_SECONDS, self._start)
 
     def _finish(self, flush: Flush, done: asyncio.Future[None]) -> None:
         self._running = False
@@ -47,7 +65,14 @@ class GroupCommit:
         if error is not None:
             self._failed(error)
             return
-        self._log.finish_flush(flush)
-        self._flushed(flush.up_to)
-        if self._wanted > flush.up_to and not self._running:
+        self._is_retrying = False
+        try:
+            self._log.finish_flush(flush)
+        except StorageError as gone:  # the topic was deleted, say
+            self._failed(gone)
+            return
+        # Not `flush.up_to`: a sync that began before a truncation says nothing about what was written since.
+        flushed_end = self._log.recovery_point
+        self._flushed(flushed_end)
+        if min(self._wanted, self._log.end_offset) > flushed_end and not self._running:
             self._start()

@@ -8,6 +8,7 @@ from concurrent.futures import Executor
 
 from tidemark.broker.config import TopicConfig
 from tidemark.broker.replication.replica import Replica
+from tidemark.protocol.records import BatchHeader, read_header
 from tidemark.protocol.schema import Bytes
 from tidemark.storage import Log, LogOffline
 
@@ -15,7 +16,7 @@ log = logging.getLogger(__name__)
 
 
 class Followed(Replica):
-    __slots__ = ("_durable", "_flushed_end", "failures", "leader")
+    __slots__ = ("_durable", "_flushed_end", "_is_retired", "failures", "leader")
 
     def __init__(
         self,
@@ -32,8 +33,9 @@ class Followed(Replica):
     ) -> None:
         self.leader = leader  # -1: there is none
         self.failures = 0  # in a row
+        self._is_retired = False
         self._durable: asyncio.Future[None] | None = None
-        self._flushed_end = log.end_offset
+        self._flushed_end = log.recovery_point
         super().__init__(
             topic=topic,
             topic_id=topic_id,
@@ -50,11 +52,28 @@ class Followed(Replica):
         self.leader_epoch = leader_epoch
         self.failures = 0
 
-    def append_fetched(self, records: Bytes) -> None:
-        """What the leader has after our log's end."""
-        self.log.append_replicated(records)
+    def append_fetched(self, records: Bytes) -> bool:
+        """What the leader has after our log's end. False: it is not that (the answer to a fetch that was sent before
+        the last one was answered), and nothing is appended."""
+        first = read_header(records)
+        if first.base_offset >= self.log.end_offset:
+            self.log.append_replicated(records)
+        elif self.log.start_offset == self.log.end_offset < first.next_offset:
+            self._append_from_within(records, first)
+        else:
+            return False
         if self.log.end_offset - self.log.recovery_point >= self.unflushed_limit:
             self._commit.request()
+        return True
+
+    def _append_from_within(self, records: Bytes, first: BatchHeader) -> None:
+        """As Kafka: DeleteRecords may leave a log that starts in the middle of a batch. A follower whose log is still
+        empty takes that batch whole, and starts where its leader starts."""
+        start_offset = self.log.start_offset
+        self.log.truncate_fully_and_start_at(first.base_offset)
+        self._flushed_end = min(self._flushed_end, first.base_offset)
+        self.log.append_replicated(records)
+        self.log.delete_before(min(start_offset, self.log.end_offset))
 
     def apply_leader_offsets(self, *, high_watermark: int, log_start_offset: int) -> None:
         """As the leader says: up to where records are committed, and where the log begins."""
@@ -97,7 +116,9 @@ class Followed(Replica):
 
     def retire(self) -> None:
         """This node does not follow it any more."""
+        self._is_retired = True
         self.wake_all()
+        self._end_wait()
 
     # -- flush.messages=1: a fetch beyond a record says that it is on our disk -----------
 
@@ -106,8 +127,8 @@ class Followed(Replica):
         return not self.flush_each or self._flushed_end >= self.log.end_offset
 
     async def durable(self) -> None:
-        """Wait until what was appended is synced."""
-        while not self.is_durable:
+        """Wait until what was appended is synced, or does not matter any more."""
+        while not self.is_durable and not self._is_retired:
             if self.log.is_offline:
                 raise LogOffline(f"{self.topic}-{self.index} is offline")
             if self._durable is None:
@@ -116,7 +137,7 @@ class Followed(Replica):
             await asyncio.shield(self._durable)
 
     def _flushed(self, end_offset: int) -> None:
-        self._flushed_end = max(self._flushed_end, end_offset)
+        self._flushed_end = end_offset
         self._end_wait()
 
     def _flush_failed(self, error: BaseException) -> None:

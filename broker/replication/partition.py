@@ -86,8 +86,10 @@ class Partition(Replica):
         self._flush_waiting: deque[tuple[int, Reached]] = deque()
         self._update_timer: asyncio.TimerHandle | None = None
         self._low_waiting: list[tuple[int, Reached]] = []
-        self._flushed_end = log.end_offset
+        self._flushed_end = log.recovery_point
         self._over: Exception | None = None  # why this leadership has ended
+        if high_watermark is None and config.flush_messages == 1:
+            high_watermark = log.recovery_point
         super().__init__(
             topic=topic,
             topic_id=topic_id,
@@ -102,6 +104,8 @@ class Partition(Replica):
     def configure(self, config: TopicConfig) -> None:
         super().configure(config)
         self._set_flags()
+        if self.flush_each and self._flushed_end < self.log.end_offset:
+            self._commit.request()  # what an earlier life left unsynced, or this one did before it had to
 
     def _set_flags(self) -> None:
         """What follows from settings and in-sync set, as plain flags for every append to test."""
@@ -191,7 +195,7 @@ class Partition(Replica):
             self._flush_waiting.append((last_offset, reached))
 
     def _flushed(self, end_offset: int) -> None:
-        self._flushed_end = max(self._flushed_end, end_offset)
+        self._flushed_end = end_offset
         waiting = self._flush_waiting
         while waiting and waiting[0][0] < end_offset:
             _tell(waiting.popleft()[1], None)
@@ -201,7 +205,8 @@ class Partition(Replica):
     def _flush_failed(self, error: BaseException) -> None:
         super()._flush_failed(error)
         self.close_waiting(LogOffline(f"syncing failed: {error}"))
-        self.fails(self, LogOffline(f"syncing failed: {error}"))
+        if self._over is None:
+            self.fails(self, LogOffline(f"syncing failed: {error}"))
 
     def update_high_watermark(self, *, now: float | None = None) -> None:
         """A replica has more than before: advance the high watermark as far as every replica that counts has got."""
@@ -360,3 +365,6 @@ class InternalPartition(Partition):
 
     def append(self, records: memoryview, now_ms: int) -> Appended:
         raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{self.topic} is internal: clients may not write to it.")
+
+    def append_transactional(self, records: memoryview, _header: BatchHeader, now_ms: int) -> Appended:
+        return self.append(records, now_ms)

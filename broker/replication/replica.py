@@ -83,6 +83,8 @@ class Replica:
         """Everything before `end_offset` is on disk."""
 
     def _flush_failed(self, error: BaseException) -> None:
+        if self.log.is_offline:
+            return  # deleted meanwhile, or known already
         # After a failed fsync the kernel may have dropped the pages: nothing unsynced here can be trusted any more.
         log.error("%s-%d: syncing failed, the partition goes offline: %s", self.topic, self.index, error)
         self.log.fail(f"syncing failed: {error}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final
@@ -17,6 +18,8 @@ from tidemark.storage import LogDirectory
 
 if TYPE_CHECKING:
     from tidemark.broker.peers import Peers
+
+log = logging.getLogger(__name__)
 
 SYNC_THREADS: Final = 4  # concurrent fdatasyncs; more only queue up in the device
 
@@ -53,10 +56,17 @@ class Replicas:
         for replica in self.table:
             replica.wake_all()
 
-    def close(self) -> None:
-        """For any thread: with many logs it takes a while. What the metadata says meanwhile is not followed."""
+    def close(self, *, broker_epoch: int = -1) -> None:
+        """For any thread: with many logs it takes a while. What the metadata says meanwhile is not followed.
+        `broker_epoch`: of the life that ends; each directory that is closed well keeps it for the next."""
         self.roles.close()
         self._executor.shutdown(wait=True)
         for directory in self.table.directories:
-            high_watermarks = self.housekeeping.high_watermarks(directory)
-            directory.close(high_watermarks=high_watermarks, is_complete=self.roles.opening.is_complete)
+            try:
+                directory.close(
+                    high_watermarks=self.housekeeping.high_watermarks(directory),
+                    is_complete=self.roles.opening.is_complete,
+                    broker_epoch=broker_epoch,
+                )
+            except OSError as error:
+                log.error("%s was not closed cleanly: %s", directory.path, error)

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from tidemark.broker.core.deferred import Deferred, mapped
 from tidemark.broker.core.errors import Refused
+from tidemark.broker.metadata.internal import INTERNAL_TOPICS
 from tidemark.broker.replication.partition import Partition
 from tidemark.broker.replication.replica_table import ReplicaTable
 from tidemark.broker.transactions.coordinator import TransactionCoordinator
@@ -78,6 +79,8 @@ class TransactionalAppends:
                 partition = None if host is None else host.partitions.get(data.index)
                 if partition is None or data.records is None or len(data.records) < HEADER_SIZE:
                     continue
+                if partition.topic in INTERNAL_TOPICS:
+                    continue  # the append is refused: it must not be part of the transaction
                 header = read_header(data.records)
                 if not header.is_transactional:
                     continue

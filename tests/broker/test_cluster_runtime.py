@@ -277,3 +277,20 @@ async def test_what_nodes_say_among_themselves_is_not_for_clients(nodes: Nodes, 
     assert {55, 64, 80} <= keys
     assert not keys & {56, 62, 63, 67}
     assert max(keys) < 32_000
+
+
+async def test_min_insync_replicas_is_one_value_whatever_the_nodes_files_say(nodes: Nodes) -> None:
+    await asyncio.gather(*(nodes.start(node_id, min_insync_replicas=node_id) for node_id in nodes.voters))
+    await nodes.until(lambda: all((4, "") in nodes.image(each).configs for each in nodes.voters))
+    values = {node.settings.current.min_insync_replicas for node in nodes.running.values()}
+    assert values == {nodes.running[nodes.controller].config.min_insync_replicas}
+
+
+async def test_a_node_that_knows_only_bootstrap_servers_joins(nodes: Nodes) -> None:
+    await nodes.start()
+    servers = ",".join(f"127.0.0.1:{nodes.own_ports[each]}" for each in nodes.voters)
+    await nodes.start(4, controller_quorum_voters="", controller_quorum_bootstrap_servers=servers)
+    assert nodes.image(1).brokers[4].is_active
+    assert nodes.running[nodes.controller]._store.driver.node.configuration.learners == (4,)
+    await nodes.stop(4)
+    await nodes.start(4, controller_quorum_voters="", controller_quorum_bootstrap_servers=servers)

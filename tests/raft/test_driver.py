@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
 from random import Random
@@ -279,3 +281,30 @@ async def test_garbage_from_the_network_is_dropped(tmp_path: Path) -> None:
     driver.receive(b"\x00garbage")
     await (await cluster.leader()).propose(b"still here")
     await cluster.kill(1)
+
+
+@pytest.mark.parametrize("kind", ["full", "hung"])
+async def test_a_leader_whose_disk_is_full_or_hangs_makes_way_and_comes_back(cluster: Cluster, kind: str) -> None:
+    for node_id in (1, 2, 3):
+        await cluster.start(node_id)
+    await cluster.say(b"before")
+    stuck = await cluster.leader()
+    works = threading.Event()
+    save = cluster.storages[stuck.node.id].save
+
+    def refuse(effects: Effects) -> None:
+        if kind == "hung":
+            works.wait(PATIENCE_SECONDS)
+        elif not works.is_set():
+            raise OSError(errno.ENOSPC, "No space left on device")
+        save(effects)
+
+    cluster.storages[stuck.node.id].save = refuse  # type: ignore[method-assign]
+    with pytest.raises(LeadershipLost):
+        await asyncio.wait_for(stuck.propose(b"stuck"), PATIENCE_SECONDS)
+    assert not stuck.node.is_leader
+    other = await cluster.leader(other_than=stuck.node.id)
+    await other.propose(b"decided without it")
+    assert b"decided without it" not in cluster.machines[stuck.node.id].words
+    works.set()
+    await until(lambda: cluster.machines[stuck.node.id].words[-1] == b"decided without it")

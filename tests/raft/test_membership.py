@@ -179,3 +179,22 @@ def test_what_makes_no_sense_is_refused() -> None:
     ):
         with pytest.raises(UnknownMember):
             nonsense()
+
+
+def test_a_leader_that_removed_itself_stands_again_after_a_restart_though_its_commit_index_lags() -> None:
+    """Seed 459: node 3's log is the longest, so no other can win; it had a vote only after its commit index."""
+    quorum = Quorum(2, spares=1)
+    quorum.elect(1)
+    quorum[1].add_learner(3)
+    quorum.settle()
+    quorum[1].add_voter(3)
+    quorum.settle()
+    quorum.elect(3)
+    quorum.isolate(3)
+    quorum[3].remove_member(3)
+    quorum.settle()
+    quorum.heal()
+    quorum.restart(3)
+    assert quorum[3].commit_index == 0
+    assert quorum[3].configuration.voters == (1, 2)
+    assert quorum[3].may_campaign

@@ -1,12 +1,13 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 
 import pytest
 
-from tidemark.storage import CorruptLog, DirectoryLocked, LogConfig, LogDirectory
+from tidemark.storage import CorruptLog, DirectoryLocked, LogConfig, LogDirectory, clean_broker_epoch
 
 T0 = 1_700_000_000_000
 CONFIG = LogConfig(segment_bytes=4000, file_delete_delay_ms=60_000)
@@ -66,7 +67,7 @@ def test_the_files_at_the_top_are_kafkas(open_directory, path, make_batch, appen
     assert (path / "log-start-offset-checkpoint").read_text() == "0\n1\na-b 0 1\n"
     assert (path / "replication-offset-checkpoint").read_text() == "0\n1\na-b 0 2\n"
     assert (path / "meta.properties").read_text() == "cluster.id=c\nnode.id=1\nversion=1\n"
-    assert '"version"' in (path / ".kafka_cleanshutdown").read_text()
+    assert (path / ".kafka_cleanshutdown").read_text() == '{"version": 0, "brokerEpoch": -1}'
     assert open_directory().meta_properties() == {"cluster.id": "c", "node.id": "1", "version": "1"}
 
 
@@ -222,3 +223,97 @@ def test_a_log_is_loaded_apart_and_then_taken_in(open_directory, make_batch, app
     assert directory.logs == {}
     assert directory.take_in("a", 0, log) is log
     assert directory.open_log("a", 0, config=CONFIG) is log
+
+
+# The broker epoch of a clean stop (KIP-966)
+
+
+def test_a_clean_stop_leaves_the_broker_epoch_in_every_directory(tmp_path):
+    for name in "ab":
+        LogDirectory.open(str(tmp_path / name), now_ms=lambda: T0).close(broker_epoch=7)
+    directories = [LogDirectory.open(str(tmp_path / name), now_ms=lambda: T0) for name in "ab"]
+    assert clean_broker_epoch(directories) == 7
+    for each in directories:
+        each.close(broker_epoch=8)
+    directories = [LogDirectory.open(str(tmp_path / name), now_ms=lambda: T0) for name in "ab"]
+    assert clean_broker_epoch(directories) == 8
+    for each in directories:
+        each.close()
+
+
+def test_a_directory_that_was_emptied_makes_the_stop_unclean(tmp_path):
+    for name in "ab":
+        LogDirectory.open(str(tmp_path / name), now_ms=lambda: T0).close(broker_epoch=7)
+    shutil.rmtree(tmp_path / "b")
+    directories = [LogDirectory.open(str(tmp_path / name), now_ms=lambda: T0) for name in "ab"]
+    assert clean_broker_epoch(directories) == -1
+    for each in directories:
+        each.close()
+
+
+def test_a_directory_that_was_closed_in_another_life_makes_the_stop_unclean(tmp_path):
+    for epoch, name in enumerate("ab"):
+        LogDirectory.open(str(tmp_path / name), now_ms=lambda: T0).close(broker_epoch=epoch)
+    directories = [LogDirectory.open(str(tmp_path / name), now_ms=lambda: T0) for name in "ab"]
+    assert clean_broker_epoch(directories) == -1
+    for each in directories:
+        each.close()
+
+
+def test_a_life_that_ends_before_it_is_registered_keeps_the_epoch_of_the_last(open_directory):
+    open_directory().close(broker_epoch=7)
+    open_directory().close()
+    assert open_directory().clean_epoch == 7
+
+
+def test_a_mark_without_an_epoch_says_clean_and_nothing_more(open_directory, path):
+    open_directory().close()
+    for text in ("", "{}", "[]", "not json", '{"version": "0", "broker_epoch": "-1"}'):
+        (path / ".kafka_cleanshutdown").write_text(text)
+        directory = open_directory()
+        assert (directory.was_clean, directory.clean_epoch) == (True, -1)
+        directory.close()
+
+
+def test_a_failed_sync_at_the_stop_leaves_no_epoch(path, faulty_files, make_batch, append):
+    path.mkdir()
+    disk = faulty_files(path)
+    directory = LogDirectory.open(str(path), files=disk, now_ms=lambda: T0)
+    append(directory.open_log("a", 0, config=CONFIG), make_batch(1))
+    disk.fail_sync = True
+    with pytest.raises(OSError, match="sync failed"):
+        directory.close(broker_epoch=7)
+    directory = LogDirectory.open(str(path), now_ms=lambda: T0)
+    assert clean_broker_epoch([directory]) == -1
+    directory.close()
+
+
+def test_a_log_that_was_refused_is_checked_again_at_every_start(open_directory, path, make_batch, append):
+    directory = open_directory()
+    for partition in range(2):
+        log = directory.open_log("a", partition, config=CONFIG)
+        for _ in range(5):
+            append(log, make_batch(1, size=200))
+    directory.close(clean=False)
+    victim = path / "a-0" / f"{0:020d}.log"
+    data = bytearray(victim.read_bytes())
+    data[100] ^= 1
+    victim.write_bytes(data)
+    for _ in range(3):
+        directory = open_directory()
+        assert not directory.was_clean
+        assert list(open_all(directory)) == [("a", 0)]
+        directory.close(broker_epoch=7)
+    directory = open_directory()
+    open_all(directory)
+    directory.discard("a", 0)  # it is rebuilt from another replica
+    directory.close(broker_epoch=7)
+    assert open_directory().clean_epoch == 7
+
+
+def test_a_log_that_nobody_opened_after_an_unclean_stop_denies_the_clean_mark(open_directory, make_batch, append):
+    directory = open_directory()
+    append(directory.open_log("a", 0, config=CONFIG), make_batch(1))
+    directory.close(clean=False)
+    open_directory().close()
+    assert not open_directory().was_clean

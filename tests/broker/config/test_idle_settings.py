@@ -60,9 +60,10 @@ def test_a_broker_setting_is_read_unless_it_says_that_it_has_no_effect(key: Key)
 
 
 def _names_of_rules() -> frozenset[str]:
-    from tidemark.broker.metadata import brokers
+    from tidemark.broker.metadata.brokers import UNCLEAN_LEADER_ELECTION
+    from tidemark.broker.metadata.min_isr import MIN_INSYNC_REPLICAS
 
-    return frozenset((brokers.MIN_INSYNC_REPLICAS, brokers.UNCLEAN_LEADER_ELECTION))
+    return frozenset((MIN_INSYNC_REPLICAS, UNCLEAN_LEADER_ELECTION))
 
 
 @pytest.mark.parametrize("key", [*KEYS.values(), *TOPIC_KEYS.values(), *GROUP_KEYS.values()], ids=lambda key: key.name)

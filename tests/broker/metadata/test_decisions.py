@@ -305,18 +305,21 @@ def test_planted_a_mark_that_advances_with_too_few_is_noticed(monkeypatch: pytes
         run_many(unclean_stops=False)
 
 
-def test_registering_again_as_the_same_incarnation_is_no_duplicate() -> None:
+def test_registering_again_as_the_same_incarnation_changes_only_what_the_broker_says_of_itself() -> None:
     config = load_config(None, {})
-    wish = BrokerImage(broker_id=1, broker_epoch=1, rack=None, endpoints={}, incarnation_id=b"a" * 16)
-
-    def register(image: Image, wish: BrokerImage) -> Image:
-        return image.apply(brokers.register(image, wish, config, stopped_cleanly=False, has_session=True))
-
-    image = register(Image(), wish)
+    wanted = BrokerImage(broker_id=1, broker_epoch=1, rack=None, endpoints={}, incarnation_id=b"a" * 16)
+    image = Image().apply(brokers.register(Image(), wanted, config, stopped_cleanly=False, has_session=True))
     image = image.apply(brokers.unfence(image, 1, config))
-    image = register(image, replace(wish, broker_epoch=2))
-    assert image.brokers[1].broker_epoch == 2
-    assert image.brokers[1].fenced
+    assert brokers.amend(image.brokers[1], replace(wanted, fenced=True)) == []
+    image = image.apply(brokers.amend(image.brokers[1], replace(wanted, broker_epoch=2, rack="r")))
+    assert image.brokers[1] == replace(wanted, broker_epoch=1, rack="r", fenced=False)
+
+
+def test_another_incarnation_is_refused_while_the_registered_one_is_alive() -> None:
+    config = load_config(None, {})
+    wanted = BrokerImage(broker_id=1, broker_epoch=1, rack=None, endpoints={}, incarnation_id=b"a" * 16)
+    image = Image().apply(brokers.register(Image(), wanted, config, stopped_cleanly=False, has_session=True))
     image = image.apply(brokers.unfence(image, 1, config))
+    another = replace(wanted, broker_epoch=3, incarnation_id=b"b" * 16)
     with pytest.raises(Refused, match="registered and alive"):
-        register(image, replace(wish, broker_epoch=3, incarnation_id=b"b" * 16))
+        brokers.register(image, another, config, stopped_cleanly=False, has_session=True)

@@ -92,9 +92,9 @@ class Peers:
 
 
 class Cluster:
-    """One topic, `t`, with one partition on all nodes."""
+    """Topics (`t` alone, usually) with one partition on all nodes; what changes is `t`."""
 
-    def __init__(self, directory: Path, *, nodes: int = 3, **settings: str) -> None:
+    def __init__(self, directory: Path, *, nodes: int = 3, topics: tuple[str, ...] = ("t",), **settings: str) -> None:
         self.directory = directory
         self.settings = settings
         self.nodes: dict[int, Replicas] = {}
@@ -109,11 +109,23 @@ class Cluster:
             }
         )
         self.partition = PartitionImage(replicas=ids, isr=ids, leader=1, leader_epoch=0, partition_epoch=0)
-        self.image = self._with(self.partition)
+        self.topic_ids = {name: TOPIC_ID[:-1] + bytes((15 + number,)) for number, name in enumerate(topics)}
+        self.image = replace(
+            self.image,
+            topics={name: self._topic(name) for name in topics},
+            topic_names={topic_id: name for name, topic_id in self.topic_ids.items()},
+        )
 
-    def _with(self, partition: PartitionImage) -> Image:
-        topic = TopicImage(name="t", topic_id=TOPIC_ID, partitions=(partition,))
-        return replace(self.image, topics={"t": topic}, topic_names={TOPIC_ID: "t"})
+    def _topic(self, name: str) -> TopicImage:
+        return TopicImage(name=name, topic_id=self.topic_ids[name], partitions=(self.partition,))
+
+    def drop(self, name: str) -> None:
+        """Delete a topic, which every node hears of at once."""
+        topics = {each: topic for each, topic in self.image.topics.items() if each != name}
+        names = {topic_id: each for topic_id, each in self.image.topic_names.items() if each != name}
+        self.image = replace(self.image, topics=topics, topic_names=names)
+        for replicas in self.nodes.values():
+            self.tell(replicas)
 
     def start(self, node_id: int) -> None:
         path = self.directory / str(node_id)
@@ -148,7 +160,7 @@ class Cluster:
         if "leader" in changes:
             changes.setdefault("leader_epoch", self.partition.leader_epoch + 1)
         self.partition = self.partition._replace(partition_epoch=self.partition.partition_epoch + 1, **changes)
-        self.image = self._with(self.partition)
+        self.image = replace(self.image, topics={**self.image.topics, "t": self._topic("t")})
         for node_id, replicas in self.nodes.items():
             if node_id not in except_for:
                 self.tell(replicas)
@@ -190,22 +202,22 @@ class Cluster:
 
     # -- what tests do -----------------------------------------------------
 
-    def led(self, node_id: int) -> Partition:
-        return self.nodes[node_id].table.topics["t"].partitions[0]
+    def led(self, node_id: int, topic: str = "t") -> Partition:
+        return self.nodes[node_id].table.topics[topic].partitions[0]
 
     def replica(self, node_id: int) -> Any:
         found = self.nodes[node_id].table.topics["t"].replica(0)
         assert found is not None
         return found
 
-    def append(self, node_id: int, *values: bytes) -> int:
+    def append(self, node_id: int, *values: bytes, topic: str = "t") -> int:
         """Returns the last offset."""
         batch = build_batch([Record(value=value) for value in values])
-        return self.led(node_id).append(memoryview(batch), now_ms()).last_offset
+        return self.led(node_id, topic).append(memoryview(batch), now_ms()).last_offset
 
-    async def acknowledged(self, node_id: int, last_offset: int) -> Exception | None:
+    async def acknowledged(self, node_id: int, last_offset: int, *, topic: str = "t") -> Exception | None:
         future: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
-        self.led(node_id).await_high_watermark(last_offset, future.set_result)
+        self.led(node_id, topic).await_high_watermark(last_offset, future.set_result)
         return await asyncio.wait_for(future, 10)
 
     def values(self, node_id: int) -> list[bytes | None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 
 from tests.broker.replication.conftest import Cluster
@@ -65,3 +66,22 @@ async def test_whoever_waits_is_told_when_another_leads(new_cluster: NewCluster)
     cluster.become(leader=2)
     (error,) = told
     assert error is not None
+
+
+async def test_a_new_replica_accepts_the_batch_in_whose_middle_the_leaders_log_begins(new_cluster: NewCluster) -> None:
+    cluster = new_cluster(nodes=2, **{"replica.fetch.max.bytes": "1"})
+    await cluster.stop(2)
+    cluster.become(isr=(1,))
+    cluster.append(1, *(b"%d" % number for number in range(10)))
+    cluster.append(1, b"10", b"11")
+    cluster.led(1).delete_before(5)
+    shutil.rmtree(cluster.directory / "2")
+    cluster.start(2)
+    await cluster.until(lambda: cluster.replica(2).log.end_offset == 12)
+    follower = cluster.replica(2).log
+    assert follower.start_offset == 5
+    assert cluster.values(2) == cluster.values(1)
+    await cluster.until(lambda: set(cluster.partition.isr) == {1, 2})
+    await cluster.stop(2)
+    cluster.start(2)
+    assert (cluster.replica(2).log.start_offset, cluster.replica(2).log.end_offset) == (5, 12)

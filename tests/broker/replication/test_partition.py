@@ -198,7 +198,7 @@ async def test_deleted_records_stay_deleted_after_a_crash(start_node: Any, conne
 
 
 async def test_retention_advances_the_start_and_consumers_see_it(start_node: Any, connect: Any) -> None:
-    node = await start_node(log_retention_check_interval_ms=100)
+    node = await start_node(log_retention_check_interval_ms=100, log_initial_task_delay_ms=100)
     client = await connect(node)
     await client.create("t", internal_segment_bytes="1000", retention_bytes="3000", file_delete_delay_ms="0")
     for number in range(50):

@@ -101,7 +101,7 @@ class Transactional:
 
     async def produce(
         self, name: str | None, producer: tuple[int, int], *values: bytes, sequence: int = 0, partition: int = 0,
-        version: int = 12, transactional: bool = True,
+        version: int = 12, transactional: bool = True, topic: str = "t",
     ) -> ErrorCode:  # fmt: skip
         batch = build_batch(
             [Record(value=value) for value in values],
@@ -110,7 +110,9 @@ class Transactional:
             base_sequence=sequence,
             transactional=transactional,
         )
-        data = TopicProduceData(name="t", partition_data=[PartitionProduceData(index=partition, records=bytes(batch))])
+        data = TopicProduceData(
+            name=topic, partition_data=[PartitionProduceData(index=partition, records=bytes(batch))]
+        )
         request = ProduceRequest(transactional_id=name, acks=-1, timeout_ms=10_000, topic_data=[data])
         answer = await self.client.call(request, ProduceResponse, version)
         return ErrorCode(answer.responses[0].partition_responses[0].error_code)

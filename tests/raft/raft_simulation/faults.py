@@ -97,6 +97,12 @@ def change_disk(world: World) -> None:
     set_disk(world.random.choice(world.hosts), world.random)
 
 
+def hang_disk(world: World) -> None:
+    """A disk takes nothing for a while: it is full, or does not answer."""
+    host = world.random.choice(world.leaders() or world.hosts)
+    host.disk_hangs_until = world.now + 6 * world.random.random()
+
+
 def jump_clock(world: World) -> None:
     """Leases trust the clocks, so only worlds without leases have such jumps."""
     if not world.settings.lease_reads:
@@ -182,6 +188,7 @@ FAULTS: list[Fault] = [
     pause,
     pause_leader,
     change_disk,
+    hang_disk,
     jump_clock,
     lose_connection,
     transfer,

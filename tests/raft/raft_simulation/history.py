@@ -117,7 +117,7 @@ def _make_peace(world: World) -> None:
     world.network.become_good()
     world.crash_after_vote = world.crash_after_append = world.crash_after_commit = 0.0
     for host in world.hosts:
-        host.sync_min = host.sync_spread = host.paused_until = 0.0
+        host.sync_min = host.sync_spread = host.paused_until = host.disk_hangs_until = 0.0
         if host.node is None:
             world.start(host)
     until = world.now + PEACE_SECONDS_MAX

@@ -27,6 +27,7 @@ class Host:
         self.clock_rate = 1.0
         self.sync_min = self.sync_spread = 0.0
         self.paused_until = 0.0
+        self.disk_hangs_until = 0.0
         self.node: Node | None = None
         self.incarnation = 0
         self.forget()
@@ -136,7 +137,7 @@ class World:
                 break
             if effects.entries:
                 self.checker.write(node, effects.entries)
-            if effects.must_save and host.sync_min:
+            if effects.must_save and (host.sync_min or host.disk_hangs_until > self.now):
                 host.saving = effects
                 delay = host.sync_min + host.sync_spread * self.random.random()
                 self.at(self.now + delay, self._sync_done, (host, host.incarnation))
@@ -162,6 +163,9 @@ class World:
     def _sync_done(self, argument: tuple[Host, int]) -> None:
         host, incarnation = argument
         if host.incarnation != incarnation or host.node is None or self._is_paused(host, self._sync_done, argument):
+            return
+        if host.disk_hangs_until > self.now:
+            self.at(host.disk_hangs_until, self._sync_done, argument)
             return
         effects, host.saving = host.saving, None
         assert effects is not None
