@@ -101,6 +101,7 @@ class Node:
             log.warning("%s", warning)
         self._follow_metadata()
         await opening.finished()
+        self._replicas.retire_strays()
         self._cluster.start_replication()
         opened.callback(self._replicas.end_waits)
         opened.callback(self._coordinators.close)
