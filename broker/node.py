@@ -89,6 +89,7 @@ class Node:
         services.update(self._services())
         dispatcher = Dispatcher(services)
         self._server = Server(config, dispatcher)
+        self._server.current_config = lambda: self.settings.current
         opened.push_async_callback(self._server.close)
         opened.push_async_callback(dispatcher.finish_tasks)
         for listener in config.parsed_listeners:

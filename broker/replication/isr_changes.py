@@ -117,9 +117,14 @@ class IsrChanges:
         for topic in response.topics:
             for result in topic.partitions:
                 asked = batch.pop((topic.topic_id, result.partition_index), None)
-                if asked is not None and _apply(*asked, result):
-                    changed.append(f"{asked[0].topic}-{asked[0].index} {sorted(result.isr)}")
-                    self._applied(asked[0])
+                if asked is None:
+                    continue
+                partition = asked[0]
+                if _apply(*asked, result):
+                    changed.append(f"{partition.topic}-{partition.index} {sorted(result.isr)}")
+                    self._applied(partition)
+                elif (unanswered := partition.leadership.proposal) not in (None, asked[1]):
+                    self.propose(partition, unanswered)  # an earlier one, whose outcome is not known
         if changed:
             more = f" and {len(changed) - NAMED_MAX} more" if len(changed) > NAMED_MAX else ""
             log.info("in sync are now: %s%s", ", ".join(changed[:NAMED_MAX]), more)

@@ -32,7 +32,7 @@ class IsrUpkeep:
             node_id=table.node_id,
             peers=peers,
             broker_epoch=lambda: table.broker_epoch,
-            applied=self.consider_others,
+            applied=self._isr_applied,
         )
         self._lag_check = PeriodicCheck(seconds=lambda: table.lag_seconds_max() / 2, check=self._shrink_all)
         self._silence_check = PeriodicCheck(seconds=lambda: SILENCE_CHECK_SECONDS, check=self._check_silence)
@@ -41,6 +41,12 @@ class IsrUpkeep:
         await self._lag_check.stop()
         await self._silence_check.stop()
         await self._changes.stop()
+
+    def _isr_applied(self, partition: Led) -> None:
+        if partition.leadership.is_stepping_aside:  # another change was under way when the disk failed
+            self._propose_stepping_aside(partition)
+        else:
+            self.consider_others(partition)
 
     # -- joining -----------------------------------------------------------
 
@@ -62,6 +68,7 @@ class IsrUpkeep:
     def brokers_changed(self) -> None:
         """A broker that has gone holds up no high watermark any more. And one that is active again may be in sync
         again: a follower that has everything asks for nothing more, so that no fetch of its own would show it."""
+        self._sessions.close_unregistered()
         for partition in self._table.led():
             partition.update_high_watermark()
             partition.update_low_watermark()
@@ -71,10 +78,14 @@ class IsrUpkeep:
 
     def step_aside(self, partition: Led, error: Exception) -> None:
         """A leader that cannot write cannot lead; another can."""
+        if self._propose_stepping_aside(partition):
+            log.error("%s-%d is left to another leader: %s", partition.topic, partition.index, error)
+
+    def _propose_stepping_aside(self, partition: Led) -> bool:
         proposal = partition.leadership.propose_stepping_aside()
         if proposal is not None:
-            log.error("%s-%d is left to another leader: %s", partition.topic, partition.index, error)
             self._changes.propose(partition, proposal)
+        return proposal is not None
 
     def check_lag_soon(self, partition: Partition) -> None:
         """A follower has stopped fetching it: if it does not come back soon, it is not in sync."""

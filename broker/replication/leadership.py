@@ -129,7 +129,9 @@ class Leadership:
         self.replicas = tuple(replicas)
         self.isr = tuple(isr)
         self.start_offset = start_offset  # where our log ended when the epoch began
-        self.proposal: Proposal | None = None
+        self.proposal: Proposal | None = None  # the latest, while the controller's answer to it is not known
+        self._unanswered: list[Proposal] = []  # all whose outcome is not known: each may have been granted
+        self.is_stepping_aside = False
         self.is_held_up = False  # the high watermark, by a replica that is not in sync: it passes soon
         self._is_eligible = is_eligible
         self.followers = {node: Follower(node, now=now) for node in replicas if node != node_id}
@@ -141,7 +143,7 @@ class Leadership:
         self._sort()
 
     def _sort(self) -> None:
-        maximal = set(self.isr) if self.proposal is None else set(self.isr) | self.proposal.members
+        maximal = set(self.isr).union(*(each.members for each in self._unanswered))
         self._counted = [each for node, each in self.followers.items() if node in maximal]
         self._outside = [each for node, each in self.followers.items() if node not in maximal]
 
@@ -205,6 +207,7 @@ class Leadership:
         others = [node for node in self.isr if node != self.node_id]
         if not others or (self.proposal is not None and self.node_id not in self.proposal.members):
             return None
+        self.is_stepping_aside = True
         return self._propose(others, UNKNOWN)
 
     def laggards(self, *, now: float, lag_max: float, end_offset: int, silence_max: float = FOR_EVER) -> Iterator[int]:
@@ -223,6 +226,7 @@ class Leadership:
         self.proposal = Proposal(
             tuple((node, epochs.get(node, UNKNOWN)) for node in isr), self.leader_epoch, self.partition_epoch
         )
+        self._unanswered.append(self.proposal)
         self._sort()
         return self.proposal
 
@@ -233,14 +237,16 @@ class Leadership:
         self.isr = tuple(isr)
         self.partition_epoch = partition_epoch
         self.proposal = None
+        self._unanswered.clear()  # made for an earlier state: if they were not granted yet, they never will be
         self._sort()
         return True
 
     def refused(self, proposal: Proposal) -> None:
         """The controller will not do it, for certain: what was asked for does not count any more."""
+        self._unanswered = [each for each in self._unanswered if each is not proposal]
         if self.proposal is proposal:
-            self.proposal = None
-            self._sort()
+            self.proposal = self._unanswered[-1] if self._unanswered else None
+        self._sort()
 
     def reassigned(self, *, replicas: Sequence[int], now: float) -> None:
         """Replicas came or went."""

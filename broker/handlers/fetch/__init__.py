@@ -27,7 +27,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tidemark.broker.core.deferred import Deferred
+from tidemark.broker.core.deferred import Answer, Deferred, awaited
 from tidemark.broker.core.errors import Refused
 from tidemark.broker.core.registry import Call, handles
 from tidemark.broker.handlers.fetch.reading import Reading
@@ -39,6 +39,7 @@ from tidemark.broker.replication.replica_table import ReplicaTable
 from tidemark.protocol.messages.fetch import FetchRequest, FetchResponse
 
 SESSIONS_FROM: Final = 7
+PARTITIONS_AT_ONCE_MAX: Final = 2_000  # more are read in slices of time
 RACK_AWARE: Final = "RackAwareReplicaSelector"
 
 
@@ -51,7 +52,7 @@ def fetch(
     fetch_sessions: FetchSessions,
     follower_sessions: FollowerSessions,
     settings: DynamicConfig,
-) -> FetchResponse | Deferred[FetchResponse]:
+) -> Answer[FetchResponse]:
     if request.replica_state.replica_id >= 0:
         return follower_sessions.fetch(request)
     if call.version < SESSIONS_FROM:
@@ -64,7 +65,18 @@ def fetch(
     reading = Reading(request, call, session, wanted, incremental, replicas, limit_bytes)
     if request.rack_id and (settings.current.replica_selector_class or "").endswith(RACK_AWARE):
         reading.rack = request.rack_id
+    if len(wanted) > PARTITIONS_AT_ONCE_MAX:
+        return _fetch_many(reading)
     reading.read()
-    if reading.is_due or request.max_wait_ms <= 0:
+    return _answer(reading)
+
+
+async def _fetch_many(reading: Reading) -> FetchResponse:
+    await reading.read_in_slices()
+    return await awaited(_answer(reading))
+
+
+def _answer(reading: Reading) -> FetchResponse | Deferred[FetchResponse]:
+    if reading.is_due or reading.request.max_wait_ms <= 0:
         return reading.response()
-    return WaitingFetch(reading, request.max_wait_ms).answer
+    return WaitingFetch(reading, reading.request.max_wait_ms).answer

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
+from collections.abc import Iterable
 from typing import Final
 
 from tidemark.broker.core.errors import EXPECTED, check_leader_epoch, fault_of
@@ -28,6 +31,8 @@ from tidemark.storage import FileSlice, Log
 
 FOLLOWERS_FROM: Final = 11  # KIP-392
 READ_COMMITTED: Final = 1
+SLICE_SECONDS_MAX: Final = 0.01  # of reading at one go
+CLOCK_EVERY: Final = 64  # partitions between two looks at the clock
 
 
 class Reading:
@@ -41,6 +46,7 @@ class Reading:
         "has_error",
         "incremental",
         "limit_bytes",
+        "min_bytes",
         "partitions",
         "rack",
         "replicas",
@@ -71,24 +77,42 @@ class Reading:
         self.incremental = incremental
         self.replicas = replicas
         self.limit_bytes = limit_bytes
+        self.min_bytes = min(request.min_bytes, limit_bytes)  # as Kafka: or what is asked for could never come
         self.results: list[PartitionData] = []
-        self.partitions: list[Replica] = []
+        self.partitions: dict[Replica, int] = {}  # what is read, and its place among `wanted` and `results`
         self.size = 0
         self.has_error = False
 
     @property
     def is_due(self) -> bool:
-        return self.size >= self.request.min_bytes or self.has_error or not self.wanted
+        return self.size >= self.min_bytes or self.has_error or not self.wanted
 
     def read(self) -> None:
-        self.size = 0
-        self.has_error = False
-        self.partitions = []
+        self._check_lease()
+        self.results = [self._read_one(wanted, place) for place, wanted in enumerate(self.wanted)]
+
+    async def read_in_slices(self) -> None:
+        """As `read`, for very many partitions: other requests have their turn in between."""
+        self._check_lease()
+        until = time.monotonic() + SLICE_SECONDS_MAX
+        for place, wanted in enumerate(self.wanted):
+            self.results.append(self._read_one(wanted, place))
+            if not place % CLOCK_EVERY and time.monotonic() > until:
+                await asyncio.sleep(0)
+                until = time.monotonic() + SLICE_SECONDS_MAX
+
+    def read_again(self, places: Iterable[int]) -> None:
+        """Only these: the others have nothing new."""
+        self._check_lease()
+        for place in places:
+            self.size -= _size_of(self.results[place])
+            self.results[place] = self._read_one(self.wanted[place], place)
+
+    def _check_lease(self) -> None:
         lease_until = self.replicas.lease_until
         self.cut_off = lease_until is not None and lease_clock() >= lease_until
-        self.results = [self._read_one(wanted) for wanted in self.wanted]
 
-    def _read_one(self, wanted: ReadPosition) -> PartitionData:
+    def _read_one(self, wanted: ReadPosition, place: int) -> PartitionData:
         topic = wanted.topic
         hosted = self.replicas.topics.get(topic) if type(topic) is str else self.replicas.topics_by_id.get(topic)  # type: ignore[arg-type]
         partition: Replica | None = None if hosted is None else hosted.partitions.get(wanted.index)
@@ -134,7 +158,7 @@ class Reading:
                     self.size += sum(map(len, slices))
             if self.committed:
                 data.aborted_transactions = _aborted(log, wanted.fetch_offset, slices)
-            self.partitions.append(partition)
+            self.partitions[partition] = place
         except EXPECTED as error:
             fault = fault_of(error, where=f"{partition.topic}-{partition.index}")
             self.has_error = True
@@ -217,6 +241,10 @@ def _aborted(log: Log, offset: int, slices: list[FileSlice]) -> list[AbortedTran
         AbortedTransaction(producer_id=each.producer_id, first_offset=each.first_offset)
         for each in log.aborted_in(offset, slices)
     ]
+
+
+def _size_of(data: PartitionData) -> int:
+    return sum(map(len, data.records)) if isinstance(data.records, list) else 0
 
 
 def _topic_response(topic: str | bytes) -> FetchableTopicResponse:

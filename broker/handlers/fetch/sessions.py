@@ -22,6 +22,7 @@ from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.messages.fetch import FetchRequest, FetchTopic, PartitionData
 
 TOPIC_IDS_FROM: Final = 13
+PARTITIONS_MAX: Final = 300_000  # about 100 MB: a partition of a session costs about 330 bytes
 
 TopicKey = str | bytes  # a name before version 13, an id from then on
 Key = tuple[TopicKey, int]
@@ -91,8 +92,18 @@ class Session:
 
 
 class FetchSessions:
-    def __init__(self, *, slots_max: int, evict_after_seconds: float = 120.0, time: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        *,
+        slots_max: int,
+        partitions_max: int = PARTITIONS_MAX,
+        evict_after_seconds: float = 120.0,
+        time: Callable[[], float],
+    ) -> None:
+        """At most `slots_max` sessions, with `partitions_max` partitions in all of them together."""
         self._slots_max = slots_max
+        self._partitions_max = partitions_max
+        self._partitions = 0
         self._evict_after_seconds = evict_after_seconds
         self._time = time
         self._sessions: OrderedDict[int, Session] = OrderedDict()  # least recently used first
@@ -105,7 +116,7 @@ class FetchSessions:
         """(the session, what to read, whether the answer is incremental)."""
         by_id = version >= TOPIC_IDS_FROM
         if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
-            self._sessions.pop(request.session_id, None)
+            self._close(request.session_id)
             wanted = list(_update({}, request.topics, by_id=by_id).values())
             if request.session_epoch == FINAL_EPOCH:
                 return None, wanted, False
@@ -119,10 +130,15 @@ class FetchSessions:
         session.epoch.check(request)
         if by_id != session.by_id:
             raise Refused(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR, "a session uses either names or ids of topics")
+        self._partitions -= len(session.partitions)
         _update(session.partitions, request.topics, by_id=by_id)
         for gone in request.forgotten_topics_data:
             for index in gone.partitions:
                 session.partitions.pop((gone.topic_id if by_id else gone.topic, index), None)
+        self._partitions += len(session.partitions)
+        if self._partitions > self._partitions_max:
+            self._close(session.session_id)  # the client names its partitions again, and goes on without a session
+            raise unknown_session(session.session_id)
         session.epoch.advance()
         session.used_at = self._time()
         self._sessions.move_to_end(session.session_id)
@@ -130,22 +146,30 @@ class FetchSessions:
 
     def _open(self, wanted: list[ReadPosition], *, by_id: bool) -> Session | None:
         """A new session, unless there is no room for one: then the client goes on without, as KIP-227 allows."""
-        if not wanted or not self._make_room():
+        if not wanted or not self._make_room(len(wanted)):
             return None
         session_id = new_session_id(self._random, self._sessions)
         session = Session(session_id, by_id=by_id, used_at=self._time())
         session.partitions.update(((each.topic, each.index), each) for each in wanted)
         self._sessions[session_id] = session
+        self._partitions += len(session.partitions)
         return session
 
-    def _make_room(self) -> bool:
-        if len(self._sessions) < self._slots_max:
-            return True
-        oldest = next(iter(self._sessions.values()), None)
-        if oldest is None or self._time() - oldest.used_at < self._evict_after_seconds:
+    def _make_room(self, partitions: int) -> bool:
+        """For one more session; those that were not used for long make room."""
+        if partitions > self._partitions_max:
             return False
-        del self._sessions[oldest.session_id]
+        while len(self._sessions) >= self._slots_max or self._partitions + partitions > self._partitions_max:
+            oldest = next(iter(self._sessions.values()), None)
+            if oldest is None or self._time() - oldest.used_at < self._evict_after_seconds:
+                return False
+            self._close(oldest.session_id)
         return True
+
+    def _close(self, session_id: int) -> None:
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            self._partitions -= len(session.partitions)
 
 
 def _update(

@@ -17,24 +17,26 @@ log = logging.getLogger(__name__)
 class WaitingFetch:
     """A fetch that waits for bytes: every partition it reads may end the wait, and so does its timer."""
 
-    __slots__ = ("_loop", "_partitions", "_reading", "_scheduled", "_timer", "answer")
+    __slots__ = ("_changed", "_loop", "_partitions", "_reading", "_scheduled", "_timer", "answer")
 
     def __init__(self, reading: Reading, wait_ms_max: int) -> None:
         self.answer: Deferred[FetchResponse] = Deferred()
         self.answer.abandon = self._stop
         self._loop = asyncio.get_running_loop()
         self._reading = reading
-        self._partitions = reading.partitions
+        self._partitions = dict(reading.partitions)
+        self._changed: dict[int, None] = {}  # places among what is read that have something new
         self._scheduled = False
         self._timer = self._loop.call_later(wait_ms_max / 1000, self._finish)
         for partition in self._partitions:
             partition.watchers.add(self)
 
     def readable(self, partition: Replica) -> None:
+        self._changed[self._partitions[partition]] = None
         if self._scheduled:
             return
         self._scheduled = True
-        if self._reading.request.min_bytes <= 1:
+        if self._reading.min_bytes <= 1:
             self._answer_if_due()  # a sixth less from producer to consumer than with the detour through the loop
         else:
             self._loop.call_soon(self._answer_if_due)  # what else arrives now is counted with it
@@ -51,7 +53,8 @@ class WaitingFetch:
     def _read(self, *, at_any_rate: bool) -> None:
         reading = self._reading
         try:
-            reading.read()
+            changed, self._changed = self._changed, {}
+            reading.read_again(changed)
             if not (reading.is_due or at_any_rate):
                 return
             response = reading.response()

@@ -208,6 +208,32 @@ def test_a_refusal_of_an_older_proposal_leaves_the_present_one_alone() -> None:
     assert led.proposal is second
 
 
+def test_stepping_aside_keeps_an_expansion_under_way_in_the_maximal_set() -> None:
+    led = leading(isr=(1, 2))
+    fetches(led, 2, 10, end=10, now=1)
+    fetches(led, 3, 10, end=10, now=1)
+    expansion = led.propose_expansion(3, high_watermark=10, own_epoch=1)
+    assert expansion is not None
+    aside = led.propose_stepping_aside()
+    assert aside is not None
+    fetches(led, 2, 12, end=12, now=100)
+    assert mark(led, 12, now=100) == 10, "the controller may count 3 as in sync already"
+    led.refused(aside)
+    assert led.proposal is expansion, "its outcome is still to be found out"
+    assert mark(led, 12, now=100) == 10
+    led.refused(expansion)
+    assert mark(led, 12, now=100) == 12
+
+
+def test_a_newer_state_settles_all_that_was_proposed_for_an_older_one() -> None:
+    led = leading(isr=(1, 2))
+    fetches(led, 3, 10, end=10, now=1)
+    assert led.propose_expansion(3, high_watermark=10, own_epoch=1) is not None
+    assert led.propose_stepping_aside() is not None
+    assert led.apply_isr(isr=(1, 2), partition_epoch=8)
+    assert led.maximal_isr == {1, 2}
+
+
 @pytest.mark.parametrize(
     ("isr", "replicas", "minimum", "too_few"),
     [((1,), (1, 2, 3), 2, True), ((1, 2), (1, 2, 3), 2, False), ((1,), (1,), 2, False), ((1,), (1, 2), 3, True)],

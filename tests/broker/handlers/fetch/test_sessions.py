@@ -117,3 +117,27 @@ def test_the_epoch_wraps_to_one() -> None:
     session.epoch.expected = 0x7FFFFFFF
     sessions.resolve(request(session.session_id, 0x7FFFFFFF), BY_NAME)
     assert session.epoch.expected == 1
+
+
+def test_sessions_are_bounded_by_all_their_partitions_together() -> None:
+    clock = Clock()
+    sessions = FetchSessions(slots_max=100, partitions_max=10, time=clock)
+    first, _, _ = sessions.resolve(request(0, 0, *((each, 0) for each in range(6))), BY_NAME)
+    assert first is not None
+    second, wanted, _ = sessions.resolve(request(0, 0, *((each, 0) for each in range(6))), BY_NAME)
+    assert (second, len(wanted)) == (None, 6), "answered in full, without a session"
+    clock.now = 121
+    second, _, _ = sessions.resolve(request(0, 0, *((each, 0) for each in range(6))), BY_NAME)
+    assert second is not None, "one that was not used for long makes room"
+    assert len(sessions) == 1
+
+
+def test_a_session_cannot_grow_beyond_the_bound() -> None:
+    sessions = FetchSessions(slots_max=100, partitions_max=10, time=Clock())
+    session, _, _ = sessions.resolve(request(0, 0, (0, 0)), BY_NAME)
+    assert session is not None
+    with pytest.raises(Refused) as refused:
+        sessions.resolve(request(session.session_id, 1, *((each, 0) for each in range(1, 12))), BY_NAME)
+    assert refused.value.code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert len(sessions) == 0
+    assert sessions.resolve(request(0, 0, (0, 0)), BY_NAME)[0] is not None, "what it held is free again"
