@@ -38,7 +38,7 @@ def background_jobs(settings: DynamicConfig, replicas: Replicas, coordinators: C
         await _in_chunks(replicas.table, housekeeping.expire_producers)
 
     async def checkpoint() -> None:
-        housekeeping.checkpoint()
+        housekeeping.checkpoint_in_background()
 
     delay_ms = settings.static.log_initial_task_delay_ms
     yield Job(lambda: TICK_MS, tick)

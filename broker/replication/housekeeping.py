@@ -48,7 +48,15 @@ class Housekeeping:
                 )
 
     def checkpoint(self) -> None:
-        """Write how far the logs are synced and committed, off the event loop: each file is synced."""
+        """Write how far the logs are synced and committed, and where they start; it is on disk when this returns."""
+        for directory in self._table.directories:
+            try:
+                directory.write_checkpoints(self.high_watermarks(directory))
+            except OSError as error:
+                log.error("writing the checkpoints of %s failed: %s", directory.path, error)
+
+    def checkpoint_in_background(self) -> None:
+        """As `checkpoint`, off the event loop: each file is synced, which takes long."""
         for directory in self._table.directories:
             high_watermarks = self.high_watermarks(directory)
             directory.forget_replicated(high_watermarks)
