@@ -187,6 +187,10 @@ class LogDirectory:
             self.high_watermarks.update(high_watermarks)
             self._write(checkpoints.HIGH_WATERMARKS, self.high_watermarks)
 
+    def write_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
+        """For any thread, one call at a time."""
+        self._write(checkpoints.HIGH_WATERMARKS, high_watermarks)
+
     def write_recovery_points(self) -> None:
         self._recovery_points.update((key, log.recovery_point) for key, log in self.logs.items())
         self._write(checkpoints.RECOVERY_POINTS, self._recovery_points)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Executor, Future
@@ -19,6 +20,7 @@ class Housekeeping:
     def __init__(self, table: ReplicaTable, executor: Executor) -> None:
         self._table = table
         self._executor = executor
+        self._written: dict[str, dict[tuple[str, int], int]] = {}  # high watermarks, by directory
 
     def apply_retention(self, replicas: Iterable[Replica]) -> None:
         now_ms = self._table.now_ms()
@@ -46,11 +48,26 @@ class Housekeeping:
                 self._executor.submit(work).add_done_callback(partial(_report_removal, directory.path))
 
     def checkpoint(self) -> None:
+        """Recovery points and start offsets."""
         for directory in self._table.directories:
             try:
-                directory.write_checkpoints(self.high_watermarks(directory))
+                directory.write_checkpoints()
             except OSError as error:
                 log.error("writing the checkpoints of %s failed: %s", directory.path, error)
+
+    async def checkpoint_high_watermarks(self) -> None:
+        """Off the event loop: it comes every few seconds, and ends with a sync."""
+        loop = asyncio.get_running_loop()
+        for directory in self._table.directories:
+            directory.high_watermarks.update(self.high_watermarks(directory))
+            known = dict(directory.high_watermarks)
+            if known == self._written.get(directory.path):
+                continue  # an idle node leaves the disk alone
+            try:
+                await loop.run_in_executor(self._executor, directory.write_high_watermarks, known)
+                self._written[directory.path] = known
+            except OSError as error:
+                log.error("writing the high watermarks of %s failed: %s", directory.path, error)
 
     def high_watermarks(self, directory: LogDirectory) -> dict[tuple[str, int], int]:
         places = ((each.topic, each.index, each.high_watermark) for each in self._table)
