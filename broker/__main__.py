@@ -40,7 +40,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         log.warning("%s", warning)
     try:
         return 0 if asyncio.run(_serve(config)) else EXIT_FAILED
-    except (OSError, StorageError, RuntimeError) as error:
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        print(f"tidemark: {where}{error.strerror or error}", file=sys.stderr)
+        return EXIT_FAILED
+    except (StorageError, RuntimeError) as error:
         print(f"tidemark: {error}", file=sys.stderr)
         return EXIT_FAILED
 

@@ -89,6 +89,7 @@ class Node:
         services.update(self._services())
         dispatcher = Dispatcher(services)
         self._server = Server(config, dispatcher)
+        self._server.current_config = lambda: self.settings.current
         opened.push_async_callback(self._server.close)
         opened.push_async_callback(dispatcher.finish_tasks)
         for listener in config.parsed_listeners:
@@ -100,6 +101,7 @@ class Node:
             log.warning("%s", warning)
         self._follow_metadata()
         await opening.finished()
+        self._replicas.retire_strays()
         self._cluster.start_replication()
         opened.callback(self._replicas.end_waits)
         opened.callback(self._coordinators.close)

@@ -30,12 +30,18 @@ def main(argv: Sequence[str] | None = None) -> int:
         config = load_config(arguments.config, arguments.set)
         with ExitStack() as held:
             for path in config.log_dirs:
+                if not Path(path).is_dir():
+                    print(f"tidemark: there is no data directory {path}", file=sys.stderr)
+                    return EXIT_FAILED
                 held.enter_context(locked(path))
             return _recover(config, for_real=arguments.yes)
     except ConfigError as error:
         print(f"tidemark: {error}", file=sys.stderr)
         return EXIT_USAGE
-    except (OSError, StorageError, JournalCorrupt, RaftError) as error:
+    except OSError as error:
+        print(f"tidemark: {error.filename or 'the data'}: {error.strerror or error}", file=sys.stderr)
+        return EXIT_FAILED
+    except (StorageError, JournalCorrupt, RaftError) as error:
         print(f"tidemark: {error}", file=sys.stderr)
         return EXIT_FAILED
 

@@ -56,7 +56,7 @@ def _add_reassign(actions: Subparsers, options: argparse.ArgumentParser) -> None
         description="Moves partitions to the brokers named; the first is their preferred leader. Data is copied before"
         " anything is removed.",
     )
-    parser.add_argument("--topic", type=values.name, metavar="T", help="the topic to move")
+    parser.add_argument("--topic", type=values.topic, metavar="T", help="the topic to move")
     parser.add_argument(
         "--partition",
         type=values.partition_number,
@@ -213,7 +213,7 @@ def _from_file(path: Path) -> list[Move]:
 
 def _move_of(entry: dict[str, Any]) -> Move:
     partition, *replicas = [values.broker_id(str(number)) for number in (entry["partition"], *entry["replicas"])]
-    return Move(values.name(str(entry["topic"])), partition, replicas)
+    return Move(values.topic(str(entry["topic"])), partition, replicas)
 
 
 def give_vote(args: argparse.Namespace) -> int:

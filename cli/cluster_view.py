@@ -83,7 +83,7 @@ def describe_cluster(cluster: ClusterClient) -> ClusterView:
     )
 
 
-def _quorum(cluster: ClusterClient, broker: int) -> Any:
+def _quorum(cluster: ClusterClient, broker: int) -> describe_quorum.PartitionResult:
     wanted = describe_quorum.TopicData(topic_name=METADATA_TOPIC, partitions=[describe_quorum.PartitionData()])
     request = describe_quorum.DescribeQuorumRequest(topics=[wanted])
     answer = cluster.call(broker, request, describe_quorum.DescribeQuorumResponse, 2)

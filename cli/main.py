@@ -26,6 +26,9 @@ COMMANDS: Final = {
 }
 
 
+MESSAGE_CHARACTERS_MAX: Final = 4000
+
+
 def parser(command: str | None = None) -> argparse.ArgumentParser:
     """The parser of one command, or a list of all of them."""
     root = argparse.ArgumentParser(
@@ -61,7 +64,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         code: int = args.run(args)
         sys.stdout.flush()
     except CommandFailed as failure:
-        print(f"tidemark: {failure}", file=sys.stderr)
+        print(f"tidemark: {_clipped(str(failure))}", file=sys.stderr)
         return failure.code
     except KeyboardInterrupt:
         return ExitCode.INTERRUPTED
@@ -72,12 +75,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     return code
 
 
+def _clipped(message: str) -> str:
+    """Messages repeat what was typed, which may be a whole file by mistake."""
+    return message if len(message) <= MESSAGE_CHARACTERS_MAX else f"{message[:MESSAGE_CHARACTERS_MAX]} …"
+
+
 def _refuse_broken_text(argv: Sequence[str]) -> None:
     for each in argv:
         try:
             each.encode()
         except UnicodeEncodeError:
-            raise CommandFailed(f"An argument is not valid UTF-8: {each!a}.", code=ExitCode.USAGE) from None
+            raise CommandFailed(f"An argument is not valid UTF-8: {each[:80]!a}.", code=ExitCode.USAGE) from None
 
 
 class _Version(argparse.Action):

@@ -56,13 +56,13 @@ def add_json(parser: argparse.ArgumentParser, *, help: str = "print JSON") -> No
 
 def add_topics(parser: argparse.ArgumentParser, *, many: bool, required: bool = True, help: str | None = None) -> None:
     """Topics by position, as in `describe orders`, or by option, as in `describe --topic orders`; see `topics_of`."""
-    parser.add_argument("topics", nargs="*" if many else "?", type=values.name, metavar="TOPIC", help=help)
+    parser.add_argument("topics", nargs="*" if many else "?", type=values.topic, metavar="TOPIC", help=help)
     parser.add_argument(
         "--topic",
         "--name",
         action="append",
         default=[],
-        type=values.name,
+        type=values.topic,
         dest="more_topics",
         metavar="TOPIC",
         help="the same, as Kafka's own tools spell it",

@@ -71,6 +71,7 @@ def _add_alter(actions: Subparsers, options: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--delete-config",
         action="append",
+        type=values.name,
         default=[],
         dest="deleted",
         metavar="KEY",

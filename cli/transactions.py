@@ -98,7 +98,7 @@ def _add_find_hanging(actions: Subparsers, options: argparse.ArgumentParser) -> 
     parser = actions.add_parser(
         "find-hanging", parents=[options], help="find open transactions that no coordinator is going to end"
     )
-    parser.add_argument("--topic", type=values.name, metavar="T", help="look at this topic only")
+    parser.add_argument("--topic", type=values.topic, metavar="T", help="look at this topic only")
     parser.add_argument(
         "--older-than-ms",
         type=values.int64,
@@ -112,7 +112,7 @@ def _add_find_hanging(actions: Subparsers, options: argparse.ArgumentParser) -> 
 
 def _add_abort(actions: Subparsers, options: argparse.ArgumentParser) -> None:
     parser = actions.add_parser("abort", parents=[options], help="abort a hanging transaction in one partition")
-    parser.add_argument("--topic", required=True, type=values.name, metavar="T")
+    parser.add_argument("--topic", required=True, type=values.topic, metavar="T")
     parser.add_argument("--partition", required=True, type=values.partition_number, metavar="N")
     parser.add_argument("--start-offset", type=values.int64, metavar="N", help="the offset of its first record")
     parser.add_argument("--producer-id", type=values.int64, metavar="N", help="or its producer's id")

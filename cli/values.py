@@ -13,7 +13,8 @@ INT64_MAX: Final = 2**63 - 1
 PARTITIONS_MAX: Final = 100_000
 REPLICAS_MAX: Final = 10_000
 SECONDS_MAX: Final = 3600.0
-NAME_CHARACTERS_MAX: Final = 32_767  # what a string on the wire can carry
+NAME_BYTES_MAX: Final = 32_767  # what a string on the wire can carry
+TOPIC_CHARACTERS_MAX: Final = 249  # as in Kafka
 
 _DIGITS: Final = re.compile(r"[0-9]{1,19}")
 
@@ -51,8 +52,15 @@ def seconds(text: str) -> float:
 
 
 def name(text: str) -> str:
-    if not text or len(text.encode()) > NAME_CHARACTERS_MAX:
+    if not text or len(text.encode()) > NAME_BYTES_MAX:
         raise argparse.ArgumentTypeError(f"{clipped(text)} is no name")
+    return text
+
+
+def topic(text: str) -> str:
+    """Which characters are allowed in it is for the cluster to say."""
+    if not 1 <= len(text) <= TOPIC_CHARACTERS_MAX:
+        raise argparse.ArgumentTypeError(f"{clipped(text)} is no topic: 1 to {TOPIC_CHARACTERS_MAX} characters")
     return text
 
 

@@ -19,6 +19,7 @@ from tidemark.storage.errors import (
     StaleCoordinatorEpoch,
     StaleProducerEpoch,
     StorageError,
+    TooManyOpenFiles,
     TopicIdMismatch,
     WriteFailed,
 )
@@ -56,6 +57,7 @@ __all__ = [
     "StaleCoordinatorEpoch",
     "StaleProducerEpoch",
     "StorageError",
+    "TooManyOpenFiles",
     "TopicIdMismatch",
     "WriteFailed",
     "clean_broker_epoch",

@@ -33,10 +33,11 @@ class PendingDeletions:
         return [path for _, paths in entries for path in paths]
 
 
-def retire_directory(files: Files, path: str) -> str:
-    """Gives a partition's directory a name that no partition has. Returns its new path."""
+def retire_directory(files: Files, path: str, *, kind: str = names.DELETE_DIRECTORY) -> str:
+    """Gives a partition's directory a name that no partition has. Returns its new path. The caller syncs the directory
+    above, or the partition is back after a power cut."""
     parent, name = os.path.split(path)
-    suffix = f".{os.urandom(16).hex()}{names.DELETE_DIRECTORY}"
+    suffix = f".{os.urandom(16).hex()}{kind}"
     retired = os.path.join(parent, name[: _DIRECTORY_NAME_MAX - len(suffix)] + suffix)
     files.rename(path, retired)
     return retired

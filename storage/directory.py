@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
+from threading import Lock
 
 from tidemark.storage import checkpoints, names
 from tidemark.storage.cache import SegmentCache
@@ -25,6 +26,7 @@ from tidemark.storage.log import Log, wall_clock_ms
 _logger = logging.getLogger(__name__)
 
 _LOCK = ".lock"
+_STRAYS_KEPT_MS = 60_000  # Kafka's file.delete.delay.ms
 _CLOSED_TOGETHER = 16
 _CLOSED_TOGETHER_FROM = 100
 _held: set[str] = set()  # the lock files of this process
@@ -57,6 +59,8 @@ class LogDirectory:
         self._start_offsets = self._read(checkpoints.START_OFFSETS)
         self._retired: list[tuple[int, str]] = []
         self._refused: set[TopicPartition] = set()  # tried to open, in vain
+        self._has_unsynced_names = False  # directories were renamed
+        self._writing = Lock()  # of checkpoints, one at a time
         self._closed = False
 
     @classmethod
@@ -105,7 +109,7 @@ class LogDirectory:
         key = topic, partition
         self._refused.add(key)
         log = Log.open(
-            os.path.join(self.path, names.directory_name(topic=topic, partition=partition)),
+            self._path_of(key),
             config=config,
             files=self.files,
             now_ms=self._now_ms,
@@ -121,7 +125,7 @@ class LogDirectory:
     def take_in(self, topic: str, partition: int, log: Log) -> Log:
         """The second half."""
         assert (topic, partition) not in self.logs, "it is open already"
-        log.on_truncated = self.write_recovery_points
+        log.on_truncated = partial(self._lower_recovery_point, (topic, partition))
         self.logs[topic, partition] = log
         return log
 
@@ -139,9 +143,7 @@ class LogDirectory:
         """Takes a partition away. Its files go with a later `remove_deleted`."""
         key = topic, partition
         log = self.logs.pop(key)
-        self._retired.append((self._now_ms() + log.config.file_delete_delay_ms, log.retire()))
-        for offsets in (self._recovery_points, self._start_offsets, self.high_watermarks):
-            offsets.pop(key, None)
+        self._retire(key, log.retire(), delay_ms=log.config.file_delete_delay_ms)
 
     def discard(self, topic: str, partition: int) -> None:
         """As `delete`, also for a partition that cannot be opened, or whose log is offline."""
@@ -149,21 +151,43 @@ class LogDirectory:
         if key in self.logs:
             self.delete(topic, partition)
             return
-        path = os.path.join(self.path, names.directory_name(topic=topic, partition=partition))
-        self._retired.append((self._now_ms(), retire_directory(self.files, path)))
+        self._retire(key, retire_directory(self.files, self._path_of(key)), delay_ms=0)
+
+    def retire_strays(self, is_assigned: Callable[[str, int], bool]) -> list[str]:
+        """Takes away the partitions that are here and not open, and that this broker is not assigned: of topics deleted
+        while it was down, or whose deletion a power cut undid. Returns the names that their directories have now."""
+        strays = [key for key in self.partitions() if key not in self.logs and not is_assigned(*key)]
+        return [self._retire_stray(key) for key in strays]
+
+    def _retire_stray(self, key: TopicPartition) -> str:
+        retired = retire_directory(self.files, self._path_of(key), kind=names.STRAY_DIRECTORY)
+        self._retire(key, retired, delay_ms=_STRAYS_KEPT_MS)
+        return os.path.basename(retired)
+
+    def _retire(self, key: TopicPartition, path: str, *, delay_ms: int) -> None:
+        """The directory of a partition has been renamed to `path`."""
+        self._retired.append((self._now_ms() + delay_ms, path))
+        self._has_unsynced_names = True
         self._refused.discard(key)
         for offsets in (self._recovery_points, self._start_offsets, self.high_watermarks):
             offsets.pop(key, None)
 
+    def _path_of(self, key: TopicPartition) -> str:
+        return os.path.join(self.path, names.directory_name(topic=key[0], partition=key[1]))
+
     def take_deleted(self, now_ms: int) -> Callable[[], None] | None:
-        """Work that removes the files whose deletion is due, of segments and of whole partitions; for any thread."""
+        """Work that removes the files whose deletion is due, of segments and of whole partitions, and makes deletions
+        durable; for any thread."""
         paths = [path for log in self.logs.values() if not log.is_offline for path in log.take_deleted(now_ms)]
         directories = [path for due_ms, path in self._retired if due_ms <= now_ms]
         self._retired = [entry for entry in self._retired if entry[0] > now_ms]
-        if not paths and not directories:
+        has_unsynced_names, self._has_unsynced_names = self._has_unsynced_names, False
+        if not paths and not directories and not has_unsynced_names:
             return None
 
         def remove() -> None:
+            if has_unsynced_names:
+                self.files.sync_directory(self.path)
             for path in paths:
                 self.files.remove(path)
             for path in directories:
@@ -178,22 +202,44 @@ class LogDirectory:
     # The files that speak for all
 
     def write_checkpoints(self, high_watermarks: Mapping[TopicPartition, int] | None = None) -> None:
-        """Writes how far each log is synced, where it starts and, if given, its high watermark."""
-        self.write_recovery_points()
-        self._start_offsets.update((key, log.start_offset) for key, log in self.logs.items())
-        # As Kafka does: a log that starts where its first segment starts needs no entry.
-        self._write(checkpoints.START_OFFSETS, {key: offset for key, offset in self._start_offsets.items() if offset})
-        if high_watermarks is not None:
-            self.high_watermarks.update(high_watermarks)
-            self._write(checkpoints.HIGH_WATERMARKS, self.high_watermarks)
+        """Writes how far each log is synced, where it starts and, if given, its high watermark. For any thread: it
+        waits for the disk several times."""
+        with self._writing:
+            self._write_recovery_points()
+            self._start_offsets.update((key, log.start_offset) for key, log in list(self.logs.items()))
+            # As Kafka does: a log that starts where its first segment starts needs no entry.
+            starts = {key: offset for key, offset in list(self._start_offsets.items()) if offset}
+            self._write(checkpoints.START_OFFSETS, starts)
+            if high_watermarks is not None:
+                self.high_watermarks.update(high_watermarks)
+                self._write(checkpoints.HIGH_WATERMARKS, self.high_watermarks)
+
+    def forget_replicated(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
+        """Lets go of what logs remember only until it is committed."""
+        for key, offset in high_watermarks.items():
+            if key in self.logs:
+                self.logs[key].producer_states.forget_replicated(offset)
 
     def write_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
-        """For any thread, one call at a time."""
-        self._write(checkpoints.HIGH_WATERMARKS, high_watermarks)
+        """For any thread."""
+        with self._writing:
+            self._write(checkpoints.HIGH_WATERMARKS, high_watermarks)
 
     def write_recovery_points(self) -> None:
-        self._recovery_points.update((key, log.recovery_point) for key, log in self.logs.items())
-        self._write(checkpoints.RECOVERY_POINTS, self._recovery_points)
+        with self._writing:
+            self._write_recovery_points()
+
+    def _write_recovery_points(self) -> None:
+        points = {**self._recovery_points, **{key: log.recovery_point for key, log in list(self.logs.items())}}
+        self._write(checkpoints.RECOVERY_POINTS, points)
+        self._recovery_points = points
+
+    def _lower_recovery_point(self, key: TopicPartition) -> None:
+        """After a truncation: what the file says must not lie beyond the log's end. Mostly it does not, for what is
+        truncated is seldom synced."""
+        log = self.logs.get(key)
+        if log is None or self._recovery_points.get(key, 0) > log.recovery_point:
+            self.write_recovery_points()
 
     def meta_properties(self) -> dict[str, str]:
         """cluster.id, node.id, directory.id and version; empty in a new directory."""
@@ -258,7 +304,7 @@ class LogDirectory:
 
     def _remove_leftovers(self) -> None:
         for name in directories_below(self.files, self.path):
-            if name.endswith(names.DELETE_DIRECTORY):
+            if name.endswith((names.DELETE_DIRECTORY, names.STRAY_DIRECTORY)):
                 remove_directory(self.files, os.path.join(self.path, name))
 
 

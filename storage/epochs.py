@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Iterable
 
 from tidemark.storage.checkpoints import decode_lines, encode_lines
 from tidemark.storage.errors import CorruptFile
@@ -16,7 +17,7 @@ class EpochCache:
     that has no records yet: that is written with its first, as a log that is opened anew knows nothing of it either.
     (When a node takes over thousands of logs, most of them get no record for a while.)"""
 
-    __slots__ = ("_epochs", "_files", "_is_new", "_path", "_starts", "changes", "latest", "saved")
+    __slots__ = ("_epochs", "_files", "_is_new", "_path", "_starts", "changes", "is_known", "latest", "saved")
 
     def __init__(self, files: Files, path: str) -> None:
         self._files = files
@@ -27,10 +28,11 @@ class EpochCache:
         self.saved = UNDEFINED  # the latest epoch that the file knows
         self.changes = 0  # how often the file was written since it was loaded
         self._is_new = False  # there is no file yet
+        self.is_known = True  # there was a file that could be read
 
     @classmethod
     def load(cls, files: Files, path: str) -> EpochCache:
-        """Reads the checkpoint. A damaged one counts as absent: recovery refills it from the batches it scans."""
+        """Reads the checkpoint. A damaged one counts as absent: `restore` it from the log's batches."""
         cache = cls(files, path)
         try:
             for line in decode_lines(files.read_all(path), path=path):
@@ -38,12 +40,24 @@ class EpochCache:
                 cache._put(epoch=epoch, start=start)
         except FileNotFoundError:
             cache._is_new = True
+            cache.is_known = False
         except (ValueError, CorruptFile):
             cache._epochs.clear()
             cache._starts.clear()
+            cache.is_known = False
         cache._changed()
         cache.saved = cache.latest
         return cache
+
+    def restore(self, entries: Iterable[tuple[int, int]]) -> None:
+        """Replaces everything by (epoch, first offset) as the log's batches say."""
+        self._epochs.clear()
+        self._starts.clear()
+        for epoch, start in entries:
+            if not self._epochs or epoch > self._epochs[-1]:
+                self._put(epoch=epoch, start=start)
+        self._save()
+        self.is_known = True
 
     def entries(self) -> list[tuple[int, int]]:
         return list(zip(self._epochs, self._starts, strict=True))

@@ -57,6 +57,10 @@ class WriteFailed(StorageError):
     """The disk refused a write (full, broken). Nothing of it remains in the log, which stays usable."""
 
 
+class TooManyOpenFiles(StorageError, OSError):
+    """The process or the system has no file descriptor left. Nothing is damaged; it works again when one is free."""
+
+
 class LogOffline(StorageError):
     """An earlier I/O failure left the log in doubt; nothing may be read from or written to it until it is reopened."""
 

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Sequence
 from tidemark.protocol.records import BatchHeader, Buffer, EndTransaction, InvalidBatch, read_end_transaction
 from tidemark.storage.aborted import AbortedTransaction
 from tidemark.storage.producers import Producers
-from tidemark.storage.scan import headers
 from tidemark.storage.segment import Segment
 from tidemark.storage.snapshots import SnapshotFiles
 
@@ -47,13 +46,19 @@ def rebuild(
     end_offset: int,
     from_snapshot_up_to: int,
     index_aborts_from: int,
+    remembered: tuple[int, Producers] | None = None,
 ) -> None:
-    """Brings `producers` to the state at the log's end: the newest snapshot at or before `from_snapshot_up_to`, then
-    every batch after it. Aborts found in segments from offset `index_aborts_from` on are written to their indexes."""
+    """Brings `producers` to the state at the log's end: the newest snapshot at or before `from_snapshot_up_to`, or the
+    `remembered` state if that is newer, then every batch after it. Aborts found in segments from offset
+    `index_aborts_from` on are written to their indexes."""
     snapshots.remove_after(end_offset)
-    loaded = snapshots.load_newest(up_to=from_snapshot_up_to)
-    position, entries = loaded if loaded is not None else (segments[0].base_offset, [])
-    producers.load(entries)
+    if remembered is not None and remembered[0] >= max(snapshots.offsets(), default=0):
+        position = remembered[0]
+        producers.restore(remembered[1])
+    else:
+        loaded = snapshots.load_newest(up_to=from_snapshot_up_to)
+        position, entries = loaded if loaded is not None else (segments[0].base_offset, [])
+        producers.load(entries)
     following = [*(segment.base_offset for segment in segments[1:]), end_offset]
     for segment, next_base in zip(segments, following, strict=True):
         if next_base > position and segment.size:
@@ -62,8 +67,7 @@ def rebuild(
 
 def _replay(producers: Producers, segment: Segment, *, from_offset: int, index_aborts: bool) -> None:
     fd = segment.open_file().fileno()
-    start = segment.locate(from_offset)
-    for position, header in headers(segment.files, fd, position=start, end=segment.size):
+    for position, header in segment.headers(position=segment.locate(from_offset)):
         if header.producer_id < 0:
             continue
         marker = None

@@ -61,6 +61,8 @@ def load(
     start_offset = max(start_offset, recovered.segments[0].base_offset)
     if start_offset > recovered.end_offset:
         recovered = _start_over(files, directory, recovered, start_offset=start_offset, now_ms=now_ms)
+    if not epochs.is_known and any(segment.size for segment in recovered.segments):
+        _restore_epochs(epochs, recovered.segments)
     epochs.truncate_end(recovered.end_offset)
     epochs.truncate_start(start_offset)
     snapshots = SnapshotFiles(files, directory, _snapshot_offsets(found))
@@ -138,6 +140,17 @@ def _end_of_log(
             _logger.warning("%s: closed cleanly, yet %s; checking it", segments[-1].path(names.LOG), damage.reason)
             recovery_point = max(recovery_point, segments[-1].base_offset)
     return replace(recover(segments, recovery_point=recovery_point, config=config, epochs=epochs), scanned=True)
+
+
+def _restore_epochs(epochs: EpochCache, segments: Sequence[Segment]) -> None:
+    """Without its epochs a replica cannot be told where its log and the leader's part ways, and would keep records that
+    were never committed. The file is not synced when it is replaced, so a power cut may leave an empty one; but every
+    batch names its epoch."""
+    _logger.warning("%s is missing or damaged: restoring it from the batches", epochs.path)
+    placed = (header for segment in segments for _, header in segment.headers(position=0))
+    epochs.restore(
+        (each.partition_leader_epoch, each.base_offset) for each in placed if each.partition_leader_epoch >= 0
+    )
 
 
 def _drop(files: Files, directory: str, dropped: Sequence[Segment]) -> None:

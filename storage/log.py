@@ -25,6 +25,7 @@ from tidemark.storage.flush import Flush
 from tidemark.storage.index import MAX_RELATIVE_OFFSET, TimeIndex
 from tidemark.storage.lookup import Found
 from tidemark.storage.producers import ProducerState
+from tidemark.storage.remembered import RememberedStates
 from tidemark.storage.segment import Segment
 from tidemark.storage.segments import Segments
 from tidemark.storage.slices import FileSlice, slice_segment
@@ -58,6 +59,7 @@ class Log:
         "_config",
         "_offline",
         "_segment_bytes",
+        "_unhindered_bytes",
         "deletions",
         "directory",
         "end_offset",
@@ -67,6 +69,7 @@ class Log:
         "on_truncated",
         "producer_states",
         "recovery_point",
+        "remembered",
         "segments",
         "snapshots",
         "start_offset",
@@ -98,6 +101,7 @@ class Log:
         self.epochs = loaded.epochs
         self.producer_states = loaded.producers
         self.snapshots = loaded.snapshots  # of the producers
+        self.remembered = RememberedStates()  # likewise, in memory
         self.unsynced = Unsynced(loaded.unflushed, changed=loaded.changed, created=loaded.created)
         self.deletions = PendingDeletions()
         self._offline: str | None = None  # why, if it is
@@ -208,12 +212,14 @@ class Log:
             self._begin_epoch(leader_epoch, start=base_offset)
         segment = self.segments.active
         if (
-            segment.size + size > self._segment_bytes
+            segment.size + size > self._unhindered_bytes
             or timestamp > segment.roll_after_timestamp
             or now_ms > segment.roll_after_clock
             or last_offset - segment.base_offset > MAX_RELATIVE_OFFSET
         ):
-            segment = self._roll_for(size=size, first_offset=base_offset, last_offset=last_offset)
+            segment = self._make_room(
+                size=size, first_offset=base_offset, last_offset=last_offset, timestamp=timestamp, now_ms=now_ms
+            )
         place_batch(batch, 0, base_offset=base_offset, leader_epoch=leader_epoch)
         try:
             position = segment.write(batch, size)
@@ -243,12 +249,18 @@ class Log:
         assert first.base_offset >= self.end_offset, f"offset {first.base_offset} before the end {self.end_offset}"
         segment = self.segments.active
         if (
-            segment.size + run.size > self._segment_bytes
+            segment.size + run.size > self._unhindered_bytes
             or first.max_timestamp > segment.roll_after_timestamp
             or self.now_ms() > segment.roll_after_clock
             or last.last_offset - segment.base_offset > MAX_RELATIVE_OFFSET
         ):
-            segment = self._roll_for(size=run.size, first_offset=first.base_offset, last_offset=last.last_offset)
+            segment = self._make_room(
+                size=run.size,
+                first_offset=first.base_offset,
+                last_offset=last.last_offset,
+                timestamp=first.max_timestamp,
+                now_ms=self.now_ms(),
+            )
         for header, _ in run.batches:
             if header.partition_leader_epoch > self.epochs.saved:
                 self._begin_epoch(header.partition_leader_epoch, start=header.base_offset)
@@ -332,6 +344,27 @@ class Log:
         # Logs that began together must not all roll together: each takes off a random part (segment.jitter.ms).
         jitter = int(self._chance() * min(config.segment_jitter_ms, config.segment_ms))
         segment.set_roll_age(config.segment_ms - jitter)
+        self._set_unhindered_bytes(segment)
+
+    def _make_room(self, *, size: int, first_offset: int, last_offset: int, timestamp: int, now_ms: int) -> Segment:
+        """The segment for what is to be appended: a new one, or the active one after the producers' states were
+        remembered, which is due every megabyte or so."""
+        segment = self.segments.active
+        if (
+            segment.size + size > self._segment_bytes
+            or timestamp > segment.roll_after_timestamp
+            or now_ms > segment.roll_after_clock
+            or last_offset - segment.base_offset > MAX_RELATIVE_OFFSET
+        ):
+            return self._roll_for(size=size, first_offset=first_offset, last_offset=last_offset)
+        self.remembered.add(self.end_offset, self.producer_states)
+        self._set_unhindered_bytes(segment)
+        return segment
+
+    def _set_unhindered_bytes(self, segment: Segment) -> None:
+        """How large the active segment may become before an append has more to do than to write."""
+        next_copy = segment.size + self.remembered.interval_bytes(self.producer_states)
+        self._unhindered_bytes = min(self._segment_bytes, next_copy)
 
     def _roll_for(self, *, size: int, first_offset: int, last_offset: int) -> Segment:
         if size > self._segment_bytes:

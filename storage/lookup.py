@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from tidemark.protocol.records import iter_records, read_header
-from tidemark.storage.scan import headers
 from tidemark.storage.segment import NO_TIMESTAMP, Segment
 
 
@@ -28,8 +27,7 @@ def first_at_or_after(segments: Iterable[Segment], timestamp: int, *, start_offs
 
 def _in_segment(segment: Segment, timestamp: int, *, start_offset: int) -> Found | None:
     start = max(segment.position_for_timestamp(timestamp), segment.locate(start_offset))
-    fd = segment.open_file().fileno()
-    for position, header in headers(segment.files, fd, position=start, end=segment.size):
+    for position, header in segment.headers(position=start):
         if header.max_timestamp < timestamp:
             continue
         match = _in_batch(segment, position, header.size, timestamp, start_offset=start_offset)
@@ -61,6 +59,5 @@ def _largest(segment: Segment, start_offset: int) -> int:
     """The largest timestamp of a segment's batches; if the log starts inside it, of those that are still in the log."""
     if start_offset <= segment.base_offset:
         return segment.largest_timestamp()
-    fd = segment.open_file().fileno()
-    placed = headers(segment.files, fd, position=segment.locate(start_offset), end=segment.size)
+    placed = segment.headers(position=segment.locate(start_offset))
     return max((header.max_timestamp for _, header in placed), default=NO_TIMESTAMP)

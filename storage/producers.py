@@ -78,6 +78,15 @@ class ProducerState:
         self.next_sequence = (batch.last_sequence + 1) & _SEQUENCE_MASK
         self.last_timestamp = batch.timestamp
 
+    def copy(self) -> ProducerState:
+        copied = ProducerState(self.producer_id, epoch=self.epoch)
+        copied.batches = self.batches.copy()
+        copied.next_sequence = self.next_sequence
+        copied.last_timestamp = self.last_timestamp
+        copied.coordinator_epoch = self.coordinator_epoch
+        copied.current_txn_first_offset = self.current_txn_first_offset
+        return copied
+
     def to_snapshot(self) -> SnapshotEntry:
         last = self.batches[-1] if self.batches else RememberedBatch(0, NO_SEQUENCE, 0, NO_OFFSET, -1)
         delta = last.last_offset - last.first_offset if self.batches else 0
@@ -223,10 +232,18 @@ class Producers:
         """Below it every transaction is decided, and the decision is committed too."""
         if not self._ongoing and not self._unreplicated:
             return high_watermark
-        if self._unreplicated:
-            self._unreplicated = [entry for entry in self._unreplicated if entry[1] >= high_watermark]
+        self.forget_replicated(high_watermark)
         first_undecided = next(iter(self._ongoing), high_watermark)
         return min(high_watermark, first_undecided, *(first for first, _ in self._unreplicated))
+
+    def forget_replicated(self, high_watermark: int) -> None:
+        """Markers below the high watermark are committed: their transactions hold nobody back any more."""
+        if self._unreplicated:
+            self._unreplicated = [entry for entry in self._unreplicated if entry[1] >= high_watermark]
+
+    @property
+    def unreplicated_count(self) -> int:
+        return len(self._unreplicated)
 
     def first_undecided(self) -> int | None:
         return next(iter(self._ongoing), None)
@@ -245,6 +262,17 @@ class Producers:
         self._states.clear()
         self._ongoing.clear()
         self._unreplicated.clear()
+
+    def copy(self) -> Producers:
+        copied = Producers()
+        copied.restore(self)
+        return copied
+
+    def restore(self, saved: Producers) -> None:
+        """Becomes what `saved` is, and shares nothing with it."""
+        self._states = {producer_id: state.copy() for producer_id, state in saved._states.items()}
+        self._ongoing = saved._ongoing.copy()
+        self._unreplicated = saved._unreplicated.copy()
 
     def to_snapshot(self) -> list[SnapshotEntry]:
         return [state.to_snapshot() for state in self._states.values()]

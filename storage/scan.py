@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from struct import Struct
 
 from tidemark.protocol.records import HEADER_SIZE, BatchHeader, crc32c, read_header
+from tidemark.storage.errors import StorageError
 from tidemark.storage.files import Files
 
 LENGTH_END = 12  # base offset and length: what precedes the part that `batch_length` counts
@@ -20,7 +21,7 @@ _OFFSETS = Struct(">qi11xi")  # of a header: base offset, length, last offset de
 Placed = tuple[int, BatchHeader]  # a position in the file and the header found there
 
 
-class Damage(Exception):
+class Damage(StorageError):
     """The bytes at `position` are no whole, plausible batch."""
 
     def __init__(self, position: int, reason: str, *, past_end: bool = False) -> None:

@@ -7,16 +7,18 @@ somebody reads it, and lets go of both when the log's cache says so.
 
 from __future__ import annotations
 
+import errno
 import os
+from collections.abc import Iterator
 
 from tidemark.protocol.records import HEADER_SIZE
 from tidemark.storage import names
 from tidemark.storage.aborted import AbortedIndex, AbortedTransaction
-from tidemark.storage.errors import CorruptLog, LogOffline, WriteFailed
+from tidemark.storage.errors import CorruptLog, LogOffline, TooManyOpenFiles, WriteFailed
 from tidemark.storage.files import Buffer, Files, OpenFile
 from tidemark.storage.index import OffsetIndex, TimeIndex
 from tidemark.storage.indexes import Indexes
-from tidemark.storage.scan import LENGTH_END, Damage, find_offset, headers
+from tidemark.storage.scan import LENGTH_END, Damage, Placed, find_offset, headers
 
 NO_TIMESTAMP = -1
 _UNKNOWN = -2  # a largest timestamp that nobody has looked up yet
@@ -170,7 +172,12 @@ class Segment:
     def open_file(self) -> OpenFile:
         if self.file is None:
             path = self.path(names.LOG)
-            file = self.files.open_data(path)
+            try:
+                file = self.files.open_data(path)
+            except OSError as error:
+                if error.errno in (errno.EMFILE, errno.ENFILE):
+                    raise TooManyOpenFiles(f"{path} cannot be opened: {error.strerror} (ulimit -n)") from error
+                raise
             on_disk = self.files.open_size(file.fileno())
             if on_disk < self.size:
                 raise CorruptLog(path=path, position=on_disk, reason=f"the file ends here, not at {self.size}")
@@ -338,6 +345,13 @@ class Segment:
         except Damage as damage:
             raise self._corrupt(damage) from None
         return self.size
+
+    def headers(self, *, position: int) -> Iterator[Placed]:
+        """(position, header) of each batch from `position` on. Raises CorruptLog where there is none."""
+        try:
+            yield from headers(self.files, self.open_file().fileno(), position=position, end=self.size)
+        except Damage as damage:
+            raise self._corrupt(damage) from None
 
     def _corrupt(self, damage: Damage) -> CorruptLog:
         return CorruptLog(path=self.path(names.LOG), position=damage.position, reason=damage.reason)

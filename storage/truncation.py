@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tidemark.storage import history
-from tidemark.storage.errors import CorruptLog, WriteFailed
+from tidemark.storage.errors import StorageError, WriteFailed
 from tidemark.storage.files import Files
 from tidemark.storage.segment import Segment
 
@@ -32,7 +32,7 @@ def truncate_to(log: Log, offset: int) -> bool:
     log.unsynced.note_truncation()
     try:
         log.end_offset = _cut(log, offset)
-    except (OSError, CorruptLog) as error:
+    except (OSError, StorageError) as error:
         log.fail(f"truncation to {offset} failed: {error}")
         log.check_online()
     log.activate(log.segments.active)
@@ -63,6 +63,7 @@ def _cut(log: Log, offset: int) -> int:
         end_offset=offset,
         from_snapshot_up_to=offset,
         index_aborts_from=offset,
+        remembered=log.remembered.newest(up_to=offset),
     )
     return offset
 
@@ -82,6 +83,7 @@ def truncate_fully_and_start_at(log: Log, offset: int) -> None:
         log.fail(f"emptying it failed: {error}")
         log.check_online()
     log.producer_states.clear()
+    log.remembered.clear()
     log.segments.replace_all(segment)
     log.unsynced.keep_segments([])
     log.start_offset = log.end_offset = log.recovery_point = offset

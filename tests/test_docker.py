@@ -21,7 +21,7 @@ import pytest
 from docker.errors import DockerException
 
 from tidemark.broker.config import load_config
-from tidemark.cli.main import parser
+from tidemark.cli.main import parse
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("broker", "cli", "pipeline", "protocol", "raft", "storage", "tidemark")
@@ -74,7 +74,7 @@ def test_the_build_is_given_every_package_and_little_else() -> None:
     rules = (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
     admitted = {rule[1:] for rule in rules if rule.startswith("!")}
     assert "*" in rules
-    assert admitted == {"pyproject.toml", "constraints.txt", "README.md", *PACKAGES}
+    assert admitted == {"pyproject.toml", "constraints.txt", "README.md", "LICENSE", *PACKAGES}
     assert all((ROOT / name).exists() for name in admitted - {"README.md"})
 
 
@@ -90,7 +90,7 @@ def test_the_broker_is_not_root_and_owns_its_volume(stages: list[list[tuple[str,
 def test_the_health_check_is_a_command_that_we_have(stages: list[list[tuple[str, str]]]) -> None:
     command = json.loads(only(stages[-1], "HEALTHCHECK").partition("CMD")[2])
     assert command[0] == "tidemark"
-    args = parser().parse_args(command[1:])
+    args = parse(command[1:])
     assert args.bootstrap == f"127.0.0.1:{only(stages[-1], 'EXPOSE')}"
 
 
@@ -106,7 +106,7 @@ def test_the_entry_point_starts_a_broker_that_others_can_reach(
     env = dict(item.split("=", 1) for item in shlex.split(only(image, "ENV"))) | {"PATH": path}
     started = subprocess.run(command, env=env, capture_output=True, text=True, check=True).stdout.splitlines()
 
-    args = parser().parse_args(started)
+    args = parse(started)
     config = load_config(args.config, args.settings)
     assert [str(listener) for listener in config.parsed_listeners] == ["PLAINTEXT://0.0.0.0:9092"]
     assert [str(listener) for listener in config.parsed_advertised_listeners] == ["PLAINTEXT://127.0.0.1:9092"]
@@ -118,7 +118,8 @@ def test_the_wheel_holds_every_package_and_both_commands(tmp_path: Path) -> None
     source = tmp_path / "source"  # what the image's first stage sees, and nothing that an earlier build left behind
     for package in PACKAGES:
         shutil.copytree(ROOT / package, source / package, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copy(ROOT / "pyproject.toml", source)
+    for name in ("pyproject.toml", "LICENSE"):
+        shutil.copy(ROOT / name, source)
     (source / "README.md").touch()
     command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "-w", str(tmp_path), str(source)]
     done = subprocess.run(command, capture_output=True, text=True)

@@ -2,21 +2,21 @@
 
 import tidemark
 
-with tidemark._embedded() as broker:
+with tidemark.embedded() as broker:
     producer = confluent_kafka.Producer({"bootstrap.servers": broker.bootstrap})
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tidemark._embedded import EmbeddedBroker, embedded, embedded_async
+    from tidemark._embedded import BrokerFailed, EmbeddedBroker, embedded, embedded_async
 
-__all__ = ["EmbeddedBroker", "embedded", "embedded_async"]
+__all__ = ["BrokerFailed", "EmbeddedBroker", "embedded", "embedded_async"]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     # Every pytest run with Tidemark installed imports this package for its plugin; the broker waits until it is used.
     if name in __all__:
         import tidemark._embedded

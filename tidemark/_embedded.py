@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
+import os
+import selectors
+import shutil
 import tempfile
 import threading
 from collections.abc import AsyncIterator, Iterator, Mapping
@@ -11,6 +15,7 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any, Final
 
+from tidemark import _forking
 from tidemark.broker.config import load_config
 from tidemark.broker.node import Node
 
@@ -20,8 +25,12 @@ START_SECONDS_MAX: Final = 30.0
 STOP_SECONDS_MAX: Final = 30.0
 DEFAULTS: Final = {
     "listeners": "PLAINTEXT://127.0.0.1:0",
-    "group.initial.rebalance.delay.ms": "0",  # a test has no late comers to wait for
+    "group.initial.rebalance.delay.ms": "0",  # a test has no late members to wait for
 }
+
+
+class BrokerFailed(Exception):
+    """The broker could not go on while it was in use; its cause says why."""
 
 
 class EmbeddedBroker:
@@ -30,9 +39,11 @@ class EmbeddedBroker:
     def __init__(self, data_directory: Path, settings: Mapping[str, Any]) -> None:
         self.data_directory = data_directory
         self._config = load_config(overrides={**_known_defaults(), "log.dirs": str(data_directory), **settings})
+        self._selector = selectors.DefaultSelector()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop: asyncio.Event | None = None
         self._started = threading.Event()
+        self._start_failure: BaseException | None = None
         self._failure: BaseException | None = None
         self._address = ("", 0)
         self._thread = threading.Thread(target=self._run, name="tidemark-embedded", daemon=True)
@@ -53,37 +64,61 @@ class EmbeddedBroker:
         self._thread.start()
         if not self._started.wait(START_SECONDS_MAX):
             raise TimeoutError(f"the embedded broker did not start within {START_SECONDS_MAX:.0f} s")
-        if self._failure is not None:
+        if self._start_failure is not None:
             self._thread.join()
-            raise self._failure
+            raise self._start_failure
 
     def stop(self) -> None:
+        """Stop it, and raise BrokerFailed if it could not go on while it was in use."""
         loop, stop = self._loop, self._stop
         if loop is not None and stop is not None and self._thread.is_alive():
-            loop.call_soon_threadsafe(stop.set)
+            with contextlib.suppress(RuntimeError):  # its loop is closed already: it has failed, and ends by itself
+                loop.call_soon_threadsafe(stop.set)
             self._thread.join(STOP_SECONDS_MAX)
         if self._thread.is_alive():
             raise TimeoutError(f"the embedded broker did not stop within {STOP_SECONDS_MAX:.0f} s")
+        self.raise_failure()
+
+    def raise_failure(self) -> None:
+        """Raise BrokerFailed if the broker could not go on."""
         if self._failure is not None:
-            raise self._failure
+            raise BrokerFailed(f"the embedded broker failed: {self._failure!r}") from self._failure
+
+    def registered_descriptors(self) -> list[int]:
+        """The descriptors that the event loop waits for, and its own."""
+        waited_for: Mapping[Any, selectors.SelectorKey] | None = self._selector.get_map()
+        if waited_for is None:  # closed
+            return []
+        own = [self._selector.fileno()] if hasattr(self._selector, "fileno") else []
+        return [*own, *(key.fd for key in waited_for.values())]
 
     def _run(self) -> None:
         try:
-            asyncio.run(self._serve())
+            with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(self._selector)) as runner:
+                runner.run(self._serve())
         except BaseException as error:
-            self._failure = error
+            if self._started.is_set():
+                self._failure = self._failure or error
+            else:
+                self._start_failure = error
         finally:
             self._started.set()
 
     async def _serve(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._stop = asyncio.Event()
-        node = Node(self._config)
+        node = Node(self._config, failed=self._fail)
         await node.start()
         self._address = node.address
         self._started.set()
         await self._stop.wait()
         await node.stop()
+
+    def _fail(self, error: BaseException) -> None:
+        """A node that cannot go on closes its connections, so that its clients notice; the test is told at its end."""
+        self._failure = self._failure or error
+        if self._stop is not None:
+            self._stop.set()
 
 
 def _known_defaults() -> dict[str, str]:
@@ -102,10 +137,13 @@ def embedded(data_directory: str | Path | None = None, **settings: Any) -> Itera
     with _directory(data_directory) as path:
         broker = EmbeddedBroker(path, {name.replace("_", "."): value for name, value in settings.items()})
         broker.start()
+        _forking.watch(broker)
+        owner = os.getpid()
         try:
             yield broker
         finally:
-            broker.stop()
+            if os.getpid() == owner:  # a forked child that leaves the block stops nothing
+                broker.stop()
 
 
 @asynccontextmanager
@@ -124,5 +162,10 @@ def _directory(given: str | Path | None) -> Iterator[Path]:
     if given is not None:
         yield Path(given)
         return
-    with tempfile.TemporaryDirectory(prefix="tidemark-") as path:
-        yield Path(path)
+    owner = os.getpid()
+    path = Path(tempfile.mkdtemp(prefix="tidemark-"))
+    try:
+        yield path
+    finally:
+        if os.getpid() == owner:  # not in a forked child: the broker goes on in its parent
+            shutil.rmtree(path, ignore_errors=True)

@@ -1,7 +1,8 @@
 """Fixtures for projects that test against Kafka. Installing Tidemark is enough: pytest finds them by itself.
 
 `tidemark_broker` is one broker for the whole test run; `tidemark_topic` a fresh topic for each test that asks for it.
-Nothing is imported or started before a test asks for it.
+Nothing is imported or started before a test asks for it. If the broker fails, the test that uses it at the time fails
+with the reason, and so does every test that would use it afterwards.
 """
 
 from __future__ import annotations
@@ -9,12 +10,14 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
 if TYPE_CHECKING:
     from tidemark._embedded import EmbeddedBroker
+
+_FAILURE_IS_REPORTED: Final = pytest.StashKey[bool]()
 
 
 @pytest.fixture(scope="session")
@@ -24,21 +27,55 @@ def tidemark_settings() -> dict[str, Any]:
 
 
 @pytest.fixture(scope="session")
-def tidemark_broker(tidemark_settings: dict[str, Any]) -> Iterator[EmbeddedBroker]:
+def tidemark_broker(tidemark_settings: dict[str, Any], pytestconfig: pytest.Config) -> Iterator[EmbeddedBroker]:
     """A real broker; give `tidemark_broker.bootstrap` to any Kafka client."""
-    from tidemark._embedded import embedded
+    from tidemark._embedded import BrokerFailed, embedded
 
-    with embedded(**tidemark_settings) as broker:
-        yield broker
+    try:
+        with embedded(**tidemark_settings) as broker:
+            yield broker
+    except BrokerFailed:
+        if _FAILURE_IS_REPORTED not in pytestconfig.stash:
+            raise
 
 
 @pytest.fixture
 def tidemark_topic(tidemark_broker: EmbeddedBroker, request: pytest.FixtureRequest) -> Iterator[str]:
     """The name of a new topic with one partition, deleted after the test."""
+    from confluent_kafka import KafkaError, KafkaException
     from confluent_kafka.admin import AdminClient, NewTopic
 
+    _report_failure(request.node)
     name = f"{re.sub(r'[^a-zA-Z0-9._-]', '-', request.node.name)[:180]}-{uuid.uuid4().hex[:8]}"
     admin = AdminClient({"bootstrap.servers": tidemark_broker.bootstrap})
     admin.create_topics([NewTopic(name, num_partitions=1)])[name].result(timeout=10)
     yield name
-    admin.delete_topics([name])[name].result(timeout=10)
+    _report_failure(request.node)
+    try:
+        admin.delete_topics([name])[name].result(timeout=10)
+    except KafkaException as error:
+        if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:  # the test may have deleted it itself
+            raise
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    _report_failure(item)
+
+
+@pytest.hookimpl(trylast=True)  # after the fixtures are torn down, which must happen in any case
+def pytest_runtest_teardown(item: pytest.Item) -> None:
+    if _FAILURE_IS_REPORTED not in item.stash:
+        _report_failure(item)
+
+
+def _report_failure(item: pytest.Item) -> None:
+    """Fail the test if the broker that it uses has failed."""
+    broker: EmbeddedBroker | None = getattr(item, "funcargs", {}).get("tidemark_broker")
+    if broker is None:
+        return
+    try:
+        broker.raise_failure()
+    except Exception:
+        item.stash[_FAILURE_IS_REPORTED] = item.config.stash[_FAILURE_IS_REPORTED] = True
+        raise

@@ -85,9 +85,11 @@ class QuorumMembership:
             image=lambda: self.store.image,
             leader_id=lambda: self.store.leader_id,
             controllers=self.addresses,
+            silence_seconds_max=2 * election_timeout,
         )
         self._transport.connect(self.peers, lambda: self.store.driver.node)
         self.peers.lost = self._node_lost
+        self.store.watch(self.peers.follow)
         self.store.watch_leader(self.peers.leader_changed)
         self.store.watch_controller(self._controller_changed)
         self._tasks: set[asyncio.Task[None]] = set()

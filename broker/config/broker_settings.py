@@ -66,7 +66,6 @@ class BrokerSettings(CoordinatorSettings):
         ("PLAINTEXT://127.0.0.1:9092",),
         "The addresses that the broker listens on, as NAME://host:port. An empty host means every interface,"
         " port 0 any free port.",
-        scope=Scope.PER_BROKER,
         kafka_default="PLAINTEXT://:9092",
     )
     advertised_listeners: tuple[str, ...] | None = listing(

@@ -15,7 +15,8 @@ from tidemark.broker.replication.partition import Partition
 from tidemark.broker.replication.replica_table import ReplicaTable
 from tidemark.protocol.errors import ErrorCode
 
-MEMO_MAX: Final = 100_000  # ids whose shard is cached, which saves hashing them
+MEMO_BYTES_MAX: Final = 16 << 20  # for ids whose shard is cached, which saves hashing them
+MEMO_ENTRY_BYTES: Final = 200  # beside the id itself, about
 
 
 H = TypeVar("H", bound=ShardHost)
@@ -39,6 +40,7 @@ class Coordinator(ABC, Generic[H]):
         self._create_topic = create_topic
         self._shards: dict[int, H] = {}
         self._memo: dict[str, H] = {}
+        self._memo_bytes = 0
         self._closed = False
 
     @abstractmethod
@@ -61,10 +63,20 @@ class Coordinator(ABC, Generic[H]):
             return ErrorCode.NOT_COORDINATOR
         if host.is_loading:
             return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-        if len(self._memo) >= MEMO_MAX:
-            self._memo.clear()
-        self._memo[key] = host
+        if host.holds(key):  # or clients could make us remember any number of ids that do not exist
+            self._remember(key, host)
         return host
+
+    def _remember(self, key: str, host: H) -> None:
+        self._memo_bytes += MEMO_ENTRY_BYTES + 4 * len(key)
+        if self._memo_bytes > MEMO_BYTES_MAX:
+            self._forget_all()
+        else:
+            self._memo[key] = host
+
+    def _forget_all(self) -> None:
+        self._memo.clear()
+        self._memo_bytes = 0
 
     def partition_of(self, key: str) -> int | None:
         """The partition of the topic that holds a key, or None if the topic does not exist."""
@@ -102,7 +114,7 @@ class Coordinator(ABC, Generic[H]):
             if partition.leader == self._node_id and hosted_topic and index in hosted_topic.partitions
         }
         for index in [index for index, each in self._shards.items() if led.get(index) is not each.partition]:
-            self._memo.clear()
+            self._forget_all()
             self._shards.pop(index).close()
         for index, partition in led.items():
             if index not in self._shards:
@@ -114,7 +126,7 @@ class Coordinator(ABC, Generic[H]):
 
     def close(self) -> None:
         self._closed = True
-        self._memo.clear()
+        self._forget_all()
         for host in self:
             host.close()
         self._shards.clear()

@@ -49,6 +49,10 @@ class ShardHost(ABC):
     def _release_effects(self) -> None:
         """Hand out what a request caused beyond its own answer: answers to other requests, markers to send."""
 
+    @abstractmethod
+    def holds(self, key: str) -> bool:
+        """Whether the group or the transactional id exists."""
+
     # -- loading -----------------------------------------------------------
 
     def _load(

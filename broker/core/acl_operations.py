@@ -5,6 +5,8 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Final
 
+NO_AUTHORIZER: Final = "No authorizer is configured on this broker."
+
 
 class Operation(IntEnum):
     """Kafka's ACL operations."""

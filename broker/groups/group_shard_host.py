@@ -44,6 +44,9 @@ class GroupShardHost(ShardHost):
         piece_bytes = self.shard.config.offsets_load_buffer_size
         self._load(piece_bytes=piece_bytes, transactions=self.shard, then=lambda: then(self))
 
+    def holds(self, key: str) -> bool:
+        return key in self.shard.groups
+
     def _release_effects(self) -> None:
         if not self.shard.replies:
             return

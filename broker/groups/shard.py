@@ -21,6 +21,7 @@ from tidemark.broker.core.deferred import Deferred
 from tidemark.broker.groups.classic.group import ClassicGroup
 from tidemark.broker.groups.classic.join import refusal
 from tidemark.broker.groups.committed_offsets import CommittedOffsets
+from tidemark.broker.groups.expected_members import ExpectedMembers
 from tidemark.broker.groups.group import Caller, Group
 from tidemark.broker.groups.records import GroupMetadataKey, GroupMetadataValue, OffsetCommitKey, OffsetCommitValue
 from tidemark.broker.groups.timers import TimerQueue
@@ -60,6 +61,7 @@ class GroupShard:
         self.recent_lookups = recent_lookups  # (group id, now) -> clients that are probably about to join
         self.groups: dict[str, Group] = {}
         self.offsets = CommittedOffsets()
+        self.expected_members = ExpectedMembers()
         self.replies: list[tuple[Deferred[Any], Any]] = []
 
     # -- for the groups ----------------------------------------------------
@@ -69,6 +71,14 @@ class GroupShard:
 
     def new_member_id(self, prefix: str) -> str:
         return f"{prefix[:PREFIX_MAX]}-{UUID(int=self.random.getrandbits(128), version=4)}"
+
+    def drop_if_unused(self, group_id: str) -> None:
+        """A classic group that nothing was written of and that has no members leaves nothing behind."""
+        group = self.groups.get(group_id)
+        if not isinstance(group, ClassicGroup) or not group.is_empty or group.is_recorded or group.pending:
+            return
+        if not self.offsets.of_group(group_id) and not self.offsets.has_pending(group_id):
+            del self.groups[group_id]
 
     # -- the classic protocol ----------------------------------------------
 

@@ -26,7 +26,8 @@ from tidemark.protocol.messages.api_versions import (
     SupportedFeatureKey,
 )
 
-SOFTWARE_FROM = 3
+SOFTWARE_FROM: Final = 3
+MINIMUM_ZERO_FROM: Final = 4  # Java clients 3.3 to 3.7 do not connect when they are told of a minimum of 0
 # As Kafka 4: librdkafka takes a missing Produce v0 for a broker without compression. Nobody may use versions 0 to 2.
 TOLD_FROM: Final = {0: 0}
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
@@ -51,11 +52,14 @@ def api_versions(
     return ApiVersionsResponse(
         api_keys=keys,
         supported_features=[
-            SupportedFeatureKey(name=name, min_version=low, max_version=high) for name, (low, high) in SUPPORTED.items()
+            SupportedFeatureKey(name=name, min_version=low, max_version=high)
+            for name, (low, high) in SUPPORTED.items()
+            if low > 0 or call.version >= MINIMUM_ZERO_FROM
         ],
         finalized_features_epoch=cluster.metadata_offset,
         finalized_features=[
             FinalizedFeatureKey(name=name, min_version_level=level, max_version_level=level)
             for name, level in finalized(cluster.image).items()
+            if level > 0  # 0 is what a feature that is not there has
         ],
     )

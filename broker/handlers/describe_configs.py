@@ -24,7 +24,14 @@ from tidemark.broker.config import (
 from tidemark.broker.core.errors import Refused
 from tidemark.broker.core.registry import Call, handles
 from tidemark.broker.metadata.dynamic_config import DynamicConfig
-from tidemark.broker.metadata.image import BROKER_RESOURCE, CLUSTER_DEFAULT, GROUP_RESOURCE, TOPIC_RESOURCE, Image
+from tidemark.broker.metadata.image import (
+    BROKER_RESOURCE,
+    CLIENT_METRICS_RESOURCE,
+    CLUSTER_DEFAULT,
+    GROUP_RESOURCE,
+    TOPIC_RESOURCE,
+    Image,
+)
 from tidemark.broker.metadata.topics import check_topic_name
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.messages.describe_configs import (
@@ -85,6 +92,10 @@ def _entries(
             group_overrides=image.config_of(GROUP_RESOURCE, name),
             names=names,
         )
+    if resource.resource_type == CLIENT_METRICS_RESOURCE:
+        if not name:
+            raise Refused(ErrorCode.INVALID_REQUEST, "A client metrics subscription has no empty name.")
+        return []  # there are no subscriptions
     if resource.resource_type != BROKER_RESOURCE:
         raise Refused(ErrorCode.INVALID_REQUEST, f"Resources of type {resource.resource_type} have no settings here.")
     if name == CLUSTER_DEFAULT:

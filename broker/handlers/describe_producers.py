@@ -1,8 +1,12 @@
-"""DescribeProducers: the producers that have lately written to a partition, and their open transactions (KIP-664)."""
+"""DescribeProducers: the producers that have lately written to a partition, and their open transactions (KIP-664).
+
+Any replica answers from its own log, the leader or a follower: a tool that looks for hanging transactions may ask
+one broker about all that it holds.
+"""
 
 from __future__ import annotations
 
-from tidemark.broker.core.errors import EXPECTED, fault_of
+from tidemark.broker.core.errors import Refused
 from tidemark.broker.core.registry import Call, handles
 from tidemark.broker.replication.replica_table import ReplicaTable
 from tidemark.protocol.messages.describe_producers import (
@@ -31,9 +35,9 @@ def describe_producers(
 def _one(replicas: ReplicaTable, topic: str, index: int) -> PartitionResponse:
     answer = PartitionResponse(partition_index=index)
     try:
-        partition = replicas.leader_of(topic, index)
-    except EXPECTED as error:
-        answer.error_code, answer.error_message, _ = fault_of(error, where=f"{topic}-{index}")
+        replica = replicas.replica_of(topic, index)
+    except Refused as refusal:
+        answer.error_code, answer.error_message = refusal.code, refusal.message
         return answer
     answer.active_producers = [
         ProducerState(
@@ -44,6 +48,6 @@ def _one(replicas: ReplicaTable, topic: str, index: int) -> PartitionResponse:
             coordinator_epoch=producer.coordinator_epoch,
             current_txn_start_offset=producer.current_txn_first_offset,
         )
-        for producer in partition.log.producers()
+        for producer in replica.log.producers()
     ]
     return answer

@@ -10,7 +10,12 @@ from typing import Final
 
 from tidemark.broker.cluster.view import ClusterView
 from tidemark.broker.core.registry import Call, handles
-from tidemark.broker.metadata.image import BROKER_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE
+from tidemark.broker.metadata.image import (
+    BROKER_RESOURCE,
+    CLIENT_METRICS_RESOURCE,
+    GROUP_RESOURCE,
+    TOPIC_RESOURCE,
+)
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.messages.list_config_resources import (
     ConfigResource,
@@ -18,7 +23,7 @@ from tidemark.protocol.messages.list_config_resources import (
     ListConfigResourcesResponse,
 )
 
-CLIENT_METRICS_RESOURCE: Final = 16
+BROKER_LOGGER_RESOURCE: Final = 8
 LISTED_RESOURCES: Final = (TOPIC_RESOURCE, BROKER_RESOURCE, GROUP_RESOURCE)
 
 
@@ -30,7 +35,7 @@ def list_config_resources(
         return ListConfigResourcesResponse()
     image = cluster.image
     wanted = set(request.resource_types) or set(LISTED_RESOURCES)
-    if wanted - {*LISTED_RESOURCES, 8, CLIENT_METRICS_RESOURCE}:
+    if wanted - {*LISTED_RESOURCES, BROKER_LOGGER_RESOURCE, CLIENT_METRICS_RESOURCE}:
         return ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     names: list[tuple[int, str]] = []
     if TOPIC_RESOURCE in wanted:

@@ -83,7 +83,7 @@ def _check_resource(image: Image, resource_type: int, name: str) -> None:
         return
     if resource_type != BROKER_RESOURCE:
         raise Refused(ErrorCode.INVALID_REQUEST, f"Resources of type {resource_type} have no settings here.")
-    if name != CLUSTER_DEFAULT and not (name.isascii() and name.isdigit() and int(name[:11]) in image.brokers):
+    if name != CLUSTER_DEFAULT and name not in map(str, image.brokers):
         raise Refused(ErrorCode.INVALID_REQUEST, f"There is no broker {name!r}.")
 
 

@@ -25,6 +25,7 @@ from tidemark.broker.metadata.records import (
 
 TOPIC_RESOURCE: Final = 2  # Kafka's ConfigResource.Type
 BROKER_RESOURCE: Final = 4
+CLIENT_METRICS_RESOURCE: Final = 16
 GROUP_RESOURCE: Final = 32
 CLUSTER_DEFAULT: Final = ""  # the BROKER resource without a name: every broker's dynamic default
 
@@ -225,8 +226,6 @@ class _Draft:
         if self._features is None:
             self._features = dict(self.base.features)
         self._features[record.name] = record.level
-        if record.level == 0:
-            del self._features[record.name]
 
     def add_topic(self, record: TopicRecord) -> None:
         self.topics[record.name] = TopicImage(name=record.name, topic_id=record.topic_id)

@@ -9,11 +9,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import socket
 from collections.abc import Callable
 from typing import Final, TypeVar
 
+from tidemark import portable
 from tidemark.protocol.frames import Framer, FrameTooLarge, Scratch
 from tidemark.protocol.headers import RequestHeader, read_correlation_id, request_frame, response_body_at
+from tidemark.protocol.messages.api_versions import ApiVersionsRequest
 from tidemark.protocol.schema import Bytes, DecodeError, api, codec
 
 log = logging.getLogger(__name__)
@@ -23,7 +26,14 @@ UNSENT_BYTES_MAX: Final = 64 << 20
 IN_FLIGHT_MAX: Final = 1000
 BACKOFF_SECONDS_MIN: Final = 0.02
 BACKOFF_SECONDS_MAX: Final = 0.5
-CONNECT_SECONDS_MAX: Final = 5.0
+CONNECT_SECONDS_MAX: Final = 1.5  # then it is tried anew: a lost SYN is sent again ever more seldom
+
+# When the network loses everything for a while, TCP sends again ever more seldom, and a connection stays dead for long
+# after the network is well again. So a connection whose bytes are not acknowledged for a second is given up, and
+# an idle one is probed.
+UNACKNOWLEDGED_MS_MAX: Final = 1000
+KEEP_ALIVE_SECONDS: Final = 1
+KEEP_ALIVE_PROBES: Final = 2
 
 Response = TypeVar("Response")
 
@@ -42,9 +52,10 @@ class PeerLink:
         lost: Callable[[], None] | None = None,
         name: str = "",
         scratch: Scratch | None = None,
+        silence_seconds_max: float | None = None,
     ) -> None:
         """`lost` is called when an open connection has ended; `scratch`: the receive buffer that the links of one node
-        share."""
+        share; `silence_seconds_max`: how long a peer that is sent posts may leave a question of ours unanswered."""
         self.host = host
         self.port = port
         self.name = name or f"{host}:{port}"
@@ -57,6 +68,9 @@ class PeerLink:
         self._not_before = 0.0
         self._correlation_id = 0
         self._closed = False
+        self._silence_seconds_max = silence_seconds_max
+        self._ping: asyncio.Future[memoryview] | None = None
+        self._pinged_at = 0.0
 
     @property
     def is_connected(self) -> bool:
@@ -126,8 +140,22 @@ class PeerLink:
             return False
         if self._channel.unsent_bytes > UNSENT_BYTES_MAX:
             return False
+        if self._silence_seconds_max is not None and self._is_silent(self._silence_seconds_max):
+            self._channel.abort("the other side is silent")
+            return False
         self._channel.write(self._frame(key, version, body, flexible=flexible)[1])
         return True
+
+    def _is_silent(self, seconds_max: float) -> bool:
+        """Posts have no answer, so now and then something is asked that has one."""
+        now = asyncio.get_running_loop().time()
+        if self._ping is not None and not self._ping.done():
+            return now > self._pinged_at + seconds_max
+        if now > self._pinged_at + seconds_max / 2:
+            self._pinged_at = now
+            with contextlib.suppress(PeerUnavailable):
+                self._ping = self.begin(ApiVersionsRequest(), version=0)
+        return False
 
     def hang_up(self) -> None:
         """Close the connection; the next request opens another."""
@@ -235,6 +263,14 @@ class _Channel(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
+        connected: socket.socket = transport.get_extra_info("socket")
+        portable.keep_alive(
+            connected,
+            idle_seconds=KEEP_ALIVE_SECONDS,
+            interval_seconds=KEEP_ALIVE_SECONDS,
+            probes=KEEP_ALIVE_PROBES,
+        )
+        portable.limit_unacknowledged(connected, milliseconds=UNACKNOWLEDGED_MS_MAX)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._framer.buffer()

@@ -14,6 +14,9 @@ from tidemark.protocol.frames import Scratch
 _ASKING_THE_CONTROLLER: Final = frozenset(("controller", "controller heartbeat", "controller forwarding"))
 
 
+_QUORUM: Final = "controller quorum"
+
+
 class Address(NamedTuple):
     host: str
     port: int
@@ -28,14 +31,17 @@ class Peers:
         image: Callable[[], Image],
         leader_id: Callable[[], int | None],
         controllers: Callable[[], Mapping[int, Address]],
+        silence_seconds_max: float | None = None,
     ) -> None:
         """`listener`: the name of the one that brokers use among themselves; `leader_id`: of the quorum, as known here;
-        `controllers`: where the controllers listen."""
+        `controllers`: where the controllers listen; `silence_seconds_max`: how long a member of the quorum may be
+        silent on its connection before another is opened."""
         self.node_id = node_id
         self._listener = listener
         self._image = image
         self._leader_id = leader_id
         self._controllers = controllers
+        self._silence_seconds_max = silence_seconds_max
         self.lost: Callable[[int], None] | None = None  # told when a connection to a node has ended
         self._links: dict[tuple[str, int], PeerLink] = {}
         self._closing: list[PeerLink] = []
@@ -74,6 +80,17 @@ class Peers:
             if node_id != leader_id and kind in _ASKING_THE_CONTROLLER:
                 link.hang_up()
 
+    def follow(self, old: Image, new: Image) -> None:
+        """Hang up on brokers that are fenced now: they may be silent for long, and nobody should wait for them."""
+        if old.brokers is new.brokers:
+            return
+        gone = {node_id for node_id, broker in old.brokers.items() if not broker.fenced} - {
+            node_id for node_id, broker in new.brokers.items() if not broker.fenced
+        }
+        for (kind, node_id), link in list(self._links.items()):
+            if node_id in gone and kind.startswith("broker"):
+                link.hang_up()
+
     async def close(self) -> None:
         for link in (*self._links.values(), *self._closing):
             await link.close()
@@ -93,6 +110,7 @@ class Peers:
             name=name,
             lost=lambda: None if self.lost is None else self.lost(node_id),
             scratch=self._scratch,
+            silence_seconds_max=self._silence_seconds_max if kind == _QUORUM else None,
         )
         self._links[kind, node_id] = link
         return link

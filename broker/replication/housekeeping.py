@@ -45,15 +45,17 @@ class Housekeeping:
         now_ms = self._table.now_ms()
         for directory in self._table.directories:
             if (work := directory.take_deleted(now_ms)) is not None:
-                self._executor.submit(work).add_done_callback(partial(_report_removal, directory.path))
+                self._executor.submit(work).add_done_callback(
+                    partial(_report, "removing deleted files from", directory.path)
+                )
 
     def checkpoint(self) -> None:
-        """Recovery points and start offsets."""
+        """Write how far the logs are synced and committed, off the event loop: each file is synced."""
         for directory in self._table.directories:
-            try:
-                directory.write_checkpoints()
-            except OSError as error:
-                log.error("writing the checkpoints of %s failed: %s", directory.path, error)
+            high_watermarks = self.high_watermarks(directory)
+            directory.forget_replicated(high_watermarks)
+            writing = self._executor.submit(directory.write_checkpoints, high_watermarks)
+            writing.add_done_callback(partial(_report, "writing the checkpoints of", directory.path))
 
     async def checkpoint_high_watermarks(self) -> None:
         """Off the event loop: it comes every few seconds, and ends with a sync."""
@@ -83,6 +85,6 @@ def _reported(work: str, replica: Replica) -> Iterator[None]:
         log.error("%s of %s-%d failed: %s", work, replica.topic, replica.index, error)
 
 
-def _report_removal(directory: str, done: Future[None]) -> None:
-    if (error := done.exception()) is not None:
-        log.error("removing deleted files from %s failed: %s", directory, error)
+def _report(work: str, directory: str, done: Future[None]) -> None:
+    if not done.cancelled() and (error := done.exception()) is not None:
+        log.error("%s %s failed: %s", work, directory, error)

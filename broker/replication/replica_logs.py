@@ -79,10 +79,10 @@ class ReplicaLogs:
         """Whether no broker relies on what this node has: it leads nothing, is in no in-sync set, and knows that for
         certain, which it does while it has a lease."""
         table = self._table
+        if isinstance(error, TopicIdMismatch) and table.is_leased:
+            return True  # another topic's, of the same name, which is gone
         if table.lease_until is None or not table.is_leased:
             return False
-        if isinstance(error, TopicIdMismatch):
-            return True  # another topic's, of the same name, which is gone
         relied_on = {image.leader, *image.isr, *image.elr, *image.last_known_elr}
         return image.leader >= 0 and table.node_id not in relied_on
 
@@ -99,6 +99,25 @@ class ReplicaLogs:
             coming = [directory for directory, _ in self._loading.values()]
             found = min(self._directories, key=lambda each: len(each.logs) + coming.count(each))
         return found or self._directories[0]
+
+    def retire_strays(self) -> None:
+        """Take away what is on disk of partitions that this broker is not assigned. Call it when the metadata is up to
+        date: topics that were deleted meanwhile must not come back."""
+        for directory in self._directories:
+            try:
+                for name in directory.retire_strays(self._is_assigned):
+                    log.warning("%s: this broker has no such partition; renamed to %s", directory.path, name)
+            except OSError as error:
+                log.error("%s: strays cannot be taken away: %s", directory.path, error)
+            self._on_disk[directory.path] &= set(directory.partitions())
+
+    def _is_assigned(self, topic: str, index: int) -> bool:
+        image = self._table.image.topics.get(topic)
+        return (
+            image is not None
+            and index < len(image.partitions)
+            and self._table.node_id in image.partitions[index].replicas
+        )
 
     def delete(self, topic: str, index: int) -> None:
         """What there is of it here, open or not."""

@@ -78,6 +78,18 @@ class ReplicaTable:
             raise Refused(code, f"There is no partition {topic}-{index} here.")
         raise Refused(code, f"{topic}-{index} is led by another broker.")
 
+    def replica_of(self, topic: str, index: int) -> Replica:
+        """The replica on this node, leader or follower, or the reason why there is none."""
+        hosted = self.topics.get(topic)
+        if hosted is None:
+            raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no partition {topic}-{index} here.")
+        if index in hosted.offline:
+            raise Refused(ErrorCode.KAFKA_STORAGE_ERROR, hosted.offline[index])
+        replica = hosted.replica(index)
+        if replica is None:
+            raise Refused(hosted.why_not_led(index), f"This broker has no replica of {topic}-{index}.")
+        return replica
+
     def __iter__(self) -> Iterator[Replica]:
         for hosted in list(self.topics.values()):
             yield from hosted.replicas()

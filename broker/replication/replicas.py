@@ -30,7 +30,8 @@ class Replicas:
     ) -> None:
         self._executor = ThreadPoolExecutor(SYNC_THREADS, thread_name_prefix="sync")
         self.table = ReplicaTable(node_id=node_id, config=config, directories=directories, now_ms=now_ms)
-        self.roles = RoleAssignment(self.table, ReplicaLogs(self.table), self._executor)
+        self._logs = ReplicaLogs(self.table)
+        self.roles = RoleAssignment(self.table, self._logs, self._executor)
         self.housekeeping = Housekeeping(self.table, self._executor)
         self.follower_sessions = FollowerSessions(self.table, FollowerProgress(self.roles))
 
@@ -44,6 +45,10 @@ class Replicas:
         for hosted in self.table.topics.values():
             for followed in hosted.followed.values():
                 self.roles.replicator.follow(followed)
+
+    def retire_strays(self) -> None:
+        """See `ReplicaLogs.retire_strays`. Call it when the metadata is up to date, and its logs are open."""
+        self._logs.retire_strays()
 
     async def stop_replication(self) -> None:
         await self.roles.opening.close()

@@ -18,6 +18,7 @@ from tidemark.protocol.frames import Scratch
 log = logging.getLogger(__name__)
 
 DRAIN_SECONDS_MAX: Final = 10.0  # what a client that does not read its answers can delay a shutdown
+ACCEPT_TURNS: Final = 3  # of the event loop, until a connection that was accepted is one of ours, or one is closed
 IDLE_CHECKS: Final = 10  # per connections.max.idle.ms
 
 
@@ -31,7 +32,7 @@ class Server:
         self.tick = 0  # advances IDLE_CHECKS times per idle period: cheaper to note than the time
         self.endpoints: dict[str, tuple[str, int]] = {}
         self._config = config
-        self._host_limits = config.parsed_max_connections_per_ip_overrides
+        self.current_config: Callable[[], BrokerConfig] = lambda: config  # limits of connections may change
         self._handle = handle
         self._servers: dict[str, asyncio.Server] = {}
         self._lost: dict[str, Callable[[Connection], None]] = {}
@@ -77,18 +78,15 @@ class Server:
 
     def admit(self, connection: Connection) -> str | None:
         """Count a new connection, or say why it is refused."""
-        config = self._config
+        config = self.current_config()
         refusal = None
         if len(self._connections) >= config.max_connections:
             refusal = f"max.connections={config.max_connections} is reached"
-        elif self._per_host[connection.host] >= self._limit_of(connection.host):
-            refusal = f"max.connections.per.ip={self._limit_of(connection.host)} is reached"
+        elif self._per_host[connection.host] >= (limit := _limit_of(connection.host, config)):
+            refusal = f"max.connections.per.ip={limit} is reached"
         self._connections.add(connection)
         self._per_host[connection.host] += 1
         return refusal
-
-    def _limit_of(self, host: str) -> int:
-        return self._host_limits.get(host, self._config.max_connections_per_ip)
 
     def forget(self, connection: Connection) -> None:
         self._connections.discard(connection)
@@ -133,6 +131,7 @@ class Server:
         """Let the answers out, then hang up on everyone."""
         for server in self._servers.values():
             server.close()
+        await _turns(ACCEPT_TURNS)
         for connection in list(self._connections):
             connection.close_when_quiet()
         self._emptied = asyncio.Event()
@@ -142,6 +141,16 @@ class Server:
                     await self._emptied.wait()
         for connection in list(self._connections):
             connection.transport.abort()
+        await _turns(ACCEPT_TURNS)
+
+
+async def _turns(count: int) -> None:
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+def _limit_of(host: str, config: BrokerConfig) -> int:
+    return config.parsed_max_connections_per_ip_overrides.get(host, config.max_connections_per_ip)
 
 
 def _bind(host: str, port: int, config: BrokerConfig) -> socket.socket:

@@ -7,6 +7,7 @@ from typing import Any
 
 from tidemark.broker.coordination.coordinator import Coordinator
 from tidemark.broker.core.deferred import Deferred, mapped
+from tidemark.broker.metadata.image import Image
 from tidemark.broker.metadata.internal import TRANSACTIONS_TOPIC
 from tidemark.broker.replication.partition import Partition
 from tidemark.broker.transactions.markers import LocalMarkerWriter
@@ -38,6 +39,16 @@ class TransactionCoordinator(Coordinator[TransactionShardHost]):
         host = TransactionShardHost(partition, config=self.settings.current, markers=self._markers, now_ms=self.now_ms)
         host.load()
         return host
+
+    def follow(self, old: Image, new: Image) -> None:
+        super().follow(old, new)
+        if old.brokers is new.brokers:
+            return
+        for broker, before in old.brokers.items():
+            now = new.brokers.get(broker)
+            if now is None or (now.fenced and not before.fenced) or now.broker_epoch != before.broker_epoch:
+                self._markers.give_up(broker)
+                self._others.give_up(broker)
 
     def add_partitions(self, addition: AddPartitions) -> Codes | Deferred[Codes]:
         """Add partitions to a transaction, or verify that they are in it. Asks the coordinator of the transactional id,

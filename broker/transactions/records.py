@@ -11,6 +11,7 @@ from tidemark.protocol.schema import api, array, int8, int16, int32, int64, mess
 from tidemark.protocol.schema import struct as part
 
 VALUE_VERSION: Final = 1
+CACHED_PARTITIONS_MAX: Final = 64
 
 
 @message(key=0, versions="0")
@@ -41,13 +42,19 @@ class TransactionLogValue:
 _TYPES: Final = {api(TransactionLogKey).key: (TransactionLogKey, TransactionLogValue)}
 
 
-@lru_cache(maxsize=256)
 def _by_topic(partitions: frozenset[TopicPartition]) -> list[PartitionsSchema]:
-    """Cached, because the records of one transaction repeat its partitions."""
+    """Cached where it is small, because the records of one transaction repeat its partitions."""
+    return _grouped_small(partitions) if len(partitions) <= CACHED_PARTITIONS_MAX else _grouped(partitions)
+
+
+def _grouped(partitions: frozenset[TopicPartition]) -> list[PartitionsSchema]:
     by_topic: dict[str, list[int]] = {}
     for topic, index in sorted(partitions):
         by_topic.setdefault(topic, []).append(index)
     return [PartitionsSchema(topic=topic, partition_ids=indexes) for topic, indexes in by_topic.items()]
+
+
+_grouped_small = lru_cache(maxsize=256)(_grouped)
 
 
 def record_of(transaction: Transaction) -> CoordinatorRecord:

@@ -61,6 +61,9 @@ class ClusterMarkerWriter:
             return ErrorCode.LEADER_NOT_AVAILABLE
         return self._batcher.ask(leader, _Marker(marker, version, topic, index))
 
+    def give_up(self, broker: int) -> None:
+        self._batcher.give_up(broker)
+
     async def _send(self, broker: int, asked: Sequence[_Marker]) -> Sequence[ErrorCode]:
         assert self._replicas.peers is not None
         request = WriteTxnMarkersRequest(
@@ -112,6 +115,9 @@ class RemoteCoordinators:
 
     def ask(self, broker: int, addition: AddPartitions) -> Deferred[Codes]:
         return self._batcher.ask(broker, addition)
+
+    def give_up(self, broker: int) -> None:
+        self._batcher.give_up(broker)
 
     async def _send(self, broker: int, asked: Sequence[AddPartitions]) -> Sequence[Codes]:
         assert self._replicas.peers is not None

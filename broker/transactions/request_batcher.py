@@ -31,6 +31,7 @@ class RequestBatcher(Generic[Question, Answer]):
         self._failed = failed
         self._waiting: dict[int, deque[tuple[Question, Deferred[Answer]]]] = {}
         self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._in_flight: dict[int, asyncio.Task[Sequence[Answer]]] = {}
 
     def ask(self, broker: int, question: Question) -> Deferred[Answer]:
         deferred: Deferred[Answer] = Deferred()
@@ -38,6 +39,11 @@ class RequestBatcher(Generic[Question, Answer]):
         if broker not in self._tasks:
             self._tasks[broker] = asyncio.get_running_loop().create_task(self._run(broker))
         return deferred
+
+    def give_up(self, broker: int) -> None:
+        """The broker was fenced or has restarted: it will not answer what was sent to it."""
+        if broker in self._in_flight:
+            self._in_flight[broker].cancel()
 
     async def _run(self, broker: int) -> None:
         waiting = self._waiting[broker]
@@ -51,8 +57,12 @@ class RequestBatcher(Generic[Question, Answer]):
             del self._tasks[broker]
 
     async def _answers(self, broker: int, questions: Sequence[Question]) -> Sequence[Answer]:
+        sending = self._in_flight[broker] = asyncio.ensure_future(self._send(broker, questions))
         try:
-            answers = await self._send(broker, questions)
+            await asyncio.wait((sending,))
+            if sending.cancelled():
+                raise PeerUnavailable("it was fenced, or restarted, while it was asked")
+            answers = sending.result()
             if len(answers) == len(questions):
                 return answers
             log.error("broker %d answered %d of %d questions", broker, len(answers), len(questions))
@@ -60,4 +70,7 @@ class RequestBatcher(Generic[Question, Answer]):
             log.info("broker %d does not answer about transactions: %s", broker, error)
         except Exception:
             log.exception("asking broker %d failed", broker)
+        finally:
+            del self._in_flight[broker]
+            sending.cancel()
         return [self._failed(question) for question in questions]

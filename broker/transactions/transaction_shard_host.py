@@ -40,6 +40,9 @@ class TransactionShardHost(ShardHost):
     def load(self) -> None:
         self._load(piece_bytes=self.shard.config.transaction_state_log_load_buffer_size)
 
+    def holds(self, key: str) -> bool:
+        return key in self.shard.transactions
+
     def _release_effects(self) -> None:
         if self.shard.markers_to_send:
             self._send(must_wait=self._written >= self.partition.high_watermark)

@@ -6,7 +6,7 @@ loaded when first asked for, as they need PySpark, and the rest of the package d
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from tidemark.pipeline.source.datasource import TidemarkDataSource, register
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 __all__ = ["TidemarkDataSource", "register"]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     if name in __all__:
         from tidemark.pipeline.source import datasource
 

@@ -40,6 +40,7 @@ class FaultyFiles(Files):
         self.room: int | None = None  # bytes until the disk is full
         self.fail_truncate = False
         self.fail_sync = False
+        self.fail_open = 0  # the errno
         self.lose_syncs = False
         self._nodes: dict[int, Node] = {}
         self._names: list[tuple[str, ...]] = []
@@ -71,6 +72,8 @@ class FaultyFiles(Files):
                 node.durable = self._content(fd)
 
     def open_descriptor(self, path: str, flags: int) -> int:
+        if self.fail_open:
+            raise OSError(self.fail_open, os.strerror(self.fail_open))
         fresh = bool(flags & os.O_CREAT) and not os.path.exists(path)
         fd = super().open_descriptor(path, flags)
         if fresh:
@@ -129,6 +132,9 @@ class FaultyFiles(Files):
                 files.pop(paths[0], None)
             elif what == "mkdir":
                 directories.add(paths[0])
+            elif paths[0] in directories:
+                directories = {_moved(each, *paths) for each in directories}
+                files = {_moved(path, *paths): node for path, node in files.items()}
             elif paths[0] in files:
                 files[paths[1]] = files.pop(paths[0])
         target.mkdir(parents=True, exist_ok=True)
@@ -159,6 +165,12 @@ class FaultyFiles(Files):
     @staticmethod
     def _content(fd: int) -> bytes:
         return Path(f"/proc/self/fd/{fd}").read_bytes()
+
+
+def _moved(path: str, source: str, target: str) -> str:
+    """Where a file or directory is after `source` was renamed."""
+    inside = path == source or path.startswith(source + os.sep)
+    return target + path[len(source) :] if inside else path
 
 
 def survivor(random: Random, *, durable: bytes, content: bytes) -> bytes:

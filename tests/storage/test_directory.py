@@ -4,9 +4,12 @@ import os
 import shutil
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
+from random import Random
 
 import pytest
 
+from tidemark.protocol.records import EndTransaction, build_end_transaction
 from tidemark.storage import CorruptLog, DirectoryLocked, LogConfig, LogDirectory, clean_broker_epoch
 
 T0 = 1_700_000_000_000
@@ -223,6 +226,90 @@ def test_a_log_is_loaded_apart_and_then_taken_in(open_directory, make_batch, app
     assert directory.logs == {}
     assert directory.take_in("a", 0, log) is log
     assert directory.open_log("a", 0, config=CONFIG) is log
+
+
+def test_a_deletion_outlives_a_power_cut(path, faulty_files, make_batch, append, tmp_path_factory):
+    path.mkdir()
+    disk = faulty_files(path)
+    directory = LogDirectory.open(str(path), files=disk, now_ms=lambda: T0)
+    append(directory.open_log("a", 0, config=CONFIG), make_batch(1))
+    directory.logs["a", 0].flush()
+    directory.delete("a", 0)
+    directory.remove_deleted(T0)  # long before the files are due
+    for seed in range(10):
+        target = tmp_path_factory.mktemp("cut")
+        disk.power_cut(Random(seed), target)
+        again = LogDirectory.open(str(target), now_ms=lambda: T0)
+        assert list(again.partitions()) == []
+        again.close()
+    directory.close()
+
+
+def test_partitions_that_the_broker_is_not_assigned_are_taken_away(open_directory, path, make_batch, append):
+    directory = open_directory()
+    for topic in ("kept", "gone"):
+        append(directory.open_log(topic, 0, config=CONFIG), make_batch(1))
+    directory.close()
+    directory = open_directory()
+    directory.open_log("kept", 0, config=CONFIG)
+    (renamed,) = directory.retire_strays(lambda topic, _: topic == "kept")
+    assert renamed.startswith("gone-0.")
+    assert renamed.endswith("-stray")
+    assert list(directory.partitions()) == [("kept", 0)]
+    directory.remove_deleted(T0 + 59_999)
+    assert (path / renamed).exists()
+    directory.remove_deleted(T0 + 60_000)
+    assert not (path / renamed).exists()
+
+
+def test_strays_that_were_left_are_removed_at_a_start(open_directory, path):
+    (path / f"gone-0.{'0' * 32}-stray").mkdir(parents=True)
+    open_directory()
+    assert not [name for name in os.listdir(path) if name.endswith("-stray")]
+
+
+def test_a_truncation_of_what_was_never_synced_leaves_the_recovery_points_alone(
+    open_directory, path, make_batch, append
+):
+    directory = open_directory()
+    log = directory.open_log("a", 0, config=CONFIG)
+    append(log, make_batch(1))
+    log.flush()
+    directory.write_checkpoints()
+    before = (path / "recovery-point-offset-checkpoint").stat().st_ino
+    append(log, make_batch(1))
+    log.truncate_to(1)
+    assert (path / "recovery-point-offset-checkpoint").stat().st_ino == before
+
+
+def test_checkpoints_written_by_a_thread_never_undo_a_truncation(open_directory, path, make_batch, append):
+    directory = open_directory()
+    log = directory.open_log("a", 0, config=CONFIG)
+    with ThreadPoolExecutor(2) as threads:
+        for _ in range(30):
+            append(log, make_batch(1))
+            log.flush()
+            directory.write_checkpoints()
+            writing = threads.submit(directory.write_checkpoints, {("a", 0): 1})
+            log.truncate_to(0)
+            writing.result()
+            assert (path / "recovery-point-offset-checkpoint").read_text() == "0\n1\na 0 0\n"
+
+
+def test_what_is_committed_is_forgotten_where_nobody_reads(open_directory, make_batch, append):
+    """5.6 GB a day at 1,000 transactions a second, before."""
+    directory = open_directory()
+    log = directory.open_log("a", 0, config=CONFIG)
+    for each in range(20):
+        append(log, make_batch(1, producer_id=1, sequence=each, transactional=True))
+        marker = EndTransaction(1, 0, commit=True, coordinator_epoch=1)
+        append(log, build_end_transaction(marker, timestamp=T0))
+    assert log.producer_states.unreplicated_count == 20
+    directory.forget_replicated({("a", 0): 21, ("gone", 0): 5})
+    assert log.producer_states.unreplicated_count == 10
+    assert log.last_stable_offset(21) == 20
+    directory.forget_replicated({("a", 0): log.end_offset})
+    assert log.producer_states.unreplicated_count == 0
 
 
 # The broker epoch of a clean stop (KIP-966)

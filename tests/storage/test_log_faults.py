@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 from random import Random
 
 import pytest
 
-from tidemark.storage import Log, LogConfig, LogOffline, WriteFailed
+from tidemark.storage import Log, LogConfig, LogOffline, TooManyOpenFiles, WriteFailed
 
 T0 = 1_700_000_000_000
 
@@ -164,3 +165,80 @@ def test_retention_frees_a_full_disk(open_log, disk, make_batch, append):
     disk.room = 0
     assert log.apply_retention(T0 + 100_000)
     assert (log.start_offset, log.segment_count) == (4, 1)
+
+
+def test_a_truncation_that_meets_damage_takes_the_log_offline(log, make_batch, append, tmp_path):
+    for _ in range(10):
+        append(log, make_batch(1, size=100))
+    path = tmp_path / "topic-0" / f"{0:020d}.log"
+    data = bytearray(path.read_bytes())
+    size = len(data) // 10
+    for batch in range(8):
+        data[batch * size + 8 : batch * size + 12] = bytes(4)  # lengths that cannot be
+    path.write_bytes(data)
+    with pytest.raises(LogOffline):
+        log.truncate_to(8)
+    assert log.is_offline
+    with pytest.raises(LogOffline):
+        log.read(offset=0, limit_bytes=1000)
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("content", [b"", b"\0\0\0\0", b"0\n3\n1 0\n", None])
+def test_epochs_that_a_power_cut_took_are_restored_from_the_batches(
+    open_log, make_batch, append, tmp_path, clean, content
+):
+    log = open_log(config=LogConfig(segment_bytes=400))
+    for epoch in (1, 1, 4, 4, 4, 7):
+        append(log, make_batch(1, size=100), leader_epoch=epoch)
+    log.close()
+    path = tmp_path / "topic-0" / "leader-epoch-checkpoint"
+    before = path.read_bytes()
+    if content is None:
+        path.unlink()
+    else:
+        path.write_bytes(content)
+    log = open_log(clean=clean, recovery_point=6)
+    assert log.latest_epoch == 7
+    assert log.epoch_end_offset(3) == (1, 2)
+    assert log.epoch_end_offset(6) == (4, 5)
+    assert path.read_bytes() == before
+
+
+def test_too_few_descriptors_are_said_so_and_the_log_goes_on_when_there_are_some(log, disk, make_batch, append):
+    append(log, make_batch(1, size=100))
+    log.roll()
+    append(log, make_batch(1, size=100))
+    for segment in log.segments:
+        segment.close_file()
+    disk.fail_open = errno.EMFILE
+    for call in (lambda: append(log, make_batch(1)), lambda: log.read(offset=0, limit_bytes=9), log.begin_flush):
+        with pytest.raises(TooManyOpenFiles, match="ulimit -n"):
+            call()
+    disk.fail_open = 0
+    assert not log.is_offline
+    assert append(log, make_batch(1)).base_offset == 2
+    assert log.read(offset=0, limit_bytes=9)
+    log.flush()
+    assert log.recovery_point == 3
+
+
+def test_a_sync_that_began_before_a_truncation_says_nothing_about_what_was_written_since(log, make_batch, append):
+    append(log, make_batch(1))
+    log.flush()
+    append(log, make_batch(4))
+    flush = log.begin_flush()
+    log.truncate_to(1)
+    append(log, make_batch(4))
+    flush()
+    log.finish_flush(flush)
+    assert (log.end_offset, log.recovery_point) == (5, 1)
+
+
+def test_after_a_kill_only_what_was_synced_counts_as_synced(log, open_log, make_batch, append):
+    append(log, make_batch(2))
+    log.flush()
+    append(log, make_batch(2))
+    log.close(clean=False)
+    log = open_log(clean=False, recovery_point=2)
+    assert (log.end_offset, log.recovery_point) == (4, 2)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor, wait
@@ -11,11 +12,12 @@ from pathlib import Path
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka import TopicPartition as AioTopicPartition
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
 
 import tidemark
 from tidemark.broker.config import ConfigError
+from tidemark.raft import FileStorage
 
 
 def produce(bootstrap: str, topic: str, *values: bytes) -> None:
@@ -188,3 +190,69 @@ def test_brokers_on_several_threads_keep_their_settings_apart() -> None:
         for done in [threads.submit(check, size) for size in sizes]:
             done.result(60)
     assert problems == []
+
+
+def test_a_broker_that_fails_fails_its_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    def save(self: FileStorage, effects: object) -> None:
+        raise OSError(errno.EIO, "the disk is gone")
+
+    def lose_the_disk() -> None:
+        with tidemark.embedded() as broker:
+            monkeypatch.setattr(FileStorage, "save", save)
+            admin = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0})
+            with pytest.raises(KafkaException):
+                admin.create_topics([NewTopic("t")], request_timeout=2)["t"].result(timeout=10)
+
+    with pytest.raises(tidemark.BrokerFailed, match="the disk is gone") as raised:
+        lose_the_disk()
+    assert isinstance(raised.value.__cause__, OSError)
+
+
+def test_a_test_whose_broker_fails_fails_with_the_reason(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        """
+        import errno
+        from confluent_kafka import KafkaException
+        from confluent_kafka.admin import AdminClient, NewTopic
+
+        def test_that_ignores_every_error(tidemark_broker, monkeypatch):
+            from tidemark.raft import FileStorage
+
+            def save(self, effects):
+                raise OSError(errno.EIO, "the disk is gone")
+
+            monkeypatch.setattr(FileStorage, "save", save)
+            try:
+                admin = AdminClient({"bootstrap.servers": tidemark_broker.bootstrap, "log_level": 0})
+                admin.create_topics([NewTopic("t")], request_timeout=2)["t"].result(timeout=10)
+            except KafkaException:
+                pass
+
+        def test_that_comes_after_it(tidemark_topic):
+            pass
+
+        def test_that_needs_no_broker():
+            pass
+        """
+    )
+    result = pytester.runpytest_subprocess("-p", "no:cacheprovider")
+    result.assert_outcomes(passed=2, errors=2)  # the first as it ends, the second as it starts
+    result.stdout.fnmatch_lines(["*BrokerFailed: the embedded broker failed: OSError(5, 'the disk is gone')"])
+
+
+def test_a_test_may_delete_its_topic_itself(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        """
+        from confluent_kafka.admin import AdminClient
+
+        def test_that_deletes(tidemark_broker, tidemark_topic):
+            admin = AdminClient({"bootstrap.servers": tidemark_broker.bootstrap})
+            admin.delete_topics([tidemark_topic])[tidemark_topic].result(timeout=10)
+        """
+    )
+    pytester.runpytest_subprocess("-p", "no:cacheprovider").assert_outcomes(passed=1)
+
+
+def test_the_package_says_how_it_is_used() -> None:
+    assert tidemark.__doc__ is not None
+    assert "with tidemark.embedded() as broker:" in tidemark.__doc__

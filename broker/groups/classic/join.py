@@ -93,10 +93,17 @@ def _await_return(
     """A client that never received its member id must not hold up the group for ever."""
 
     def forget(at_ms: int) -> None:
-        if group.pending.pop(member_id, None) is not None and group.members:
+        timer = group.pending.pop(member_id, None)
+        if timer is None:
+            return
+        timer.cancel()
+        if group.members:
             complete_if_all_joined(shard, group, now_ms=at_ms)
+        else:
+            shard.drop_if_unused(group.group_id)
 
     group.pending[member_id] = shard.timers.set(now_ms + session_timeout_ms, forget)
+    shard.expected_members.add(forget, id_length=len(member_id) + len(group.group_id), now_ms=now_ms)
 
 
 def _join_known(

@@ -9,10 +9,12 @@ from typing import Any, Final
 from tidemark.broker.core.errors import Refused
 from tidemark.protocol.errors import ErrorCode
 
+COMPILED_BYTES_MAX: Final = 1 << 20  # of one compiled expression
+FOUND_BYTES_MAX: Final = 16 << 20  # of what is kept about expressions until topics change
 REGEX_BYTES_MAX: Final = 64 << 10  # well over any pattern that people write
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=64)
 def compiled(regex: str) -> Any:
     """RE2 matches in linear time whatever the pattern, so an expression cannot block the broker."""
     if len(regex) > REGEX_BYTES_MAX:
@@ -22,6 +24,7 @@ def compiled(regex: str) -> Any:
     options = re2.Options()
     options.log_errors = False  # a client's mistake is answered, not written to our standard error
     options.never_capture = True
+    options.max_mem = COMPILED_BYTES_MAX
     try:
         return re2.compile(regex, options)
     except re2.error as error:
@@ -37,17 +40,27 @@ class TopicMatcher:
     """Which topics each expression names; groups with the same expression share the work of one metadata change."""
 
     def __init__(self) -> None:
-        self._topics: Mapping[str, Any] = {}
-        self._found: dict[str, frozenset[str]] = {}
+        self._memo = _Memo({})
 
     def __call__(self, regex: str, topics: Mapping[str, Any]) -> frozenset[str]:
-        if topics is not self._topics:
-            self._topics, self._found = topics, {}
-        found = self._found.get(regex)
+        memo = self._memo  # one look: another thread's broker, which has other topics, may replace it at any time
+        if memo.topics is not topics or memo.bytes > FOUND_BYTES_MAX:
+            memo = self._memo = _Memo(topics)
+        found = memo.found.get(regex)
         if found is None:
             fullmatch = compiled(regex).fullmatch
-            found = self._found[regex] = frozenset(name for name in topics if fullmatch(name))
+            found = memo.found[regex] = frozenset(name for name in topics if fullmatch(name))
+            memo.bytes += 4 * len(regex) + 64 * len(found)
         return found
+
+
+class _Memo:
+    __slots__ = ("bytes", "found", "topics")
+
+    def __init__(self, topics: Mapping[str, Any]) -> None:
+        self.topics = topics
+        self.found: dict[str, frozenset[str]] = {}
+        self.bytes = 0
 
 
 matching: Final = TopicMatcher()  # a memo like any other: what it says depends on its arguments only

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 
 from tidemark.broker.peers import PeerLink, PeerUnavailable
+from tidemark.broker.peers.link import KEEP_ALIVE_SECONDS, UNACKNOWLEDGED_MS_MAX
 from tidemark.broker.peers.peers import client_id_of, node_id_of
 from tidemark.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from tidemark.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse
@@ -193,3 +195,41 @@ async def test_links_of_two_nodes_in_one_process_share_no_buffer(peer: Peer) -> 
     one, other = (PeerLink("127.0.0.1", peer.port, client_id=client_id_of(number)) for number in (1, 2))
     assert one.scratch is not other.scratch
     await asyncio.gather(one.close(), other.close())
+
+
+async def test_a_connection_that_the_network_has_swallowed_is_given_up_soon(peer: Peer, link: PeerLink) -> None:
+    await ask(link)
+    assert link._channel is not None
+    connected = link._channel._transport.get_extra_info("socket")
+    assert connected.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+    assert connected.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == UNACKNOWLEDGED_MS_MAX
+    assert connected.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == KEEP_ALIVE_SECONDS
+
+
+async def post_until(link: PeerLink, holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(10):
+        while not holds():
+            link.post(18, 1, b"", flexible=False)
+            await asyncio.sleep(0.005)
+
+
+async def test_a_peer_that_answers_nothing_is_dialled_anew(peer: Peer) -> None:
+    link = PeerLink("127.0.0.1", peer.port, client_id="node-1", silence_seconds_max=0.1)
+    peer.answer = peer.with_silence
+    await post_until(link, lambda: peer.connections >= 3)
+    await link.close()
+
+
+async def test_a_peer_that_answers_keeps_its_connection(peer: Peer) -> None:
+    link = PeerLink("127.0.0.1", peer.port, client_id="node-1", silence_seconds_max=0.1)
+    asked = 0
+
+    async def answer(frame: bytes, writer: asyncio.StreamWriter) -> None:
+        nonlocal asked
+        asked += frame[:4] == b"\0\x12\0\0"  # ApiVersions v0, which only the link asks here
+        await peer.with_versions(frame, writer)
+
+    peer.answer = answer
+    await post_until(link, lambda: asked >= 5)
+    assert peer.connections == 1
+    await link.close()

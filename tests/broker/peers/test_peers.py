@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+from dataclasses import replace
+
 import pytest
 
-from tidemark.broker.metadata.image import Image
+from tidemark.broker.metadata.image import BrokerImage, Image
+from tidemark.broker.metadata.records import Endpoint
 from tidemark.broker.peers import Address, Peers, PeerUnavailable
+from tidemark.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 
 
 class Cluster:
@@ -60,3 +65,32 @@ def test_the_links_of_one_node_share_a_buffer_and_two_nodes_do_not() -> None:
     one, other = Cluster().peers(), Cluster().peers()
     assert one.to_member(1).scratch is one.to_member(2).scratch
     assert one.to_member(1).scratch is not other.to_member(1).scratch
+
+
+async def test_nobody_waits_for_a_broker_that_is_fenced() -> None:
+    """The broker's machine is gone: its connection stays open, and it answers nothing."""
+
+    async def never_answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+        writer.close()
+
+    server = await asyncio.start_server(never_answer, "127.0.0.1", 0)
+    endpoint = Endpoint(name="PLAINTEXT", host="127.0.0.1", port=server.sockets[0].getsockname()[1])
+    alive = BrokerImage(broker_id=2, broker_epoch=5, rack=None, endpoints={"PLAINTEXT": endpoint})
+    cluster = Cluster()
+    cluster.image = Image(brokers={2: alive})
+    peers = cluster.peers()
+    link = peers.to_broker(2, purpose="transactions")
+    waiting = asyncio.create_task(link.send(ApiVersionsRequest(), version=0, timeout=60, response=ApiVersionsResponse))
+    async with asyncio.timeout(10):
+        while not link.is_connected:
+            await asyncio.sleep(0.001)
+    fenced = Image(brokers={2: replace(alive, fenced=True)})
+    peers.follow(cluster.image, cluster.image)
+    assert link.is_connected
+    peers.follow(cluster.image, fenced)
+    with pytest.raises(PeerUnavailable, match="is gone"):
+        await asyncio.wait_for(waiting, 5)
+    await peers.close()
+    server.close()
+    await server.wait_closed()

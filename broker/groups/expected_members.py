@@ -1,0 +1,32 @@
+"""Member ids that were given out and that no client has joined with yet (KIP-394), within a limit of memory."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+BYTES_MAX: Final = 16 << 20  # of one shard
+ENTRY_BYTES: Final = 2_000  # a group, a timer and what belongs to them, about
+
+Forget = Callable[[int], None]
+
+
+class ExpectedMembers:
+    """Clients can ask for any number of member ids, in any number of groups. Beyond the limit the oldest is forgotten:
+    its client is told UNKNOWN_MEMBER_ID and asks for another."""
+
+    __slots__ = ("_bytes", "_entries")
+
+    def __init__(self) -> None:
+        self._entries: deque[tuple[int, Forget]] = deque()  # those that have joined meanwhile, too: they are older
+        self._bytes = 0
+
+    def add(self, forget: Forget, *, id_length: int, now_ms: int) -> None:
+        cost = ENTRY_BYTES + 4 * id_length
+        self._entries.append((cost, forget))
+        self._bytes += cost
+        while self._bytes > BYTES_MAX:
+            cost, forget_oldest = self._entries.popleft()
+            self._bytes -= cost
+            forget_oldest(now_ms)

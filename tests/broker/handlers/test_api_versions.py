@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tidemark.broker.core.api_table import served_on
+from tidemark.protocol.errors import ErrorCode
+from tidemark.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from tidemark.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest, UpdateFeaturesResponse
+
+
+async def ask(client: Any, version: int, **fields: str) -> Any:
+    named = {"client_software_name": "test", "client_software_version": "1.0", **fields}
+    return await client.call(ApiVersionsRequest(**named), ApiVersionsResponse, version)
+
+
+@pytest.mark.parametrize("version", range(5))
+async def test_it_tells_what_is_served_and_nothing_else(client: Any, version: int) -> None:
+    answer = await ask(client, version)
+    assert {each.api_key for each in answer.api_keys} == set(served_on("broker"))
+    assert [(each.min_version, each.max_version) for each in answer.api_keys if each.api_key == 3] == [(0, 13)]
+
+
+async def test_produce_is_told_from_version_0_though_0_to_2_are_refused(client: Any) -> None:
+    answer = await ask(client, 0)
+    assert [each.min_version for each in answer.api_keys if each.api_key == 0] == [0]
+
+
+async def test_quotas_can_be_described_but_it_is_not_said_that_they_can_be_set(client: Any) -> None:
+    keys = {each.api_key for each in (await ask(client, 4)).api_keys}
+    assert 48 in keys
+    assert 49 not in keys
+
+
+async def test_features_whose_minimum_is_0_are_told_from_version_4_on(client: Any) -> None:
+    assert (await ask(client, 3)).supported_features == []
+    (feature,) = (each for each in (await ask(client, 4)).supported_features if each.name == "transaction.version")
+    assert (feature.min_version, feature.max_version) == (0, 2)
+
+
+@pytest.mark.parametrize("version", [3, 4])
+async def test_the_finalized_level_is_told_to_all_who_know_of_features(client: Any, version: int) -> None:
+    levels = {each.name: each.max_version_level for each in (await ask(client, version)).finalized_features}
+    assert levels["transaction.version"] == 2
+
+
+async def test_a_feature_at_level_0_is_not_told_as_finalized(client: Any) -> None:
+    lower = FeatureUpdateKey(feature="transaction.version", max_version_level=0, upgrade_type=2)
+    done = await client.call(UpdateFeaturesRequest(feature_updates=[lower]), UpdateFeaturesResponse, 1)
+    assert done.error_code == ErrorCode.NONE
+    assert (await ask(client, 4)).finalized_features == []
+
+
+@pytest.mark.parametrize("name", ["", "-x", "a b", "ünder"])
+async def test_a_client_must_have_a_legal_name_from_version_3_on(client: Any, name: str) -> None:
+    assert (await ask(client, 3, client_software_name=name)).error_code == ErrorCode.INVALID_REQUEST
+    assert (await ask(client, 2)).error_code == ErrorCode.NONE
+
+
+async def test_an_unknown_version_is_answered_in_the_oldest_form(client: Any) -> None:
+    client.writer.write(b"\0\0\0\x0e" + b"\0\x12" + b"\0\x7f" + b"\0\0\0\x01" + b"\0\x04test")
+    answer = await client.receive(ApiVersionsResponse, 0)
+    assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
+    assert [(each.api_key, each.min_version, each.max_version) for each in answer.api_keys] == [(18, 0, 4)]
