@@ -9,6 +9,7 @@ from concurrent.futures import Executor, Future
 from contextlib import contextmanager
 from functools import partial
 
+from tidemark.broker.core.deferred import Deferred
 from tidemark.broker.replication.replica import Replica
 from tidemark.broker.replication.replica_table import ReplicaTable
 from tidemark.storage import LogDirectory, StorageError
@@ -49,13 +50,19 @@ class Housekeeping:
                     partial(_report, "removing deleted files from", directory.path)
                 )
 
-    def checkpoint(self) -> None:
-        """Write how far the logs are synced and committed, off the event loop: each file is synced."""
+    def checkpoint(self) -> Deferred[None]:
+        """Write how far the logs are synced and committed, off the event loop: each file is synced. Resolved when the
+        files are on disk (or could not be written, which is logged)."""
+        writes = []
         for directory in self._table.directories:
             high_watermarks = self.high_watermarks(directory)
             directory.forget_replicated(high_watermarks)
             writing = self._executor.submit(directory.write_checkpoints, high_watermarks)
             writing.add_done_callback(partial(_report, "writing the checkpoints of", directory.path))
+            writes.append(asyncio.wrap_future(writing))
+        written: Deferred[None] = Deferred()
+        asyncio.gather(*writes, return_exceptions=True).add_done_callback(lambda _: written.resolve(None))
+        return written
 
     async def checkpoint_high_watermarks(self) -> None:
         """Off the event loop: it comes every few seconds, and ends with a sync."""
