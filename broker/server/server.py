@@ -38,6 +38,7 @@ class Server:
         self._lost: dict[str, Callable[[Connection], None]] = {}
         self._connections: set[Connection] = set()
         self._per_host: Counter[str] = Counter()
+        self._closing = False
         self._emptied: asyncio.Event | None = None
         self._sweeping: asyncio.TimerHandle | None = None
 
@@ -80,7 +81,9 @@ class Server:
         """Count a new connection, or say why it is refused."""
         config = self.current_config()
         refusal = None
-        if len(self._connections) >= config.max_connections:
+        if self._closing:  # it was accepted in the moment in which we hung up on all others
+            refusal = "the broker stops"
+        elif len(self._connections) >= config.max_connections:
             refusal = f"max.connections={config.max_connections} is reached"
         elif self._per_host[connection.host] >= (limit := _limit_of(connection.host, config)):
             refusal = f"max.connections.per.ip={limit} is reached"
@@ -122,15 +125,22 @@ class Server:
             self._sweeping.cancel()
         for name, server in self._servers.items():
             if name != but:
-                server.close()
+                self._stop_listening(server)
         for connection in list(self._connections):
             if connection.listener != but:
                 connection.stop_reading()
 
+    def _stop_listening(self, server: asyncio.Server) -> None:
+        """In two steps: asyncio forgets, and leaves open, a socket whose server closes before its transport is made."""
+        for listening in server.sockets:
+            self.loop.remove_reader(listening.fileno())
+        self.loop.call_soon(server.close)
+
     async def close(self) -> None:
         """Let the answers out, then hang up on everyone."""
+        self._closing = True
         for server in self._servers.values():
-            server.close()
+            self._stop_listening(server)
         await _turns(ACCEPT_TURNS)
         for connection in list(self._connections):
             connection.close_when_quiet()
