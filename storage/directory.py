@@ -224,6 +224,11 @@ class LogDirectory:
             if key in self.logs:
                 self.logs[key].producer_states.forget_replicated(offset)
 
+    def write_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
+        """For any thread."""
+        with self._writing:
+            self._write(checkpoints.HIGH_WATERMARKS, high_watermarks)
+
     def write_recovery_points(self) -> None:
         with self._writing:
             self._write_recovery_points()

@@ -284,7 +284,6 @@ class BrokerSettings(CoordinatorSettings):
     replica_high_watermark_checkpoint_interval_ms: int = long(
         5_000,
         "How many milliseconds the broker waits between two writes of the partitions' high watermarks.",
-        idle="they are written together with the recovery points",
     )
     replica_lag_time_max_ms: int = long(
         30_000,
