@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
@@ -40,11 +40,15 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "alone: no other test runs meanwhile")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    if RUN_ID:
-        for item in items:
-            if group := _group(item.path.relative_to(ROOT).as_posix()):
-                item.add_marker(pytest.mark.xdist_group(group))
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByGroup(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return _group(nodeid.partition("::")[0]) or nodeid
+
+    return ByGroup(config, log)
 
 
 def _group(path: str) -> str | None:

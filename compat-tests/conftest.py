@@ -16,7 +16,8 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
-from harness.broker_process import KINDS, ApacheKafka, BrokerProcess
+from harness.broker_log import check_log
+from harness.broker_process import KINDS, BrokerProcess
 
 # kafka-python reads its schemas through a deprecated call while it is imported. Warnings are errors here, so it is
 # imported once under a lenient filter rather than having the filter weakened for everyone.
@@ -25,9 +26,6 @@ with warnings.catch_warnings():
     importlib.import_module("kafka")
     for name in ("admin", "consumer", "metadata", "producer"):
         importlib.import_module(f"kafka.protocol.{name}")
-
-# Whatever a client sends, the broker's log may not hold these.
-UNEXPECTED = re.compile(r"Traceback \(most recent call last\)|Task exception was never retrieved|\bCRITICAL\b")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -50,15 +48,6 @@ def is_control(broker_kind: str) -> bool:
 
 
 BrokerMaker = Callable[..., BrokerProcess]
-
-
-def check_log(broker: BrokerProcess) -> None:
-    if isinstance(broker, ApacheKafka):
-        return
-    log = broker.log
-    found = UNEXPECTED.search(log)
-    shown = "" if found is None else log[max(0, found.start() - 2000) :][:6000]
-    assert found is None, f"the broker's log holds what no client should cause:\n{shown}"
 
 
 def _makes_brokers(kind: str, directories: Callable[[], Path]) -> Iterator[BrokerMaker]:

@@ -14,7 +14,7 @@ from tidemark.broker.metadata.image import Image
 from tidemark.broker.metadata.internal import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, offsets_topic, transactions_topic
 from tidemark.broker.metadata.records import Record
 from tidemark.broker.metadata.store import MetadataStore
-from tidemark.broker.metadata.topics import NewTopic, create_topic
+from tidemark.broker.metadata.topics import NewTopic, create_topic, create_topics
 from tidemark.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -81,15 +81,8 @@ class TopicCreation:
         refused: dict[str, Refused] = {}
 
         def decide(image: Image) -> list[Record]:
-            records: list[Record] = []
-            for topic in topics:
-                try:
-                    made = create_topic(image, topic, self._settings.current)
-                except Refused as refusal:
-                    refused[topic.name] = refusal
-                    continue
-                image = image.apply(made)
-                records += made
+            records, refusals = create_topics(image, topics, self._settings.current)
+            refused.update(refusals)
             return records
 
         image = await self._store.change(decide)
@@ -104,13 +97,8 @@ class TopicCreation:
 
     def check(self, topics: list[NewTopic]) -> tuple[dict[str, Refused], Image]:
         """As `create`, but nothing is created: the image is what would be."""
-        refused: dict[str, Refused] = {}
-        image = self._store.image
-        for topic in topics:
-            try:
-                image = image.apply(create_topic(image, topic, self._settings.current))
-            except Refused as refusal:
-                refused[topic.name] = refusal
+        records, refused = create_topics(self._store.image, topics, self._settings.current)
+        image = self._store.image.apply(records)
         return refused, image
 
 

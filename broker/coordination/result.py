@@ -9,10 +9,13 @@ state is unchanged and `refuse` makes the answer.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeAlias, TypeVar
 
 from tidemark.broker.coordination.record import CoordinatorRecord
+from tidemark.broker.core.deferred import Deferred
 from tidemark.protocol.errors import ErrorCode
+
+T = TypeVar("T")
 
 
 class CoordinatorResult:
@@ -32,3 +35,7 @@ class CoordinatorResult:
         self.then = then  # after the replay
         self.refuse = refuse  # the answer if the records cannot be written
         self.producer = producer  # id and epoch, if the records belong to a producer's transaction
+
+
+Decision: TypeAlias = T | Deferred[T] | CoordinatorResult
+"""What an event returns: its answer, an answer that waits for another event, or one that waits for records."""

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Final, TypeVar
 
 from tidemark.broker.coordination.batch import build
 from tidemark.broker.coordination.loading import Decode, LogReplay, ReplaysTransactions
-from tidemark.broker.coordination.result import CoordinatorResult
+from tidemark.broker.coordination.result import CoordinatorResult, Decision
 from tidemark.broker.core.deferred import Deferred, MaybeDeferred
 from tidemark.broker.core.errors import EXPECTED, fault_of
 from tidemark.broker.replication.partition import Partition
@@ -100,10 +100,10 @@ class ShardHost(ABC):
 
     # -- deciding, appending, applying -------------------------------------
 
-    def finish(self, result: T | CoordinatorResult) -> MaybeDeferred[T]:
+    def finish(self, result: Decision[T]) -> MaybeDeferred[T]:
         """Append the records of a result and apply it. Returns the answer, or a Deferred of it."""
         refuse: Callable[[ErrorCode], T] | None = None
-        answer: T
+        answer: MaybeDeferred[T]
         if not isinstance(result, CoordinatorResult):
             answer = result
         else:
@@ -117,9 +117,9 @@ class ShardHost(ABC):
                 return refuse(ErrorCode.UNKNOWN_SERVER_ERROR)
             answer = self.shard.apply(result)
         self._release_effects()
-        if self._written >= self.partition.high_watermark and type(answer) is not Deferred:
-            return self._when_committed(answer, refuse)
-        return answer
+        if self._written < self.partition.high_watermark or isinstance(answer, Deferred):
+            return answer
+        return self._when_committed(answer, refuse)
 
     def run_all(self, results: Iterable[CoordinatorResult]) -> None:
         """Results that no client waits for."""

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from tidemark.broker.coordination.record import CoordinatorRecord
+from tidemark.broker.coordination.result import CoordinatorResult, Decision
 from tidemark.broker.groups.records import OffsetCommitValue
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.messages.heartbeat import HeartbeatRequest
-from tidemark.protocol.messages.join_group import JoinGroupRequest
-from tidemark.protocol.messages.leave_group import LeaveGroupRequest
-from tidemark.protocol.messages.sync_group import SyncGroupRequest
+from tidemark.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from tidemark.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
+from tidemark.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 if TYPE_CHECKING:
     from tidemark.broker.core.registry import Call
@@ -54,17 +55,23 @@ class Group(ABC):
     # -- the classic protocol ----------------------------------------------
 
     @abstractmethod
-    def join(self, shard: GroupShard, request: JoinGroupRequest, caller: Caller, now_ms: int) -> Any: ...
+    def join(
+        self, shard: GroupShard, request: JoinGroupRequest, caller: Caller, now_ms: int
+    ) -> Decision[JoinGroupResponse]: ...
 
     @abstractmethod
-    def sync(self, shard: GroupShard, request: SyncGroupRequest, caller: Caller, now_ms: int) -> Any: ...
+    def sync(
+        self, shard: GroupShard, request: SyncGroupRequest, caller: Caller, now_ms: int
+    ) -> Decision[SyncGroupResponse]: ...
 
     @abstractmethod
-    def heartbeat(self, shard: GroupShard, request: HeartbeatRequest, now_ms: int) -> Any:
+    def heartbeat(self, shard: GroupShard, request: HeartbeatRequest, now_ms: int) -> ErrorCode | CoordinatorResult:
         """An ErrorCode, or what the others return. The hottest path of a coordinator: no message object is made."""
 
     @abstractmethod
-    def leave(self, shard: GroupShard, request: LeaveGroupRequest, caller: Caller, now_ms: int) -> Any: ...
+    def leave(
+        self, shard: GroupShard, request: LeaveGroupRequest, caller: Caller, now_ms: int
+    ) -> Decision[LeaveGroupResponse]: ...
 
     # -- offsets -----------------------------------------------------------
 
@@ -106,7 +113,7 @@ class Group(ABC):
         """The records that delete everything but the offsets."""
 
     @abstractmethod
-    def loaded(self, shard: GroupShard, now_ms: int) -> Any:
+    def loaded(self, shard: GroupShard, now_ms: int) -> CoordinatorResult | None:
         """Everything is replayed and the shard is active: start sessions. May return a CoordinatorResult."""
 
     def dropped(self, shard: GroupShard) -> None:  # noqa: B027 -- most groups have no waiting requests

@@ -16,7 +16,7 @@ from uuid import UUID
 
 from tidemark.broker.config import BrokerConfig
 from tidemark.broker.coordination.record import CoordinatorRecord
-from tidemark.broker.coordination.result import CoordinatorResult
+from tidemark.broker.coordination.result import CoordinatorResult, Decision
 from tidemark.broker.core.deferred import Deferred
 from tidemark.broker.groups.classic.group import ClassicGroup
 from tidemark.broker.groups.classic.join import refusal
@@ -28,7 +28,7 @@ from tidemark.broker.groups.timers import TimerQueue
 from tidemark.broker.metadata.image import Image
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.messages.heartbeat import HeartbeatRequest
-from tidemark.protocol.messages.join_group import JoinGroupRequest
+from tidemark.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from tidemark.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
 from tidemark.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
@@ -82,7 +82,7 @@ class GroupShard:
 
     # -- the classic protocol ----------------------------------------------
 
-    def join(self, request: JoinGroupRequest, caller: Caller, now_ms: int) -> Any:
+    def join(self, request: JoinGroupRequest, caller: Caller, now_ms: int) -> Decision[JoinGroupResponse]:
         group = self.groups.get(request.group_id)
         if group is None and request.member_id:
             return refusal(ErrorCode.UNKNOWN_MEMBER_ID, caller, member_id=request.member_id)
@@ -94,20 +94,20 @@ class GroupShard:
             self.groups[request.group_id] = group
         return answer
 
-    def sync(self, request: SyncGroupRequest, caller: Caller, now_ms: int) -> Any:
+    def sync(self, request: SyncGroupRequest, caller: Caller, now_ms: int) -> Decision[SyncGroupResponse]:
         group = self.groups.get(request.group_id)
         if group is None:
             return SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID)
         return group.sync(self, request, caller, now_ms)
 
-    def heartbeat(self, request: HeartbeatRequest, now_ms: int) -> Any:
+    def heartbeat(self, request: HeartbeatRequest, now_ms: int) -> ErrorCode | CoordinatorResult:
         """An ErrorCode, or a CoordinatorResult of one."""
         group = self.groups.get(request.group_id)
         if group is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
         return group.heartbeat(self, request, now_ms)
 
-    def leave(self, request: LeaveGroupRequest, caller: Caller, now_ms: int) -> Any:
+    def leave(self, request: LeaveGroupRequest, caller: Caller, now_ms: int) -> Decision[LeaveGroupResponse]:
         group = self.groups.get(request.group_id)
         if group is None:
             return LeaveGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID)

@@ -11,11 +11,14 @@ v7: the answer tells the topic's id (KIP-516)
 
 from __future__ import annotations
 
+from typing import Final
+
 from tidemark.broker.cluster.topic_creation import TopicCreation, new_topic_id
 from tidemark.broker.config import describe_topic
 from tidemark.broker.core.errors import Refused
 from tidemark.broker.core.registry import Call, handles
 from tidemark.broker.core.repeats import repeated
+from tidemark.broker.core.time_slice import TimeSlice
 from tidemark.broker.metadata.dynamic_config import DynamicConfig
 from tidemark.broker.metadata.image import TOPIC_RESOURCE, Image
 from tidemark.broker.metadata.topics import NewTopic
@@ -28,6 +31,8 @@ from tidemark.protocol.messages.create_topics import (
     CreateTopicsResponse,
 )
 from tidemark.protocol.schema import ZERO_UUID
+
+DETAILS_FROM: Final = 5  # KIP-525
 
 
 @handles(CreateTopicsRequest, CreateTopicsResponse, on_controller=True)
@@ -45,15 +50,15 @@ async def create_topics(
     refused |= dict.fromkeys(twice, Refused(ErrorCode.INVALID_REQUEST, "The topic is in the request twice."))
     outcome, image = creation.check(wishes) if request.validate_only else await creation.create(wishes)
     refused |= outcome
-    names = dict.fromkeys(topic.name for topic in request.topics)
-    return CreateTopicsResponse(
-        topics=[
-            _refused_topic(name, refused[name])
-            if name in refused
-            else _created_topic(image, name, settings, validate_only=request.validate_only)
-            for name in names
-        ]
-    )
+    response = CreateTopicsResponse()
+    time_slice = TimeSlice()
+    for name in dict.fromkeys(topic.name for topic in request.topics):
+        if name in refused:
+            response.topics.append(_refused_topic(name, refused[name]))
+            continue
+        response.topics.append(_created_topic(image, name, settings, call, validate_only=request.validate_only))
+        await time_slice.pause()
+    return response
 
 
 def _wish(topic: CreatableTopic) -> NewTopic:
@@ -76,13 +81,19 @@ def _refused_topic(name: str, refusal: Refused) -> CreatableTopicResult:
     return CreatableTopicResult(name=name, error_code=refusal.code, error_message=refusal.message)
 
 
-def _created_topic(image: Image, name: str, settings: DynamicConfig, *, validate_only: bool) -> CreatableTopicResult:
+def _created_topic(
+    image: Image, name: str, settings: DynamicConfig, call: Call, *, validate_only: bool
+) -> CreatableTopicResult:
     topic = image.topics[name]
-    entries = describe_topic(
-        settings.static,
-        dynamic_cluster=settings.dynamic_cluster,
-        dynamic_broker=settings.dynamic_broker,
-        topic_overrides=image.config_of(TOPIC_RESOURCE, name),
+    entries = (
+        ()
+        if call.version < DETAILS_FROM
+        else describe_topic(
+            settings.static,
+            dynamic_cluster=settings.dynamic_cluster,
+            dynamic_broker=settings.dynamic_broker,
+            topic_overrides=image.config_of(TOPIC_RESOURCE, name),
+        )
     )
     return CreatableTopicResult(
         name=name,

@@ -39,13 +39,30 @@ def delete_records(
         result = DeleteRecordsTopicResult(name=topic.name)
         result.partitions = [deleting.delete(topic.name, asked) for asked in topic.partitions]
         deleting.response.topics.append(result)
-    housekeeping.checkpoint()  # a crash must not bring deleted records back
-    return deleting.finish(request.timeout_ms)
+    if not deleting.any_moved:
+        return deleting.finish(request.timeout_ms)
+    written = housekeeping.checkpoint()  # a crash must not bring deleted records back
+    return _after(written, deleting.finish(request.timeout_ms))
+
+
+def _after(written: Deferred[None], answer: MaybeDeferred[DeleteRecordsResponse]) -> Deferred[DeleteRecordsResponse]:
+    """The answer, but not before the checkpoint is on disk."""
+    deferred: Deferred[DeleteRecordsResponse] = Deferred()
+
+    def go_on(_: None) -> None:
+        if isinstance(answer, Deferred):
+            answer.then(deferred.resolve)
+        else:
+            deferred.resolve(answer)
+
+    written.then(go_on)
+    return deferred
 
 
 class _Deleting:
     def __init__(self, replicas: ReplicaTable) -> None:
         self.response = DeleteRecordsResponse()
+        self.any_moved = False
         self._replicas = replicas
         self._pending: dict[int, tuple[Partition, int, DeleteRecordsPartitionResult]] = {}
         self._deferred: Deferred[DeleteRecordsResponse] | None = None
@@ -55,6 +72,7 @@ class _Deleting:
         try:
             partition = self._replicas.leader_of(topic, asked.partition_index)
             offset = _offset(partition, asked)
+            self.any_moved = self.any_moved or offset > partition.log.start_offset
             partition.delete_before(offset)
             result.low_watermark = partition.low_watermark
             if result.low_watermark < offset:

@@ -80,7 +80,7 @@ async def _create_and_answer(
     request: MetadataRequest, call: Call, cluster: ClusterView, creation: TopicCreation, missing: Iterable[str | None]
 ) -> MetadataResponse:
     refused: dict[str | None, Refused] = {}
-    for name in missing:
+    for name in dict.fromkeys(missing):
         try:
             if name is not None:
                 await creation.create_automatically(name)
@@ -94,7 +94,9 @@ async def _create_and_answer(
 
 
 def _wanted(request: MetadataRequest, image: Image) -> list[MetadataResponseTopic]:
-    return [_one(wish, image, request) for wish in request.topics or ()]
+    # As Kafka: a topic that is named again and again is answered once.
+    wishes = {(wish.topic_id, wish.name): wish for wish in request.topics or ()}
+    return [_one(wish, image, request) for wish in wishes.values()]
 
 
 def _one(wish: MetadataRequestTopic, image: Image, request: MetadataRequest) -> MetadataResponseTopic:

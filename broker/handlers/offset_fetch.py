@@ -76,7 +76,7 @@ class _WhenCommitted:
 def _offset_fetch(request: OffsetFetchRequest, call: Call, groups: GroupCoordinator) -> OffsetFetchResponse:
     if call.version >= MANY_FROM:
         return OffsetFetchResponse(
-            groups=[_group(asked, call, groups, stable=request.require_stable) for asked in request.groups]
+            groups=[_group(asked, call, groups, stable=request.require_stable) for asked in _once(request.groups)]
         )
     wanted = None if request.topics is None else {each.name: each.partition_indexes for each in request.topics}
     found = _positions(groups, request.group_id, wanted, stable=request.require_stable)
@@ -154,3 +154,8 @@ def _partition(position: Position, code: ErrorCode) -> OffsetFetchResponsePartit
         metadata=position.metadata,
         error_code=code,
     )
+
+
+def _once(asked: Sequence[OffsetFetchRequestGroup]) -> list[OffsetFetchRequestGroup]:
+    """A group that is named again and again is answered once: clients find answers by the group's id."""
+    return list({each.group_id: each for each in asked}.values())

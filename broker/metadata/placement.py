@@ -10,10 +10,13 @@ from tidemark.broker.metadata.image import BrokerImage, Image
 from tidemark.protocol.errors import ErrorCode
 
 
-def spread(image: Image, *, partitions: int, replication_factor: int, first: int) -> list[Sequence[int]]:
+def spread(
+    image: Image, *, partitions: int, replication_factor: int, first: int, topics: int | None = None
+) -> list[Sequence[int]]:
     """Replicas in a ring over the brokers, in which neighbours are in different racks; each partition starts further.
 
-    `first` is the index of the first partition: a topic that grows goes on where it stopped.
+    `first` is the index of the first partition: a topic that grows goes on where it stopped. `topics`: how many there
+    are, if more than in the image are about to be.
     """
     known = len(image.brokers)
     if not 0 < replication_factor <= known:
@@ -26,17 +29,13 @@ def spread(image: Image, *, partitions: int, replication_factor: int, first: int
         raise Refused(ErrorCode.INVALID_REPLICATION_FACTOR, "All brokers are fenced at the moment.")
     ring = _ring(active)
     spare = _ring([broker for broker in image.brokers.values() if not broker.is_active])
-    start = _start(image, len(ring))
+    # Topics with one partition each must not all begin at the same broker.
+    start = (len(image.topics) if topics is None else topics) % len(ring)
     racks = {broker.broker_id: broker.rack for broker in image.brokers.values()}
     return [
         _replicas(ring, spare, racks, position=start + index, count=replication_factor)
         for index in range(first, first + partitions)
     ]
-
-
-def _start(image: Image, brokers: int) -> int:
-    """Topics with one partition each must not all begin at the same broker."""
-    return len(image.topics) % brokers
 
 
 def _ring(brokers: Sequence[BrokerImage]) -> list[int]:

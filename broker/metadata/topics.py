@@ -16,7 +16,8 @@ from tidemark.broker.metadata.records import ConfigRecord, Record, RemoveTopicRe
 from tidemark.protocol.errors import ErrorCode
 
 NAME_LENGTH_MAX: Final = 249
-PARTITIONS_MAX: Final = 100_000  # of one request: beyond it the answer alone would be a denial of service
+PARTITIONS_MAX: Final = 100_000  # of one topic
+PARTITIONS_MAX_PER_REQUEST: Final = 10_000  # as in Kafka
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
 
 
@@ -47,12 +48,44 @@ def _name_problem(name: str) -> str | None:
     return None
 
 
+def create_topics(
+    image: Image, wishes: Sequence[NewTopic], broker: BrokerConfig
+) -> tuple[list[Record], dict[str, Refused]]:
+    """The records of all that can be created, and why the others cannot. The time grows with the request only."""
+    count = sum(len(wish.assignments) or (wish.partitions if wish.partitions > 0 else 1) for wish in wishes)
+    if count > PARTITIONS_MAX_PER_REQUEST:
+        too_many = f"{count} partitions are too many for one request; {PARTITIONS_MAX_PER_REQUEST} are possible."
+        return [], dict.fromkeys((wish.name for wish in wishes), Refused(ErrorCode.POLICY_VIOLATION, too_many))
+    by_metric_name = {metric_name(name): name for name in image.topics}
+    records: list[Record] = []
+    refused: dict[str, Refused] = {}
+    for wish in wishes:
+        try:
+            records += _create(image, wish, broker, by_metric_name)
+        except Refused as refusal:
+            refused[wish.name] = refusal
+            continue
+        by_metric_name[metric_name(wish.name)] = wish.name
+    return records, refused
+
+
 def create_topic(image: Image, wish: NewTopic, broker: BrokerConfig) -> list[Record]:
+    return _create(image, wish, broker, {metric_name(name): name for name in image.topics})
+
+
+def metric_name(topic: str) -> str:
+    """Metric names turn '.' into '_', so Kafka keeps 'a.b' and 'a_b' apart by refusing the second."""
+    return topic.replace(".", "_")
+
+
+def _create(image: Image, wish: NewTopic, broker: BrokerConfig, by_metric_name: Mapping[str, str]) -> list[Record]:
     check_topic_name(wish.name)
-    if wish.name in image.topics:
+    clash = by_metric_name.get(metric_name(wish.name))
+    if clash == wish.name:
         raise Refused(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{wish.name}' already exists.")
-    _refuse_collision(image, wish.name)
-    placement = _placement(image, wish, broker)
+    if clash is not None:
+        raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{wish.name}' collides with existing topic '{clash}'.")
+    placement = _placement(image, wish, broker, topics=len(by_metric_name))
     _check_configs(wish.configs, broker)
     records: list[Record] = [TopicRecord(name=wish.name, topic_id=wish.topic_id)]
     records += [
@@ -65,16 +98,6 @@ def create_topic(image: Image, wish: NewTopic, broker: BrokerConfig) -> list[Rec
     return records
 
 
-def _refuse_collision(image: Image, name: str) -> None:
-    # Metric names turn '.' into '_', so Kafka keeps 'a.b' and 'a_b' apart by refusing the second.
-    if "." not in name and "_" not in name:
-        return
-    flat = name.replace(".", "_")
-    clash = next((other for other in image.topics if other.replace(".", "_") == flat), None)
-    if clash is not None:
-        raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{name}' collides with existing topic '{clash}'.")
-
-
 def _check_configs(configs: Mapping[str, str], broker: BrokerConfig) -> None:
     try:
         validate_topic_configs(configs, broker=broker)
@@ -82,7 +105,7 @@ def _check_configs(configs: Mapping[str, str], broker: BrokerConfig) -> None:
         raise Refused(ErrorCode.INVALID_CONFIG, str(error)) from error
 
 
-def _placement(image: Image, wish: NewTopic, broker: BrokerConfig) -> list[Sequence[int]]:
+def _placement(image: Image, wish: NewTopic, broker: BrokerConfig, *, topics: int) -> list[Sequence[int]]:
     if wish.assignments:
         if wish.partitions != -1 or wish.replication_factor != -1:
             raise Refused(
@@ -96,7 +119,7 @@ def _placement(image: Image, wish: NewTopic, broker: BrokerConfig) -> list[Seque
         raise Refused(
             ErrorCode.INVALID_PARTITIONS, f"Number of partitions must be 1 to {PARTITIONS_MAX}, not {partitions}."
         )
-    return spread(image, partitions=partitions, replication_factor=factor, first=0)
+    return spread(image, partitions=partitions, replication_factor=factor, first=0, topics=topics)
 
 
 def manual_placement(

@@ -7,7 +7,7 @@ From Produce version 12 on a write adds the partition to the transaction; before
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from tidemark.broker.core.deferred import Deferred, mapped
 from tidemark.broker.core.errors import Refused
@@ -93,7 +93,7 @@ class TransactionalAppends:
             return None, frozenset()
         return (next(iter(producers)) if unopened else None), frozenset(unopened)
 
-    def _ask(self, producer: Producer, partitions: frozenset[TopicPartition]) -> Any:
+    def _ask(self, producer: Producer, partitions: frozenset[TopicPartition]) -> Codes | Deferred[Codes]:
         """A code for each partition, or a Deferred of that."""
         transactional_id = self._request.transactional_id or ""
         adds = self._version >= ADDS_PARTITIONS_FROM

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 from harness import network
+from harness.broker_log import check_log
 from harness.cluster import Cluster
-
-from conftest import check_log
 
 # Namespaces and mounts need root; where there is none, `pytest` says so in its head and leaves these out.
 collect_ignore = [] if network.available() else ["test_cut_off.py", "test_healed_cut.py"]

@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 from cluster.chaos import SERVES_AGAIN_SECONDS_MAX, TOPIC, run, with_clocks
 from cluster.nemesis import JumpClock, Newcomer
+from harness.broker_log import check_log
 from harness.cluster import Cluster
-
-from conftest import check_log
 
 NewCluster = Callable[..., Cluster]
 

@@ -12,10 +12,9 @@ import pytest
 from cluster.chaos import SERVES_AGAIN_SECONDS_MAX, TOPIC, disks_of_their_own, run
 from cluster.nemesis import CutOff, CutOneWay, CutOtherWay, CutPair
 from cluster.nemesis_disk import FullDisk
+from harness.broker_log import check_log
 from harness.cluster import Cluster, ClusterNode
 from harness.network import Network
-
-from conftest import check_log
 
 SETTINGS = {
     "broker.session.timeout.ms": "3000",

@@ -5,6 +5,8 @@ import shlex
 import signal
 import subprocess
 import sys
+import tempfile
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -13,6 +15,7 @@ from harness.ports import free_ports
 
 from tidemark.cli.nodes import READY
 
+READY_SECONDS_MAX = 60.0
 Type = Callable[..., str]
 
 
@@ -23,12 +26,22 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     command = [sys.executable, "-m", "tidemark.cli.main", "start", "--nodes", "3"]
     command += ["--set", f"listeners=PLAINTEXT://127.0.0.1:{first}"]
     command += ["--set", f"log.dirs={tmp_path_factory.mktemp('data')}"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+    with (
+        tempfile.TemporaryFile("w+") as log,
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True) as process,
+    ):
+        give_up = threading.Timer(READY_SECONDS_MAX, process.kill)
+        give_up.start()
         try:
             assert process.stdout is not None
-            assert process.stdout.readline().startswith(READY)
+            line = process.stdout.readline()
+            give_up.cancel()
+            if not line.startswith(READY):
+                log.seek(0)
+                pytest.fail(f"not ready: {line!r}\n{log.read()[-5000:]}")
             yield f"127.0.0.1:{first}"
         finally:
+            give_up.cancel()
             process.send_signal(signal.SIGINT)
             process.wait(60)
 

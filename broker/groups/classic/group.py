@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from tidemark.broker.coordination.record import CoordinatorRecord
+from tidemark.broker.coordination.result import Decision
 from tidemark.broker.groups.classic.join import join
 from tidemark.broker.groups.classic.leave import leave
 from tidemark.broker.groups.classic.membership import CONSUMER, ClassicGroupState, GroupMembership
@@ -14,9 +15,9 @@ from tidemark.broker.groups.group import Caller, Group
 from tidemark.broker.groups.records import GroupMetadataKey, OffsetCommitValue
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.messages.heartbeat import HeartbeatRequest
-from tidemark.protocol.messages.join_group import JoinGroupRequest
-from tidemark.protocol.messages.leave_group import LeaveGroupRequest
-from tidemark.protocol.messages.sync_group import SyncGroupRequest
+from tidemark.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from tidemark.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
+from tidemark.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 if TYPE_CHECKING:
     from tidemark.broker.groups.shard import GroupShard
@@ -39,13 +40,19 @@ class ClassicGroup(GroupMembership, Group):
 
     # -- events ------------------------------------------------------------
 
-    def join(self, shard: GroupShard, request: JoinGroupRequest, caller: Caller, now_ms: int) -> Any:
+    def join(
+        self, shard: GroupShard, request: JoinGroupRequest, caller: Caller, now_ms: int
+    ) -> Decision[JoinGroupResponse]:
         return join(shard, self, request, caller, now_ms)
 
-    def sync(self, shard: GroupShard, request: SyncGroupRequest, caller: Caller, now_ms: int) -> Any:
+    def sync(
+        self, shard: GroupShard, request: SyncGroupRequest, caller: Caller, now_ms: int
+    ) -> Decision[SyncGroupResponse]:
         return sync(shard, self, request, caller, now_ms)
 
-    def leave(self, shard: GroupShard, request: LeaveGroupRequest, caller: Caller, now_ms: int) -> Any:
+    def leave(
+        self, shard: GroupShard, request: LeaveGroupRequest, caller: Caller, now_ms: int
+    ) -> Decision[LeaveGroupResponse]:
         return leave(shard, self, request, now_ms)
 
     def heartbeat(self, shard: GroupShard, request: HeartbeatRequest, now_ms: int) -> ErrorCode:
@@ -114,7 +121,7 @@ class ClassicGroup(GroupMembership, Group):
     def tombstones(self) -> list[CoordinatorRecord]:
         return [CoordinatorRecord(GroupMetadataKey(group=self.group_id), None)]
 
-    def loaded(self, shard: GroupShard, now_ms: int) -> Any:
+    def loaded(self, shard: GroupShard, now_ms: int) -> None:
         for member in self.members.values():
             start_session(shard, self, member, now_ms=now_ms)
 

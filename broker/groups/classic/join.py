@@ -7,8 +7,9 @@ version 8 a reason (KIP-800), version 9 lets a static leader that was restarted 
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
+from tidemark.broker.coordination.result import Decision
 from tidemark.broker.core.deferred import Deferred
 from tidemark.broker.groups.classic import static_member
 from tidemark.broker.groups.classic.member import Member, Protocols
@@ -35,7 +36,9 @@ MEMBER_ID_REQUIRED_FROM: Final = 4
 NULL_PROTOCOL_FROM: Final = 7
 
 
-def join(shard: GroupShard, group: GroupMembership, request: JoinGroupRequest, caller: Caller, now_ms: int) -> Any:
+def join(
+    shard: GroupShard, group: GroupMembership, request: JoinGroupRequest, caller: Caller, now_ms: int
+) -> Decision[JoinGroupResponse]:
     protocols = [(each.name, bytes(each.metadata)) for each in request.protocols]
     if not _has_room(shard, group, request.member_id):
         if timer := group.pending.pop(request.member_id, None):
@@ -70,7 +73,7 @@ def _join_unknown(
     protocols: Protocols,
     caller: Caller,
     now_ms: int,
-) -> Any:
+) -> Decision[JoinGroupResponse]:
     instance_id = request.group_instance_id
     member_id = shard.new_member_id(caller.client_id if instance_id is None else instance_id)
     if instance_id is not None:
@@ -113,7 +116,7 @@ def _join_known(
     protocols: Protocols,
     caller: Caller,
     now_ms: int,
-) -> Any:
+) -> Decision[JoinGroupResponse]:
     member_id, instance_id = request.member_id, request.group_instance_id
     if member_id in group.pending and instance_id is None:
         group.pending.pop(member_id).cancel()
@@ -152,7 +155,9 @@ def rebalance_timeout_ms(request: JoinGroupRequest) -> int:
     return request.session_timeout_ms if request.rebalance_timeout_ms < 0 else request.rebalance_timeout_ms
 
 
-def _add(shard: GroupShard, group: GroupMembership, request: JoinGroupRequest, member: Member, now_ms: int) -> Any:
+def _add(
+    shard: GroupShard, group: GroupMembership, request: JoinGroupRequest, member: Member, now_ms: int
+) -> Decision[JoinGroupResponse]:
     if group.state is ClassicGroupState.EMPTY:
         group.protocol_type = request.protocol_type
     elif group.state is ClassicGroupState.PREPARING_REBALANCE and group.previous_state is ClassicGroupState.EMPTY:
@@ -173,7 +178,7 @@ def _update(
     request: JoinGroupRequest,
     protocols: Protocols,
     now_ms: int,
-) -> Any:
+) -> Decision[JoinGroupResponse]:
     # An earlier request of this member that still waits came over a connection that it has given up.
     answer_join(shard, group, member, JoinGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
     group.update_protocols(member, protocols)

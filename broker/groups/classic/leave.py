@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from tidemark.broker.coordination.result import Decision
 from tidemark.broker.groups.classic.member import Member
 from tidemark.broker.groups.classic.membership import GroupMembership
 from tidemark.broker.groups.classic.rebalance import complete_if_all_joined, remove_members
@@ -14,7 +15,9 @@ if TYPE_CHECKING:
     from tidemark.broker.groups.shard import GroupShard
 
 
-def leave(shard: GroupShard, group: GroupMembership, request: LeaveGroupRequest, now_ms: int) -> Any:
+def leave(
+    shard: GroupShard, group: GroupMembership, request: LeaveGroupRequest, now_ms: int
+) -> Decision[LeaveGroupResponse]:
     """LeaveGroup. Versions 0–2 name one member at the top; the handler has put it into `members`."""
     leaving: dict[str, Member] = {}
     answers = [_leave_one(group, identity, leaving) for identity in request.members]

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from tidemark.broker.coordination.record import CoordinatorRecord
-from tidemark.broker.coordination.result import CoordinatorResult
+from tidemark.broker.coordination.result import CoordinatorResult, Decision
 from tidemark.broker.core.deferred import Deferred
 from tidemark.broker.groups.classic.member import Member
 from tidemark.broker.groups.classic.membership import ClassicGroupState, GroupMembership
@@ -29,7 +29,7 @@ def replace(
     caller: Caller,
     reason: str | None,
     now_ms: int,
-) -> Any:
+) -> Decision[JoinGroupResponse]:
     if group.state is ClassicGroupState.STABLE and (record := _unchanged(group, old, new, now_ms=now_ms)) is not None:
         return _carry_on(shard, group, old, new, record, caller=caller, now_ms=now_ms)
     was_leader = group.leader == old.member_id

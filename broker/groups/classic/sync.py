@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from tidemark.broker.coordination.result import CoordinatorResult
+from tidemark.broker.coordination.result import CoordinatorResult, Decision
 from tidemark.broker.core.deferred import Deferred
 from tidemark.broker.groups.classic.member import Member
 from tidemark.broker.groups.classic.membership import ClassicGroupState, GroupMembership
@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from tidemark.broker.groups.shard import GroupShard
 
 
-def sync(shard: GroupShard, group: GroupMembership, request: SyncGroupRequest, caller: Caller, now_ms: int) -> Any:
+def sync(
+    shard: GroupShard, group: GroupMembership, request: SyncGroupRequest, caller: Caller, now_ms: int
+) -> Decision[SyncGroupResponse]:
     if code := _check(group, request):
         return SyncGroupResponse(error_code=code)
     member = group.members[request.member_id]

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final
 
-from tidemark.broker.coordination.result import CoordinatorResult
+from tidemark.broker.coordination.result import CoordinatorResult, Decision
 from tidemark.broker.core.deferred import Deferred
 from tidemark.broker.core.errors import Refused
 from tidemark.broker.groups.classic.join import MEMBER_ID_REQUIRED_FROM, rebalance_timeout_ms, refusal
@@ -34,7 +34,9 @@ from tidemark.protocol.messages.join_group import JoinGroupRequest, JoinGroupRes
 REFUSED: Final = "Member {}'s protocols are not supported."
 
 
-def join(shard: GroupShard, group: ConsumerGroup, request: JoinGroupRequest, caller: Caller, now_ms: int) -> Any:
+def join(
+    shard: GroupShard, group: ConsumerGroup, request: JoinGroupRequest, caller: Caller, now_ms: int
+) -> Decision[JoinGroupResponse]:
     if group.is_empty:
         return _join_as_classic_group(shard, group, request, caller, now_ms)
     try:
@@ -45,7 +47,7 @@ def join(shard: GroupShard, group: ConsumerGroup, request: JoinGroupRequest, cal
 
 def _join_as_classic_group(
     shard: GroupShard, group: ConsumerGroup, request: JoinGroupRequest, caller: Caller, now_ms: int
-) -> Any:
+) -> Decision[JoinGroupResponse]:
     """The consumer group is empty, so the member starts a classic group in its place."""
     deferred: Deferred[Any] = Deferred()
 
@@ -78,7 +80,7 @@ class _Join:
         self.member_id = request.member_id or shard.new_member_id(request.group_instance_id or caller.client_id)
         self.replaced: Member | None = None
 
-    def decide(self) -> Any:
+    def decide(self) -> Decision[JoinGroupResponse]:
         self._check()
         if self._must_return():
             return refusal(ErrorCode.MEMBER_ID_REQUIRED, self.caller, member_id=self.member_id)
@@ -167,7 +169,7 @@ class _Join:
         everybody = all(member.classic is not None for member in members.values())
         return everybody and group_config.may_downgrade and len(members) <= group_config.classic_members_max
 
-    def _downgrade(self, subscription: Subscription, *, changed: bool) -> Any:
+    def _downgrade(self, subscription: Subscription, *, changed: bool) -> Decision[JoinGroupResponse]:
         update = self.update
         if not changed:
             update.step(self.member_id, owned=self._owned(subscription))
@@ -178,7 +180,7 @@ class _Join:
         records = [*update.records, *list(update.state.tombstones()), *classic.records]
         return self._finish(records, classic.then or (lambda: None))
 
-    def _finish(self, records: list[Any], then: Callable[[], None]) -> Any:
+    def _finish(self, records: list[Any], then: Callable[[], None]) -> Decision[JoinGroupResponse]:
         member = self.update.state.members[self.member_id]
         answer = JoinGroupResponse(
             generation_id=member.member_epoch,

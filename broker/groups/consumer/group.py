@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Final
 
 from tidemark.broker.config import BrokerConfig
 from tidemark.broker.coordination.record import CoordinatorRecord
-from tidemark.broker.coordination.result import CoordinatorResult
+from tidemark.broker.coordination.result import CoordinatorResult, Decision
 from tidemark.broker.groups.consumer.deadlines import MemberDeadlines, RevocationDeadline
 from tidemark.broker.groups.consumer.embedded_protocol import PROTOCOL_TYPE
 from tidemark.broker.groups.consumer.group_config import GroupConfig, group_config_of
@@ -23,9 +23,9 @@ from tidemark.broker.groups.timers import Timer
 from tidemark.broker.metadata.image import GROUP_RESOURCE
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.messages.heartbeat import HeartbeatRequest
-from tidemark.protocol.messages.join_group import JoinGroupRequest
-from tidemark.protocol.messages.leave_group import LeaveGroupRequest
-from tidemark.protocol.messages.sync_group import SyncGroupRequest
+from tidemark.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from tidemark.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
+from tidemark.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 log = logging.getLogger(__name__)
 
@@ -127,22 +127,28 @@ class ConsumerGroup(Group):
 
     # -- the classic protocol ----------------------------------------------
 
-    def join(self, shard: GroupShard, request: JoinGroupRequest, caller: Caller, now_ms: int) -> Any:
+    def join(
+        self, shard: GroupShard, request: JoinGroupRequest, caller: Caller, now_ms: int
+    ) -> Decision[JoinGroupResponse]:
         from tidemark.broker.groups.consumer.classic_join import join
 
         return join(shard, self, request, caller, now_ms)
 
-    def sync(self, shard: GroupShard, request: SyncGroupRequest, caller: Caller, now_ms: int) -> Any:
+    def sync(
+        self, shard: GroupShard, request: SyncGroupRequest, caller: Caller, now_ms: int
+    ) -> Decision[SyncGroupResponse]:
         from tidemark.broker.groups.consumer.classic_member import sync
 
         return sync(shard, self, request, now_ms)
 
-    def heartbeat(self, shard: GroupShard, request: HeartbeatRequest, now_ms: int) -> Any:
+    def heartbeat(self, shard: GroupShard, request: HeartbeatRequest, now_ms: int) -> ErrorCode | CoordinatorResult:
         from tidemark.broker.groups.consumer.classic_member import heartbeat
 
         return heartbeat(shard, self, request, now_ms)
 
-    def leave(self, shard: GroupShard, request: LeaveGroupRequest, caller: Caller, now_ms: int) -> Any:
+    def leave(
+        self, shard: GroupShard, request: LeaveGroupRequest, caller: Caller, now_ms: int
+    ) -> Decision[LeaveGroupResponse]:
         from tidemark.broker.groups.consumer.member_removal import leave_classic
 
         return leave_classic(shard, self, request, now_ms)

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from tidemark.broker.coordination.result import CoordinatorResult
+from tidemark.broker.coordination.result import CoordinatorResult, Decision
 from tidemark.broker.core.errors import Refused
 from tidemark.broker.groups.consumer import migration
 from tidemark.broker.groups.consumer.group import ConsumerGroup, find_group_config
@@ -44,7 +44,9 @@ if TYPE_CHECKING:
 CLIENT_MEMBER_IDS_FROM = 1  # KIP-1082: the client makes its own id
 
 
-def consumer_heartbeat(shard: GroupShard, request: ConsumerGroupHeartbeatRequest, caller: Caller, now_ms: int) -> Any:
+def consumer_heartbeat(
+    shard: GroupShard, request: ConsumerGroupHeartbeatRequest, caller: Caller, now_ms: int
+) -> Decision[ConsumerGroupHeartbeatResponse]:
     """Returns the response, or a CoordinatorResult."""
     group = shard.groups.get(request.group_id)
     if isinstance(group, ConsumerGroup) and (answer := _nothing_new(shard, group, request, caller, now_ms)) is not None:
@@ -179,7 +181,7 @@ class _Beat:
         self.replaced: str | None = None  # the member id of the static member that this one replaces
         self.then: list[Callable[[], None]] = []
 
-    def decide(self) -> Any:
+    def decide(self) -> Decision[ConsumerGroupHeartbeatResponse]:
         request = self.request
         update = self.update = self._open()
         self._check_room()
@@ -300,7 +302,7 @@ class _Beat:
         if state.epoch > state.assignment_epoch:
             update.assign(self.group_config.assignors)
 
-    def _finish(self, before: Member) -> Any:
+    def _finish(self, before: Member) -> Decision[ConsumerGroupHeartbeatResponse]:
         member = self.update.state.members[self.member_id]
         answer = self._answer(member, changed=_is_other(before.assigned, member.assigned))
         settle = partial(self._after_write, member, moved=member.state is not before.state or bool(self.update.records))

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from tidemark.broker.coordination.result import CoordinatorResult
+from tidemark.broker.coordination.result import CoordinatorResult, Decision
 from tidemark.broker.core.errors import Refused
 from tidemark.broker.groups.consumer import migration
 from tidemark.broker.groups.consumer.group_update import GroupUpdate
@@ -66,7 +66,9 @@ def check_instance(group: ConsumerGroup, *, member_id: str, instance_id: str) ->
     return current
 
 
-def leave_classic(shard: GroupShard, group: ConsumerGroup, request: LeaveGroupRequest, now_ms: int) -> Any:
+def leave_classic(
+    shard: GroupShard, group: ConsumerGroup, request: LeaveGroupRequest, now_ms: int
+) -> Decision[LeaveGroupResponse]:
     """LeaveGroup removes members of either protocol: administrators' tools send it for both."""
     leaving: dict[str, None] = {}
     response = LeaveGroupResponse(members=[_leave_one(group, identity, leaving) for identity in request.members])
