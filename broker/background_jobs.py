@@ -43,6 +43,7 @@ def background_jobs(settings: DynamicConfig, replicas: Replicas, coordinators: C
     delay_ms = settings.static.log_initial_task_delay_ms
     yield Job(lambda: TICK_MS, tick)
     yield Job(checkpoint_interval_ms, checkpoint, delay_ms)
+    yield Job(setting("replica_high_watermark_checkpoint_interval_ms"), housekeeping.checkpoint_high_watermarks)
     yield Job(setting("log_retention_check_interval_ms"), apply_retention, delay_ms)
     yield Job(setting("producer_id_expiration_check_interval_ms"), expire_producers)
     yield Job(setting("offsets_retention_check_interval_ms"), coordinators.expire_offsets)

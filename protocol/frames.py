@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import struct
 from collections import deque
+from collections.abc import Callable
 from typing import Final
 
 SCRATCH_BYTES: Final = 64 << 10
@@ -57,12 +58,28 @@ class Scratch:
 class Framer:
     """Ask `buffer()` where to receive, say `received(n)`, then take the frames."""
 
-    __slots__ = ("_backlog", "_filled", "_frame", "_head", "_lent", "_limit_bytes", "_scratch", "_size", "_whole")
+    __slots__ = (
+        "_backlog",
+        "_filled",
+        "_frame",
+        "_head",
+        "_lent",
+        "_limit_bytes",
+        "_limit_of",
+        "_scratch",
+        "_size",
+        "_whole",
+        "begun",
+    )
 
-    def __init__(self, scratch: Scratch, *, limit_bytes: int) -> None:
+    def __init__(self, scratch: Scratch, *, limit_bytes: int, limit_of: Callable[[int], int] | None = None) -> None:
+        """`limit_of`: for requests, the limit of an API key, if that is less than `limit_bytes`. What arrives in one
+        piece is not held to it: it is no longer than the scratch buffer."""
         self._scratch = scratch
         self._limit_bytes = limit_bytes
-        self._head = b""  # up to three bytes of a length prefix
+        self._limit_of = limit_of
+        self.begun = 0  # frames so far that did not arrive in one piece
+        self._head = b""  # less than a length prefix and an API key
         self._frame: bytearray | None = None  # a frame under way
         self._size = self._filled = 0
         self._whole: bytearray | None = None
@@ -77,6 +94,16 @@ class Framer:
     def frame_size(self) -> int:
         """The announced size of the frame under way, or 0."""
         return self._size if self._frame is not None else 0
+
+    @property
+    def arrived_bytes(self) -> int:
+        """What has arrived of the frame under way."""
+        return self._filled if self._frame is not None else 0
+
+    @property
+    def has_more(self) -> bool:
+        """Whether something that was received is not cut yet."""
+        return self._backlog is not None
 
     def buffer(self) -> memoryview:
         frame = self._frame
@@ -122,11 +149,20 @@ class Framer:
                 return bytearray(backlog[4 : 4 + size])
             if not 0 <= size <= self._limit_bytes:
                 raise FrameTooLarge(f"a frame of {size} bytes was announced (first bytes {bytes(backlog[:8]).hex()})")
-            self._begin(size, backlog[4:])
-        else:
-            self._head = bytes(backlog)
+            if available >= 2 or size < 2:
+                self._check_limit(size, backlog)
+                self._begin(size, backlog[4:])
+                self._backlog = None
+                return None
+        self._head = bytes(backlog)
         self._backlog = None
         return None
+
+    def _check_limit(self, size: int, backlog: memoryview) -> None:
+        if self._limit_of is not None and size >= 2:
+            key = int.from_bytes(backlog[4:6], "big")
+            if size > self._limit_of(key):
+                raise FrameTooLarge(f"a frame of {size} bytes was announced for API key {key}")
 
     def hold(self) -> None:
         """The frames are not taken for now: keep what is in the scratch buffer, which others will use."""
@@ -139,3 +175,4 @@ class Framer:
             frame.extend(bytes(len(first) - len(frame)))
         frame[: len(first)] = first
         self._frame, self._size, self._filled = frame, size, len(first)
+        self.begun += 1

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from tidemark.protocol.schema import DecodeError
 
 
@@ -28,9 +30,20 @@ def put_uvarint(out: bytearray, value: int) -> None:
     out.append(value)
 
 
+# As Kafka 4.4: a request with more tagged fields than that is no request of ours.
+TAGS_MAX: Final = 10_000
+
+
 def skip_tags(buf: memoryview, pos: int) -> int:
     """The position after a section of tagged fields of which none is known."""
+    return skip_counted_tags(buf, pos, TAGS_MAX)[0]
+
+
+def skip_counted_tags(buf: memoryview, pos: int, tags_left: int) -> tuple[int, int]:
+    """As `skip_tags`, where a whole message may have `tags_left`; and how many it may have after this section."""
     count, pos = read_uvarint(buf, pos)
+    if count > tags_left:
+        raise DecodeError(f"more than {TAGS_MAX} tagged fields")
     previous = -1
     for _ in range(count):
         tag, pos = read_uvarint(buf, pos)
@@ -41,4 +54,4 @@ def skip_tags(buf: memoryview, pos: int) -> int:
         if size > len(buf) - pos:
             raise DecodeError(f"tagged field of {size} bytes with {len(buf) - pos} left")
         pos += size
-    return pos
+    return pos, tags_left - count

@@ -26,7 +26,6 @@ from tidemark.storage.log import Log, wall_clock_ms
 _logger = logging.getLogger(__name__)
 
 _LOCK = ".lock"
-_STRAYS_KEPT_MS = 60_000  # Kafka's file.delete.delay.ms
 _CLOSED_TOGETHER = 16
 _CLOSED_TOGETHER_FROM = 100
 _held: set[str] = set()  # the lock files of this process
@@ -104,8 +103,8 @@ class LogDirectory:
         return self.take_in(topic, partition, self.load_log(topic, partition, config=config, topic_id=topic_id))
 
     def load_log(self, topic: str, partition: int, *, config: LogConfig, topic_id: bytes | None = None) -> Log:
-        """The first half of `open_log`, for any thread: changes nothing but the partition's own files. Nobody else may
-        have it open or be about to."""
+        """The first half of `open_log`, for any thread: changes nothing but the partition's own files. No other thread
+        may have it open or be about to."""
         key = topic, partition
         self._refused.add(key)
         log = Log.open(
@@ -155,18 +154,23 @@ class LogDirectory:
 
     def retire_strays(self, is_assigned: Callable[[str, int], bool]) -> list[str]:
         """Takes away the partitions that are here and not open, and that this broker is not assigned: of topics deleted
-        while it was down, or whose deletion a power cut undid. Returns the names that their directories have now."""
+        while it was down, or whose deletion a power cut undid. Returns the names that their directories have now.
+
+        They are renamed and kept: a broker that was given the wrong directory must not destroy what it finds there."""
         strays = [key for key in self.partitions() if key not in self.logs and not is_assigned(*key)]
         return [self._retire_stray(key) for key in strays]
 
     def _retire_stray(self, key: TopicPartition) -> str:
         retired = retire_directory(self.files, self._path_of(key), kind=names.STRAY_DIRECTORY)
-        self._retire(key, retired, delay_ms=_STRAYS_KEPT_MS)
+        self._forget(key)
         return os.path.basename(retired)
 
     def _retire(self, key: TopicPartition, path: str, *, delay_ms: int) -> None:
         """The directory of a partition has been renamed to `path`."""
         self._retired.append((self._now_ms() + delay_ms, path))
+        self._forget(key)
+
+    def _forget(self, key: TopicPartition) -> None:
         self._has_unsynced_names = True
         self._refused.discard(key)
         for offsets in (self._recovery_points, self._start_offsets, self.high_watermarks):
@@ -219,6 +223,11 @@ class LogDirectory:
         for key, offset in high_watermarks.items():
             if key in self.logs:
                 self.logs[key].producer_states.forget_replicated(offset)
+
+    def write_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
+        """For any thread."""
+        with self._writing:
+            self._write(checkpoints.HIGH_WATERMARKS, high_watermarks)
 
     def write_recovery_points(self) -> None:
         with self._writing:
@@ -299,7 +308,7 @@ class LogDirectory:
 
     def _remove_leftovers(self) -> None:
         for name in directories_below(self.files, self.path):
-            if name.endswith((names.DELETE_DIRECTORY, names.STRAY_DIRECTORY)):
+            if name.endswith(names.DELETE_DIRECTORY):
                 remove_directory(self.files, os.path.join(self.path, name))
 
 

@@ -77,7 +77,7 @@ class EpochCache:
         try:
             self._save()
         except OSError:
-            # The caller's append fails; memory must not know what the file does not, or nobody would write it again.
+            # The caller's append fails; memory must not know what the file does not, or it would never be written.
             self._epochs, self._starts = before
             self._changed()
             raise

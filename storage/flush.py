@@ -77,7 +77,7 @@ class Flush:
             try:
                 self._files.sync_file(path)
             except FileNotFoundError:
-                continue  # retention removed the segment since; then nobody needs it
+                continue  # retention removed the segment since: nothing to sync
         for directory in self._directories:
             try:
                 self._files.sync_directory(directory)

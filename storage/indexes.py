@@ -1,4 +1,4 @@
-"""A segment's pair of indexes: in memory while somebody needs them, on disk in Kafka's files."""
+"""A segment's pair of indexes: in memory while they are needed, on disk in Kafka's files."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ class Loaded:
     end_offset: int
     recovery_point: int
     created: bool
-    changed: bool  # files were made or rebuilt that nobody has synced
+    changed: bool  # files were made or rebuilt, and not synced
 
 
 def load(

@@ -156,18 +156,18 @@ class Producers:
         """A batch that does not plainly follow the last one: a repetition, a new epoch, or an error."""
         first, last = header.base_sequence, (header.base_sequence + header.last_offset_delta) & _SEQUENCE_MASK
         epoch = header.producer_epoch
-        who = f"producer {state.producer_id}"
+        name = f"producer {state.producer_id}"
         if epoch < state.epoch:
-            raise StaleProducerEpoch(f"{who} sent epoch {epoch}, but its epoch is {state.epoch}")
+            raise StaleProducerEpoch(f"{name} sent epoch {epoch}, but its epoch is {state.epoch}")
         if first == NO_SEQUENCE:  # a coordinator's own batch: it carries an epoch to be fenced by, but no sequence
             return self._check_transaction(state, header)
         if epoch == state.epoch and (repeated := state.find(first_sequence=first, last_sequence=last)):
             return repeated
         if epoch > state.epoch and first != 0:
-            raise OutOfOrderSequence(f"{who} began epoch {epoch} at sequence {first}; a new epoch begins at 0")
+            raise OutOfOrderSequence(f"{name} began epoch {epoch} at sequence {first}; a new epoch begins at 0")
         # A known producer with no batch in this epoch (a marker opened it) must start at 0, which is next_sequence.
         if epoch == state.epoch and first != state.next_sequence:
-            raise OutOfOrderSequence(f"{who} sent sequence {first}, expected {state.next_sequence}")
+            raise OutOfOrderSequence(f"{name} sent sequence {first}, expected {state.next_sequence}")
         return self._check_transaction(state, header)
 
     @staticmethod
@@ -197,12 +197,12 @@ class Producers:
         state = self._states.get(header.producer_id)
         if state is None:
             return
-        who = f"producer {header.producer_id}"
+        name = f"producer {header.producer_id}"
         if header.producer_epoch < state.epoch:
-            raise StaleProducerEpoch(f"{who}: marker of epoch {header.producer_epoch}, but its epoch is {state.epoch}")
+            raise StaleProducerEpoch(f"{name}: marker of epoch {header.producer_epoch}, but its epoch is {state.epoch}")
         if coordinator_epoch < state.coordinator_epoch:
             raise StaleCoordinatorEpoch(
-                f"{who}: marker of coordinator epoch {coordinator_epoch}, but {state.coordinator_epoch} has written"
+                f"{name}: marker of coordinator epoch {coordinator_epoch}, but {state.coordinator_epoch} has written"
             )
 
     def ended(
@@ -237,7 +237,7 @@ class Producers:
         return min(high_watermark, first_undecided, *(first for first, _ in self._unreplicated))
 
     def forget_replicated(self, high_watermark: int) -> None:
-        """Markers below the high watermark are committed: their transactions hold nobody back any more."""
+        """Markers below the high watermark are committed: they no longer hold back the last stable offset."""
         if self._unreplicated:
             self._unreplicated = [entry for entry in self._unreplicated if entry[1] >= high_watermark]
 

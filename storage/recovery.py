@@ -3,7 +3,7 @@
 Two very different things look alike:
 
 * A torn tail. A process was killed, or the power failed, while bytes were on their way to the disk. What was torn off
-  had not been synced, so nobody was promised it; it is cut off and the log goes on from there.
+  had not been synced, so no acknowledgement depended on it; it is cut off and the log goes on from there.
 * Damage. Bytes that had been written whole are wrong now. Cutting there would silently take acknowledged records with
   it, so the log refuses to open (CorruptLog) and the replica must be restored.
 

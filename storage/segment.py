@@ -2,7 +2,7 @@
 
 Only the active segment, the last, is written to. Its indexes live in memory and are appended to their files now and
 then: a crash in between costs nothing, as recovery rebuilds them. An inactive segment holds no file and no index until
-somebody reads it, and lets go of both when the log's cache says so.
+it is read, and lets go of both when the log's cache says so.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tidemark.storage.indexes import Indexes
 from tidemark.storage.scan import LENGTH_END, Damage, Placed, find_offset, headers
 
 NO_TIMESTAMP = -1
-_UNKNOWN = -2  # a largest timestamp that nobody has looked up yet
+_UNKNOWN = -2  # a largest timestamp that was not looked up yet
 _NEVER = (1 << 63) - 1
 _MEMO_LIMIT = 64
 _LOCATE_WINDOW = 8 << 10

@@ -1,4 +1,4 @@
-"""What a read returns: a range of a file, to be sent by whoever asked."""
+"""What a read returns: a range of a file, for the caller to send."""
 
 from __future__ import annotations
 

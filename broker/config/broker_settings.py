@@ -243,10 +243,9 @@ class BrokerSettings(CoordinatorSettings):
     )
     num_recovery_threads_per_data_dir: int = integer(
         2,
-        "How many threads check the logs of one data directory after an unclean stop.",
+        "How many threads open the logs of one data directory at a start, and check them after an unclean stop.",
         check=Between(1),
         scope=Scope.CLUSTER_WIDE,
-        idle="one thread does it",
     )
     log_retention_check_interval_ms: int = long(
         300_000,
@@ -285,7 +284,6 @@ class BrokerSettings(CoordinatorSettings):
     replica_high_watermark_checkpoint_interval_ms: int = long(
         5_000,
         "How many milliseconds the broker waits between two writes of the partitions' high watermarks.",
-        idle="they are written together with the recovery points",
     )
     replica_lag_time_max_ms: int = long(
         30_000,

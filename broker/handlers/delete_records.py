@@ -39,9 +39,24 @@ def delete_records(
         result = DeleteRecordsTopicResult(name=topic.name)
         result.partitions = [deleting.delete(topic.name, asked) for asked in topic.partitions]
         deleting.response.topics.append(result)
-    if deleting.any_moved:
-        housekeeping.checkpoint()  # a crash must not bring deleted records back
-    return deleting.finish(request.timeout_ms)
+    if not deleting.any_moved:
+        return deleting.finish(request.timeout_ms)
+    written = housekeeping.checkpoint()  # a crash must not bring deleted records back
+    return _after(written, deleting.finish(request.timeout_ms))
+
+
+def _after(written: Deferred[None], answer: MaybeDeferred[DeleteRecordsResponse]) -> Deferred[DeleteRecordsResponse]:
+    """The answer, but not before the checkpoint is on disk."""
+    deferred: Deferred[DeleteRecordsResponse] = Deferred()
+
+    def go_on(_: None) -> None:
+        if isinstance(answer, Deferred):
+            answer.then(deferred.resolve)
+        else:
+            deferred.resolve(answer)
+
+    written.then(go_on)
+    return deferred
 
 
 class _Deleting:

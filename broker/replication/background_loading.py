@@ -1,8 +1,8 @@
 """Loading many logs without holding up the event loop: each needs the disk, and after an unclean stop a log may have to
 be read from end to end.
 
-A thread loads one log after another, and the event loop puts them to use. New ones that come one by one are made at
-once, on the loop.
+Threads load one log after another, and the event loop puts them to use. New ones that come one by one are made at once,
+on the loop.
 """
 
 from __future__ import annotations
@@ -34,9 +34,10 @@ class BackgroundLoading:
         prepare: Callable[[Key], Load | None],
         open_now: Callable[[Key], None],
         loaded: Callable[[Key, Loaded], None],
+        threads: int = 1,
     ) -> None:
-        """`prepare` is called on the loop and says how to load a log; the thread calls that, and `loaded` gets the
-        result, on the loop again. `open_now` is for a log with nothing to load (None), and for one that is new and
+        """`prepare` is called on the loop and says how to load a log; one of `threads` calls that, and `loaded` gets
+        the result, on the loop again. `open_now` is for a log with nothing to load (None), and for one that is new and
         comes alone."""
         self._prepare = prepare
         self._open_now = open_now
@@ -44,7 +45,8 @@ class BackgroundLoading:
         self._waiting: dict[Key, None] = {}
         self._loading: frozenset[Key] = frozenset()
         self._task: asyncio.Task[None] | None = None
-        self._thread: ThreadPoolExecutor | None = None
+        self._threads = threads
+        self._pool: ThreadPoolExecutor | None = None
         self._busy_until = 0.0
         self._closed = False
         self.is_complete = True  # whether nothing was left out at the end
@@ -77,8 +79,8 @@ class BackgroundLoading:
             self._task = None
 
     async def _open_some(self) -> None:
-        if self._thread is None:
-            self._thread = ThreadPoolExecutor(1, thread_name_prefix="open")
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(self._threads, thread_name_prefix="open")
         keys = list(self._waiting)[:BATCH_MAX]
         loads: list[tuple[Key, Load]] = []
         for key in keys:
@@ -88,14 +90,21 @@ class BackgroundLoading:
             else:
                 loads.append((key, load))
         self._loading = frozenset(key for key, _ in loads)
-        done = await asyncio.get_running_loop().run_in_executor(self._thread, _load, loads)
+        shares = [loads[first :: self._threads] for first in range(min(self._threads, len(loads)))]
+        loop = asyncio.get_running_loop()
+        done = await asyncio.gather(*(loop.run_in_executor(self._pool, _load, share) for share in shares))
         self._loading = frozenset()
-        left = [key for key, _ in loads[len(done) :]]  # the thread had no time for them: first in the next turn
+        results = [
+            (share[at][0], each) for share, found in zip(shares, done, strict=True) for at, each in enumerate(found)
+        ]
+        left = [
+            key for key, _ in loads if key not in dict(results)
+        ]  # there was no time for them: first in the next turn
         if not self._closed:
             self._waiting = {**dict.fromkeys(left), **self._waiting}
         elif left:
             self.is_complete = False
-        for (key, _), loaded in zip(loads, done, strict=False):
+        for key, loaded in results:
             self._try(self._loaded, key, loaded)
         await asyncio.sleep(0)
 
@@ -116,12 +125,12 @@ class BackgroundLoading:
         self.is_complete = not self._waiting
         self._waiting.clear()
         await self.finished()
-        if self._thread is not None:
-            self._thread.shutdown()
+        if self._pool is not None:
+            self._pool.shutdown()
 
 
 def _load(loads: Sequence[tuple[Key, Load]]) -> list[Loaded]:
-    """In the thread: as many as there is time for, one at least."""
+    """In a thread: as many as there is time for, one at least."""
     until = time.monotonic() + BATCH_SECONDS_MAX
     done: list[Loaded] = []
     for _, load in loads:

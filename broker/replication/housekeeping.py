@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Executor, Future
 from contextlib import contextmanager
 from functools import partial
 
+from tidemark.broker.core.deferred import Deferred
 from tidemark.broker.replication.replica import Replica
 from tidemark.broker.replication.replica_table import ReplicaTable
 from tidemark.storage import LogDirectory, StorageError
@@ -19,6 +21,7 @@ class Housekeeping:
     def __init__(self, table: ReplicaTable, executor: Executor) -> None:
         self._table = table
         self._executor = executor
+        self._written: dict[str, dict[tuple[str, int], int]] = {}  # high watermarks, by directory
 
     def apply_retention(self, replicas: Iterable[Replica]) -> None:
         now_ms = self._table.now_ms()
@@ -47,13 +50,33 @@ class Housekeeping:
                     partial(_report, "removing deleted files from", directory.path)
                 )
 
-    def checkpoint(self) -> None:
-        """Write how far the logs are synced and committed, off the event loop: each file is synced."""
+    def checkpoint(self) -> Deferred[None]:
+        """Write how far the logs are synced and committed, off the event loop: each file is synced. Resolved when the
+        files are on disk (or could not be written, which is logged)."""
+        writes = []
         for directory in self._table.directories:
             high_watermarks = self.high_watermarks(directory)
             directory.forget_replicated(high_watermarks)
             writing = self._executor.submit(directory.write_checkpoints, high_watermarks)
             writing.add_done_callback(partial(_report, "writing the checkpoints of", directory.path))
+            writes.append(asyncio.wrap_future(writing))
+        written: Deferred[None] = Deferred()
+        asyncio.gather(*writes, return_exceptions=True).add_done_callback(lambda _: written.resolve(None))
+        return written
+
+    async def checkpoint_high_watermarks(self) -> None:
+        """Off the event loop: it comes every few seconds, and ends with a sync."""
+        loop = asyncio.get_running_loop()
+        for directory in self._table.directories:
+            directory.high_watermarks.update(self.high_watermarks(directory))
+            known = dict(directory.high_watermarks)
+            if known == self._written.get(directory.path):
+                continue  # an idle node leaves the disk alone
+            try:
+                await loop.run_in_executor(self._executor, directory.write_high_watermarks, known)
+                self._written[directory.path] = known
+            except OSError as error:
+                log.error("writing the high watermarks of %s failed: %s", directory.path, error)
 
     def high_watermarks(self, directory: LogDirectory) -> dict[tuple[str, int], int]:
         places = ((each.topic, each.index, each.high_watermark) for each in self._table)

@@ -31,7 +31,13 @@ class LogOpening:
     def begin_loading_in_background(self) -> BackgroundLoading:
         """From now on logs are opened without holding up the loop: on a cluster, others wait for this node's
         heartbeats."""
-        self._loading = BackgroundLoading(prepare=self._prepare, open_now=self.open_now, loaded=self._loaded)
+        per_directory = self._table.config.num_recovery_threads_per_data_dir
+        self._loading = BackgroundLoading(
+            prepare=self._prepare,
+            open_now=self.open_now,
+            loaded=self._loaded,
+            threads=per_directory * len(self._table.directories),
+        )
         return self._loading
 
     def defers(self, hosted: HostedTopic, index: int) -> bool:

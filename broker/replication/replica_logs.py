@@ -106,7 +106,11 @@ class ReplicaLogs:
         for directory in self._directories:
             try:
                 for name in directory.retire_strays(self._is_assigned):
-                    log.warning("%s: this broker has no such partition; renamed to %s", directory.path, name)
+                    log.warning(
+                        "%s: this broker has no such partition; renamed to %s, which may be removed",
+                        directory.path,
+                        name,
+                    )
             except OSError as error:
                 log.error("%s: strays cannot be taken away: %s", directory.path, error)
             self._on_disk[directory.path] &= set(directory.partitions())

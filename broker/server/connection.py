@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from time import monotonic
 from typing import TYPE_CHECKING, Final
 
 from tidemark import portable
@@ -21,6 +22,9 @@ log = logging.getLogger(__name__)
 
 IN_FLIGHT_MAX: Final = 256  # answers awaited on one connection before we stop reading from it
 TOGETHER_MAX: Final = 16  # answers that leave in one send; more would keep the first of them waiting
+SLICE_SECONDS_MAX: Final = 0.01  # of requests that arrived together, before other connections have their turn
+FRAME_BYTES_PER_SECOND_MIN: Final = 64 << 10
+ACCOUNTED_BYTES: Final = 64 << 10  # steps in which a frame under way is counted: the scratch buffer costs no memory
 
 LOOPBACK: Final = ("127.0.0.1", "::1")
 
@@ -38,7 +42,10 @@ class Connection(asyncio.BufferedProtocol):
         self.client_software = ""
         self.active_tick = server.tick
         self._handle = handle
-        self._framer = Framer(server.scratch, limit_bytes=server.request_bytes_max)
+        self._memory = server.memory_of(listener)
+        self._framer = Framer(server.scratch, limit_bytes=server.request_bytes_max, limit_of=server.limit_of(listener))
+        self._frame_watched = 0  # which of the framer's frames the sweep has seen under way
+        self._frame_ticks = 0  # and for how many of its rounds
         self._unanswered: list[Deferred[Encoded]] = []  # not a deque, which costs 600 bytes when empty
         self._reading = True
         self._handling = False
@@ -85,7 +92,7 @@ class Connection(asyncio.BufferedProtocol):
         for deferred in unanswered:
             if deferred.abandon is not None:
                 deferred.abandon()
-        self.server.memory.release(self._reserved_bytes)
+        self._memory.release(self._reserved_bytes, self)
         self._writer.close()
         self.server.forget(self)
 
@@ -108,10 +115,19 @@ class Connection(asyncio.BufferedProtocol):
         self._handling = writer.gathers = True
         try:
             framer, handle = self._framer, self._handle
+            deadline = 0.0
             while (frame := framer.next_frame()) is not None:
                 handle(self, frame)
                 if self._closing:
                     return
+                if framer.has_more:
+                    now = monotonic()
+                    deadline = deadline or now + SLICE_SECONDS_MAX
+                    if now >= deadline:
+                        framer.hold()
+                        self._stop_reading()
+                        self.server.loop.call_soon(self._resume)
+                        break
                 if self._unanswered or writer.parts or len(writer.gathered) >= TOGETHER_MAX:
                     writer.send_gathered()
                     if self._must_wait():
@@ -128,28 +144,44 @@ class Connection(asyncio.BufferedProtocol):
             self._handling = writer.gathers = False
             if writer.gathered:
                 writer.send_gathered()
-        if self._framer.frame_size != self._reserved_bytes:
-            self._account()
+        arrived = self._framer.arrived_bytes
+        if arrived - self._reserved_bytes >= ACCOUNTED_BYTES or arrived < self._reserved_bytes:
+            self._account(arrived)
 
-    def _account(self) -> None:
-        """A frame under way counts against queued.max.request.bytes, from its announcement to its end."""
-        self.server.memory.release(self._reserved_bytes)
-        self._reserved_bytes = 0
-        size = self._framer.frame_size
-        if not size or self._closing:
+    def _account(self, arrived_bytes: int) -> None:
+        """What has arrived of a frame counts against queued.max.request.bytes until the frame is complete."""
+        if arrived_bytes < self._reserved_bytes:  # it is another frame, or none
+            self._memory.release(self._reserved_bytes, self)
+            self._reserved_bytes = 0
+        if self._closing:
             return
-        self._waiting_for_memory = True
-        self.server.memory.reserve(size, self._memory_granted)
-        if self._waiting_for_memory:
+        has_room = self._memory.count(arrived_bytes - self._reserved_bytes, self)
+        self._reserved_bytes = arrived_bytes
+        if not has_room:
+            self._waiting_for_memory = True
             self._stop_reading()
+            self._memory.await_room(self)
 
-    def _memory_granted(self, size: int) -> bool:
+    def room_granted(self) -> bool:
+        """There is room for the rest of the frame. False: it is not wanted any more."""
         if self._closing:
             return False
         self._waiting_for_memory = False
-        self._reserved_bytes = size
-        self._resume()
+        self.server.loop.call_soon(self._resume)
         return True
+
+    def sweep(self, *, tick_seconds: float, seconds_max: float) -> None:
+        """Told by the server every `tick_seconds`: hang up on who does not end what it began."""
+        framer = self._framer
+        if not framer.mid_frame or not self._reading or self._closing:
+            return
+        if self._frame_watched != framer.begun:
+            self._frame_watched, self._frame_ticks = framer.begun, 0
+        self._frame_ticks += 1
+        silent = (self.server.tick - self.active_tick) * tick_seconds >= seconds_max
+        slow = self._frame_ticks * tick_seconds >= seconds_max + framer.frame_size / FRAME_BYTES_PER_SECOND_MIN
+        if silent or slow:
+            self._abort(f"{framer.arrived_bytes} of a request's {framer.frame_size} bytes came, and then too little")
 
     def _must_wait(self) -> bool:
         return self._waiting_for_memory or len(self._unanswered) >= IN_FLIGHT_MAX or self._writer.is_blocked

@@ -17,9 +17,16 @@ from tidemark.protocol.frames import Scratch
 
 log = logging.getLogger(__name__)
 
-DRAIN_SECONDS_MAX: Final = 10.0  # what a client that does not read its answers can delay a shutdown
+DRAIN_SECONDS_MAX: Final = 2.0  # what a client that does not read its answers can delay a shutdown
 ACCEPT_TURNS: Final = 3  # of the event loop, until a connection that was accepted is one of ours, or one is closed
-IDLE_CHECKS: Final = 10  # per connections.max.idle.ms
+IDLE_CHECKS: Final = 10  # per connections.max.idle.ms, at least
+SWEEP_SECONDS_MAX: Final = 3.0
+# A client that is silent for so long in the middle of a request, or sends the rest at less than 64 KiB/s, is hung up
+# on. Its own request.timeout.ms, 30 s by default, is over by then.
+FRAME_SECONDS_MAX: Final = 30.0
+# Requests other than Produce hold names and numbers: a fetch of 100,000 partitions has 4 MB.
+SMALL_REQUEST_BYTES_MAX: Final = 8 << 20
+PRODUCE_KEY: Final = 0
 
 
 class Server:
@@ -28,8 +35,11 @@ class Server:
         self.scratch = Scratch()
         self.request_bytes_max = config.socket_request_max_bytes
         limit = config.queued_max_request_bytes
+        # Two, so that clients cannot keep the controllers from hearing of each other.
         self.memory = MemoryBudget(limit if limit > 0 else 1 << 62)
-        self.tick = 0  # advances IDLE_CHECKS times per idle period: cheaper to note than the time
+        self.controller_memory = MemoryBudget(self.memory.limit_bytes)
+        self.frame_seconds_max = FRAME_SECONDS_MAX
+        self.tick = 0  # advances with every sweep: cheaper to note than the time
         self.endpoints: dict[str, tuple[str, int]] = {}
         self._config = config
         self.current_config: Callable[[], BrokerConfig] = lambda: config  # limits of connections may change
@@ -41,6 +51,9 @@ class Server:
         self._closing = False
         self._emptied: asyncio.Event | None = None
         self._sweeping: asyncio.TimerHandle | None = None
+        idle_ms = config.connections_max_idle_ms
+        self._sweep_seconds = min(idle_ms / 1000 / IDLE_CHECKS, SWEEP_SECONDS_MAX) if idle_ms > 0 else SWEEP_SECONDS_MAX
+        self._idle_ticks = idle_ms / 1000 / self._sweep_seconds if idle_ms > 0 else float("inf")
 
     async def listen(
         self,
@@ -105,16 +118,30 @@ class Server:
     def connection_count(self) -> int:
         return len(self._connections)
 
+    def memory_of(self, listener: str) -> MemoryBudget:
+        return self.controller_memory if self._is_controllers(listener) else self.memory
+
+    def limit_of(self, listener: str) -> Callable[[int], int] | None:
+        """How long a request may be, by its API key. What controllers tell each other needs no other limit."""
+        return None if self._is_controllers(listener) else self._limit_of_request
+
+    def _is_controllers(self, listener: str) -> bool:
+        return listener in self._config.controller_listener_names
+
+    def _limit_of_request(self, key: int) -> int:
+        return self.request_bytes_max if key == PRODUCE_KEY else SMALL_REQUEST_BYTES_MAX
+
     def _schedule_sweep(self) -> None:
-        if self._config.connections_max_idle_ms > 0:
-            period = self._config.connections_max_idle_ms / 1000 / IDLE_CHECKS
-            self._sweeping = self.loop.call_later(period, self._sweep)
+        self._sweeping = self.loop.call_later(self._sweep_seconds, self._sweep)
 
     def _sweep(self) -> None:
         self.tick += 1
         for connection in list(self._connections):
-            if connection.active_tick + IDLE_CHECKS < self.tick and not connection.is_waiting_for_us:
+            connection.sweep(tick_seconds=self._sweep_seconds, seconds_max=self.frame_seconds_max)
+            if connection.active_tick + self._idle_ticks < self.tick and not connection.is_waiting_for_us:
                 connection.expire()
+        self.memory.relieve()
+        self.controller_memory.relieve()
         self._schedule_sweep()
 
     # -- the end -----------------------------------------------------------
@@ -170,6 +197,8 @@ def _bind(host: str, port: int, config: BrokerConfig) -> socket.socket:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         # Accepted sockets inherit it. Without it an answer waits 40 ms for the acknowledgement of the one before.
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        # Likewise: a client whose machine is gone is noticed, though it never says so.
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         # Before listen, so that accepted sockets inherit it; -1 leaves it to the system, which tunes itself.
         if config.socket_receive_buffer_bytes > 0:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, config.socket_receive_buffer_bytes)

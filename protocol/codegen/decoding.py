@@ -14,10 +14,10 @@ from typing import Any, Final
 
 from tidemark.protocol.codegen.emitter import FIXED, Emitter
 from tidemark.protocol.schema import NEW, DecodeError, Field, fields_of
-from tidemark.protocol.varint import read_uvarint, skip_tags
+from tidemark.protocol.varint import TAGS_MAX, read_uvarint, skip_counted_tags
 
 # An empty element of some arrays takes a byte or two of the frame but a hundred of memory.
-ELEMENTS_MAX: Final = 1 << 20
+ELEMENTS_MAX: Final = 1_000_000  # as Kafka 4.4
 
 # Kafka bounds a compact string as it bounds an old one.
 STRING_MAX: Final = 0x7FFF
@@ -31,13 +31,18 @@ class Decoder(Emitter):
             "DecodeError": DecodeError,
             "new": object.__new__,
             "read_uvarint": read_uvarint,
-            "skip_tags": skip_tags,
+            "skip_counted_tags": skip_counted_tags,
             "unpack_array": struct.unpack_from,
         }
 
     def compile(self, cls: type[Any]) -> Callable[..., Any]:
         title = f"{cls.__name__} v{self.version}"
-        self.emit(0, "def decode(buf, pos=0, surplus=False):", f"  end, budget = len(buf), {ELEMENTS_MAX}", "  try:")
+        self.emit(
+            0,
+            "def decode(buf, pos=0, surplus=False):",
+            f"  end, budget, tags_left = len(buf), {ELEMENTS_MAX}, {TAGS_MAX}",
+        )
+        self.emit(1, "try:")
         self.read_struct(2, cls, "msg")
         self.emit(1, "except (IndexError, StructError, UnicodeDecodeError) as error:")
         self.emit(2, f"raise DecodeError(f'{title} at byte {{pos}} of {{end}}: {{error}}') from error")
@@ -84,7 +89,7 @@ class Decoder(Emitter):
         if not self.flexible:
             return
         if not tagged:
-            self.emit(depth, f"if {tags}:", "  pos = skip_tags(buf, pos - 1)")
+            self.emit(depth, f"if {tags}:", "  pos, tags_left = skip_counted_tags(buf, pos - 1, tags_left)")
             return
         self.emit(depth, f"if {tags}:")
         self.read_tags(depth + 1, tagged, tags, target)
@@ -97,7 +102,9 @@ class Decoder(Emitter):
 
     def read_tags(self, depth: int, tagged: list[tuple[str, Field]], tags: str, target: str) -> None:
         last, tag, stop = self.name("last"), self.name("tag"), self.name("stop")
-        self.emit(depth, f"{tags}, pos = read_uvarint(buf, pos - 1)", f"{last} = -1", f"for _ in range({tags}):")
+        self.emit(depth, f"{tags}, pos = read_uvarint(buf, pos - 1)", f"{last} = -1", f"tags_left -= {tags}")
+        self.fail(depth, "tags_left < 0", f"more than {TAGS_MAX} tagged fields")
+        self.emit(depth, f"for _ in range({tags}):")
         depth += 1
         self.emit(depth, f"{tag}, pos = read_uvarint(buf, pos)")
         self.fail(depth, f"{tag} <= {last}", f"tag {{{tag}}} after tag {{{last}}}")

@@ -26,6 +26,7 @@ class Logs:
             prepare=self.prepare,
             open_now=lambda key: self.opened_now.append(key[1]),
             loaded=lambda key, loaded: self.taken.update({key[1]: loaded}),
+            threads=3,
         )
 
     def prepare(self, key: tuple[bytes, int]) -> Any:
@@ -73,6 +74,18 @@ async def test_the_loop_goes_on_while_a_log_takes_long(logs):
     await logs.opening.finished()
     assert (TOPIC, 1) not in logs.opening
     assert sorted(logs.taken) == [1, 2]
+
+
+async def test_as_many_are_loaded_at_once_as_there_are_threads(logs):
+    logs.may_load.clear()
+    logs.add(*range(9))
+    async with asyncio.timeout(10):
+        while len(logs.threads) < 3:
+            await asyncio.sleep(0.001)
+    assert logs.taken == {}
+    logs.may_load.set()
+    await logs.opening.finished()
+    assert sorted(logs.taken) == list(range(9))
 
 
 async def test_one_that_fails_does_not_hinder_the_others(logs):

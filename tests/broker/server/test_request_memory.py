@@ -3,39 +3,48 @@ from __future__ import annotations
 from tidemark.broker.server.request_memory import MemoryBudget
 
 
-class Asker:
+class Receiver:
     def __init__(self, *, still_there: bool = True) -> None:
         self.granted = 0
         self.still_there = still_there
 
-    def __call__(self, size: int) -> bool:
-        self.granted += size
+    def room_granted(self) -> bool:
+        self.granted += 1
         return self.still_there
 
 
-def test_requests_beyond_the_limit_wait_for_those_before_them() -> None:
+def test_what_has_arrived_counts_and_beyond_the_limit_one_goes_on() -> None:
     budget = MemoryBudget(100)
-    first, second, third = Asker(), Asker(), Asker()
-    budget.reserve(80, first)
-    budget.reserve(50, second)
-    budget.reserve(10, third)
-    assert (first.granted, second.granted, third.granted) == (80, 0, 0)
-    budget.release(80)
-    assert (second.granted, third.granted, budget.used_bytes) == (50, 10, 60)
+    first, second, third = Receiver(), Receiver(), Receiver()
+    assert budget.count(80, first)
+    assert not budget.count(50, second)
+    budget.await_room(second)
+    assert not budget.count(10, third)
+    budget.await_room(third)
+    assert (second.granted, third.granted) == (1, 0)
+    assert budget.count(500, second)
+    budget.release(550, second)
+    assert (third.granted, budget.used_bytes) == (1, 90)
 
 
-def test_one_request_larger_than_the_limit_goes_on_alone() -> None:
+def test_one_that_dawdles_loses_its_place_to_the_next() -> None:
     budget = MemoryBudget(100)
-    asker = Asker()
-    budget.reserve(500, asker)
-    assert asker.granted == 500
+    slow, honest = Receiver(), Receiver()
+    for receiver in (slow, honest):
+        assert not budget.count(101, receiver)
+        budget.await_room(receiver)
+    assert (slow.granted, honest.granted) == (1, 0)
+    budget.relieve()
+    assert honest.granted == 1
+    assert budget.count(1, honest)
+    assert not budget.count(1, slow)
 
 
-def test_who_has_hung_up_takes_nothing() -> None:
+def test_who_has_hung_up_keeps_nobody_waiting() -> None:
     budget = MemoryBudget(100)
-    gone, next_one = Asker(still_there=False), Asker()
-    budget.reserve(60, Asker())
-    budget.reserve(60, gone)
-    budget.reserve(60, next_one)
-    budget.release(60)
-    assert (gone.granted, next_one.granted, budget.used_bytes) == (60, 60, 60)
+    first, gone, last = Receiver(), Receiver(still_there=False), Receiver()
+    for receiver in (first, gone, last):
+        assert not budget.count(101, receiver)
+        budget.await_room(receiver)
+    budget.release(101, first)
+    assert (gone.granted, last.granted) == (1, 1)

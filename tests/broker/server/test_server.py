@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import struct
 from pathlib import Path
 from typing import Any
@@ -219,3 +220,29 @@ async def test_a_request_that_fails_inside_is_answered_and_logged(
     answer = await client.call(MetadataRequest(topics=None), MetadataResponse, 13)
     assert answer.error_code == -1
     assert "a bug" in caplog.text
+
+
+async def test_a_client_that_does_not_read_delays_a_stop_by_two_seconds_at_most(
+    start_node: Any, connect: Any, requests: Any
+) -> None:
+    node = await start_node()
+    deaf, other = await connect(node), await connect(node)
+    await other.create("t")
+    for _ in range(20):
+        await other.produce("t", bytes(900_000))
+    for _ in range(100):
+        deaf.send(requests.fetch("t", 0), 12)
+    await deaf.writer.drain()
+    await other.produce("t", b"the fetches have been taken up")
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    await node.stop()
+    assert loop.time() - began < 5
+
+
+async def test_connections_whose_other_end_is_gone_are_noticed(start_node: Any, connect: Any) -> None:
+    node = await start_node()
+    await (await connect(node)).create("t")
+    (connection,) = node._server._connections
+    accepted = connection.transport.get_extra_info("socket")
+    assert accepted.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
