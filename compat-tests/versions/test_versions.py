@@ -22,7 +22,7 @@ PYTHON_CLIENTS = [
 
 
 def run(command: list[str], path: Path | None = None) -> list[str]:
-    environment = {**os.environ, "PYTHONPATH": "" if path is None else str(path)}
+    environment = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "PYTHONPATH": "" if path is None else str(path)}
     done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False, env=environment)
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr[-8000:]}"
     return done.stdout.splitlines()
