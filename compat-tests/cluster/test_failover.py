@@ -21,9 +21,9 @@ NewCluster = Callable[..., Cluster]
 
 
 def send(cluster: Cluster, topic: str, value: bytes, *, partition: int = 0) -> int:
-    """Returns the offset."""
+    """Returns the offset. Idempotent: a retry after a lost answer must not count as a second record."""
     told: list[tuple[object, int | None]] = []
-    producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all", "log_level": 2})
+    producer = Producer({"bootstrap.servers": cluster.bootstrap, "enable.idempotence": True, "log_level": 2})
     producer.produce(
         topic, value, partition=partition, on_delivery=lambda error, message: told.append((error, message.offset()))
     )
