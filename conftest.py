@@ -33,11 +33,28 @@ ONE_BY_ONE: Final = (
     "tests/broker/groups",
     "tests/broker/transactions",
 )
+LONGEST_FIRST: Final = (
+    "compat-tests/pipelines",
+    "tests/pipeline",
+    "compat-tests/spark",
+    "compat-tests/versions",
+    *ONE_BY_ONE,
+)
 RUN_ID: Final = os.environ.get("PYTEST_XDIST_TESTRUNUID", "")  # the same in all workers of one run; else empty
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "alone: no other test runs meanwhile")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Or the longest test of all would begin when the others are done."""
+    if RUN_ID:
+        items.sort(key=lambda item: _rank(item.path.relative_to(ROOT).as_posix()))
+
+
+def _rank(path: str) -> int:
+    return next((rank for rank, folder in enumerate(LONGEST_FIRST) if path.startswith(folder)), len(LONGEST_FIRST))
 
 
 @pytest.hookimpl(optionalhook=True)
