@@ -92,7 +92,8 @@ CATALOGUE: dict[str, tuple[Any, int, int]] = {  # request, version, how many at 
 
 
 async def longest_wait(client: Any, done: asyncio.Event) -> float:
-    """In seconds of this thread's processor time, in which client and broker run: other processes do not count."""
+    """In seconds of this thread's processor time, in which client and broker run: other processes do not count.
+    Neither does waiting for a disk: a sync on the loop is not seen here."""
     longest = 0.0
     while not done.is_set():
         start = time.thread_time()
