@@ -180,8 +180,8 @@ class LogDirectory:
         self._has_unsynced_names = True
         self._refused.discard(key)
         with self._tables:
-            tables = (self._recovery_points, self._start_offsets, self.high_watermarks)
-            if any([table.pop(key, 0) for table in tables]) or self._writing.locked():
+            told = [table.pop(key, 0) for table in (self._recovery_points, self._start_offsets, self.high_watermarks)]
+            if any(told) or self._writing.locked():
                 self._forgotten.add(key)
 
     def _path_of(self, key: TopicPartition) -> str:
