@@ -142,8 +142,8 @@ class Journal:
 
     def _keep_tail(self, tail: bytes, *, gone: int) -> None:
         write_atomically(self._path, tail)
-        os.close(self._fd)
-        self._fd = self._open()
+        old, self._fd = self._fd, self._open()  # in this order: if there is no descriptor left, the call is repeated
+        os.close(old)
         start = self._positions[gone]
         self._positions = [position - start for position in self._positions[gone:]]
         self._terms = self._terms[gone:]

@@ -242,6 +242,29 @@ def test_a_disk_that_is_full_while_a_snapshot_is_saved_costs_no_entry(
     assert [entry.payload for entry in saved.entries] == [b"4", b"5", b"6"]
 
 
+def test_a_snapshot_that_lacks_a_descriptor_for_the_journal_can_be_saved_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storage = FileStorage(tmp_path)
+    entries = tuple(Entry(1, index, b"%d" % index) for index in range(1, 6))
+    storage.save(Effects(hard_state=HardState(term=1), entries=entries))
+    snapshot = Snapshot(index=3, term=1, configuration=Configuration.of((1,)), data=b"three")
+
+    def no_descriptor(_journal: Journal) -> int:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Journal, "_open", no_descriptor)
+        with pytest.raises(OSError, match="Too many"):
+            storage.save(Effects(snapshot=snapshot))
+    storage.save(Effects(snapshot=snapshot, entries=(Entry(1, 6, b"6"),)))
+    storage.close()
+    storage = FileStorage(tmp_path)
+    saved = storage.load()
+    storage.close()
+    assert [entry.payload for entry in saved.entries] == [b"4", b"5", b"6"]
+
+
 def fill_after(monkeypatch: pytest.MonkeyPatch, *, writes: int) -> None:
     """The disk takes so many files and appends more."""
     left = writes
