@@ -3,14 +3,12 @@
 import os
 import struct
 import time
-from collections.abc import Iterator
 
 from tidemark.protocol.records import Record, build_batch
 from tidemark.protocol.varint import put_uvarint
 
 PRODUCE, VERSION = 0, 11  # flexible, topics by name: what both brokers and today's clients speak
 TIMEOUT_MS = 30_000
-CORRELATION_AT = 8  # after the size, the key and the version
 _CLIENT_ID = b"bench"
 _SIZE = struct.Struct(">i")
 _ERROR = struct.Struct(">h")
@@ -27,7 +25,7 @@ def batch_of(*, records: int, size: int) -> bytearray:
 
 
 def request(batch: bytes | bytearray, *, topic: str, partition: int, acks: int) -> bytearray:
-    """A whole frame; its correlation id is 0 and stands at `CORRELATION_AT`."""
+    """A whole frame. All have the same correlation id: answers come in the order of the requests."""
     name = topic.encode()
     body = bytearray(struct.pack(">hhih5sB", PRODUCE, VERSION, 0, len(_CLIENT_ID), _CLIENT_ID, 0))
     body += struct.pack(">BhiB", 0, acks, TIMEOUT_MS, 2)  # no transaction; one topic
@@ -39,16 +37,14 @@ def request(batch: bytes | bytearray, *, topic: str, partition: int, acks: int) 
     return bytearray(_SIZE.pack(len(body))) + body
 
 
-def take_answers(inbox: bytearray, *, topic: str) -> Iterator[int]:
-    """The correlation ids of the whole answers in the inbox, which they leave. Raises `Refused`."""
-    at = 0
+def take_answers(inbox: bytearray, *, topic: str) -> int:
+    """How many whole answers were in the inbox, which they leave. Raises `Refused`."""
+    at = count = 0
     error_at = 4 + 4 + 1 + 1 + 1 + len(topic.encode()) + 1 + 4  # size, id, tags, topics, name, partitions, index
-    try:
-        while len(inbox) - at >= 4 and len(inbox) - at >= 4 + _SIZE.unpack_from(inbox, at)[0]:
-            if code := _ERROR.unpack_from(inbox, at + error_at)[0]:
-                raise Refused(f"a record for {topic} was refused with error {code}")
-            correlation: int = _SIZE.unpack_from(inbox, at + 4)[0]
-            at += 4 + _SIZE.unpack_from(inbox, at)[0]
-            yield correlation
-    finally:
-        del inbox[:at]
+    while len(inbox) - at >= 4 and len(inbox) - at >= 4 + _SIZE.unpack_from(inbox, at)[0]:
+        if code := _ERROR.unpack_from(inbox, at + error_at)[0]:
+            raise Refused(f"a record for {topic} was refused with error {code}")
+        at += 4 + _SIZE.unpack_from(inbox, at)[0]
+        count += 1
+    del inbox[:at]
+    return count

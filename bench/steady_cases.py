@@ -1,7 +1,7 @@
 """How steadily one producer is answered while others work the broker hard: alone, beside a cold read, a full disk, and
 ten thousand new partitions; and how fast large batches are taken for longer than the page cache flatters.
 
-The producer sends 1,000 records of 1 KB a second, acks=all, a request each (`loaders/steady.py`).
+The producer sends 1,000 records of 1 KB a second, acks=all, without linger (`loaders/steady.py`).
 """
 
 import os

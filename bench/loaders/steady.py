@@ -1,8 +1,9 @@
-"""One record after another at an even rate, each in a request of its own: how long every acknowledgement took.
+"""One record after another at an even rate, acks=all and no linger: how long every acknowledgement took.
 
-Records are sent when they are due, whether or not the ones before have been answered, so a broker that stands still
-is seen by all that were due meanwhile. The clock of a record starts when it is sent: this process's own lateness is
-told apart (`late_ms`). It ends when its input has a line or ends.
+It behaves as clients do: a record leaves at once in a request of its own, unless five requests are under way; then it
+waits, and what has gathered leaves in one batch with the next answer. A record's clock starts when it is handed over,
+whatever has become of those before it, so a broker that stands still is seen by all that came meanwhile; this process's
+own lateness is told apart (`late_ms`). It ends when its input has a line or ends.
 """
 
 import contextlib
@@ -10,9 +11,9 @@ import gc
 import os
 import select
 import socket
-import struct
 import sys
 import time
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -20,6 +21,8 @@ from bench import produce_wire
 from bench.loaders.process import serve
 
 PATIENCE_S = 60.0
+IN_FLIGHT = 5  # the Java client's default, and the most that an idempotent producer may have
+BATCH_MAX = 500
 PRIORITY = -10  # where the system allows it: a loader that waits for a core is no delay of the broker's
 RECEIVE_BYTES = 1 << 16
 
@@ -29,35 +32,47 @@ class SteadyProducer:
         self._sock = socket.create_connection(address, timeout=PATIENCE_S)
         self._sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._sock.setblocking(False)
-        self._topic, self._rate = topic, rate
-        batch = produce_wire.batch_of(records=1, size=size)
-        self._frame = produce_wire.request(batch, topic=topic, partition=0, acks=-1)
+        self._topic, self._size, self._rate = topic, size, rate
+        self._frames: dict[int, bytearray] = {}
         self._inbox, self._outbox = bytearray(), bytearray()
-        self._sent_at: list[float] = []
+        self._waiting: deque[float] = deque()  # when each record was handed over
+        self._under_way: deque[list[float]] = deque()  # the same, for each request
         self.took: list[float] = []
         self.late: list[float] = []
 
+    def close(self) -> None:
+        self._sock.close()
+
     def run(self, *, seconds: float, until: int | None) -> None:
         """For so long, or until the file descriptor `until` is readable; then waits for what is not answered yet."""
-        self._sent_at.clear(), self.took.clear(), self.late.clear()
+        self.took.clear(), self.late.clear()
         begun, sources = time.perf_counter(), [self._sock.fileno(), *([] if until is None else [until])]
         while (now := time.perf_counter()) < begun + seconds:
-            while (due := begun + len(self._sent_at) / self._rate) <= now:
-                self._send(now)
+            while (due := begun + len(self.late) / self._rate) <= now:
+                self._waiting.append(now)
                 self.late.append(now - due)
+            self._send()
             if until in self._wait(sources, due - now):
                 break
         deadline = time.perf_counter() + PATIENCE_S
-        while len(self.took) < len(self._sent_at):
+        while len(self.took) < len(self.late):
             self._wait(sources[:1], 1.0)
             if time.perf_counter() > deadline:
-                raise TimeoutError(f"{len(self._sent_at) - len(self.took)} records were not acknowledged")
+                raise TimeoutError(f"{len(self.late) - len(self.took)} records were not acknowledged")
 
-    def _send(self, now: float) -> None:
-        struct.pack_into(">i", self._frame, produce_wire.CORRELATION_AT, len(self._sent_at))
-        self._sent_at.append(now)
-        self._outbox += self._frame
+    def _send(self) -> None:
+        while self._waiting and len(self._under_way) < IN_FLIGHT:
+            count = min(len(self._waiting), BATCH_MAX)
+            self._under_way.append([self._waiting.popleft() for _ in range(count)])
+            self._outbox += self._request(count)
         self._flush()
+
+    def _request(self, records: int) -> bytearray:
+        """Made once for each number of records: nothing in it says when or after what it is sent."""
+        if records not in self._frames:
+            batch = produce_wire.batch_of(records=records, size=self._size)
+            self._frames[records] = produce_wire.request(batch, topic=self._topic, partition=0, acks=-1)
+        return self._frames[records]
 
     def _flush(self) -> None:
         with contextlib.suppress(BlockingIOError):
@@ -80,9 +95,9 @@ class SteadyProducer:
             raise ConnectionError("closed by the broker")
         self._inbox += data
         now = time.perf_counter()
-        for number in produce_wire.take_answers(self._inbox, topic=self._topic):
-            assert number == len(self.took), "answers come in the order of the requests"
-            self.took.append(now - self._sent_at[number])
+        for _ in range(produce_wire.take_answers(self._inbox, topic=self._topic)):  # in the order of the requests
+            self.took.extend(now - handed_over for handed_over in self._under_way.popleft())
+        self._send()
 
 
 def quantile(ordered: list[float], share: float) -> float:

@@ -37,9 +37,9 @@ class Stream:
         if not data:
             raise ConnectionError("closed by the broker")
         self._inbox += data
-        for _ in produce_wire.take_answers(self._inbox, topic=self._topic):
-            self._under_way -= 1
-            self.answered += 1
+        answers = produce_wire.take_answers(self._inbox, topic=self._topic)
+        self._under_way -= answers
+        self.answered += answers
 
 
 def prepare(parameters: dict[str, Any]) -> Callable[[], dict[str, Any]]:
