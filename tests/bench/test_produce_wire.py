@@ -38,7 +38,7 @@ def test_a_request_is_read_as_it_was_meant() -> None:
     (topic,) = request.topic_data
     (partition,) = topic.partition_data
     assert partition.records is not None
-    assert (request.acks, topic.name, partition.index, bytes(partition.records)) == (-1, TOPIC, 3, batch)
+    assert (request.acks, topic.name, partition.index, bytes(partition.records)) == (-1, TOPIC, 3, bytes(batch))
     assert check_single_batch(partition.records).record_count == 20
 
 
