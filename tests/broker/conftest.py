@@ -24,6 +24,7 @@ from tidemark.protocol.messages.create_topics import (
     CreateTopicsResponse,
 )
 from tidemark.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from tidemark.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from tidemark.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from tidemark.protocol.records import Record, build_batch
 from tidemark.protocol.schema import api, codec
@@ -77,6 +78,10 @@ class Client:
         )
         answer = await self.call(CreateTopicsRequest(topics=[topic]), CreateTopicsResponse, 7)
         assert answer.topics[0].error_code == 0, answer.topics[0].error_message
+
+    async def topic_id(self, name: str) -> bytes:
+        answer = await self.ask(MetadataRequest(topics=[MetadataRequestTopic(name=name)]), 12)
+        return bytes(answer.topics[0].topic_id)
 
     async def produce(self, topic: str, *values: bytes, partition: int = 0, acks: int = -1, batch: Any = None) -> Any:
         answer = await self.call(

@@ -1,9 +1,9 @@
 """Requests to brokers in the test's own process, on the way that every client's requests take.
 
 `shared` is a connection to a broker that all tests of this folder share: what a test makes there (`topic`, `groups`,
-`txn`) has a name of its own. `idle` leads to one that coordinates nothing, `loading` to one whose groups are still being
-loaded. `node` and `client` are a broker of the test's own, for what a shared one would not stand. `cluster` has a
-controller listener, and brokers that the test registers.
+`txn`) has a name of its own. `idle` leads to one that coordinates nothing, `loading` to one that still loads its groups
+and transactions. `node` and `client` are a broker of the test's own, for what a shared one would not stand. `cluster`
+has a controller listener, and brokers that the test registers.
 
 A test that takes `version` runs once for each version of the API that its file is named after.
 """
@@ -11,8 +11,8 @@ A test that takes `version` runs once for each version of the API that its file 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
-from itertools import count
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from group_members import Groups
@@ -27,7 +27,10 @@ FEW_PARTITIONS = {
     "offsets_topic_num_partitions": 2,
     "transaction_state_log_num_partitions": 2,
 }
-_numbers = count()
+
+
+def unique(kind: str) -> str:
+    return f"{kind}-{uuid4().hex[:12]}"
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -78,15 +81,15 @@ async def loading(loading_broker: SharedBroker, connect: Any) -> Any:
 @pytest.fixture
 async def topic(shared: Any) -> str:
     """A topic with three partitions on the shared broker."""
-    name = f"topic-{next(_numbers)}"
-    await shared.create(name, 3)
-    return name
+    topic = unique("topic")
+    await shared.create(topic, 3)
+    return topic
 
 
 @pytest.fixture
 async def groups(shared: Any, topic: str) -> Groups:
     """A group coordinator that has loaded, with a topic and the name of a group for this test."""
-    groups = Groups(shared, topic=topic, group=f"group-{next(_numbers)}")
+    groups = Groups(shared, topic=topic, group=unique("group"))
     await groups.prepare()
     return groups
 
@@ -94,7 +97,7 @@ async def groups(shared: Any, topic: str) -> Groups:
 @pytest.fixture
 async def txn(shared: Any, topic: str) -> Transactional:
     """Both coordinators, with a topic and the name of a group for this test."""
-    txn = Transactional(shared, topic=topic, group=f"group-{next(_numbers)}")
+    txn = Transactional(shared, topic=topic, group=unique("group"))
     await txn.prepare()
     return txn
 
@@ -102,7 +105,7 @@ async def txn(shared: Any, topic: str) -> Transactional:
 @pytest.fixture
 def name() -> str:
     """A name that no other test uses, for a transactional id."""
-    return f"name-{next(_numbers)}"
+    return unique("name")
 
 
 # -- brokers of the test's own -------------------------------------------

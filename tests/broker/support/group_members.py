@@ -78,6 +78,7 @@ class Groups:
             joined.member_id,
             joined.generation_id,
             group_id=fields.get("group_id", self.group),
+            protocol_type=fields.get("protocol_type", "consumer"),
             assignments=given,
             group_instance_id=fields.get("group_instance_id"),
         )

@@ -139,7 +139,8 @@ class Transactional:
     ) -> ErrorCode:  # fmt: skip
         partition = TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=offset)
         request = TxnOffsetCommitRequest(
-            transactional_id=name, group_id=self.group if group is None else group, producer_id=producer[0], producer_epoch=producer[1],
+            transactional_id=name, group_id=self.group if group is None else group,
+            producer_id=producer[0], producer_epoch=producer[1],
             generation_id=generation, member_id=member, group_instance_id=instance,
             topics=[TxnOffsetCommitRequestTopic(name=topic or self.topic, partitions=[partition])],
         )  # fmt: skip
