@@ -86,9 +86,20 @@ async def committed(client: Any, group: str = "g") -> dict[tuple[str, int], int]
 async def stable(client: Any, group: str = "g") -> str:
     joined = await client.call(join_request(group), JoinGroupResponse, 3)
     share = SyncGroupRequestAssignment(member_id=joined.member_id, assignment=b"mine")
-    sync = SyncGroupRequest(group_id=group, generation_id=1, member_id=joined.member_id, assignments=[share])
+    sync = sync_request(group, joined.member_id, share)
     assert (await client.call(sync, SyncGroupResponse, 5)).assignment == b"mine"
     return str(joined.member_id)
+
+
+def sync_request(group: str, member_id: str, share: SyncGroupRequestAssignment) -> SyncGroupRequest:
+    return SyncGroupRequest(
+        group_id=group,
+        generation_id=1,
+        member_id=member_id,
+        protocol_type="consumer",
+        protocol_name="range",
+        assignments=[share],
+    )
 
 
 async def topic_id_of(client: Any, name: str) -> bytes:
@@ -133,7 +144,7 @@ async def test_every_version_of_join_and_sync_makes_a_group(client: Any, version
     assert (joined.error_code, joined.generation_id, joined.protocol_name) == (0, 1, "range")
     assert joined.members[0].metadata == SUBSCRIPTION
     share = SyncGroupRequestAssignment(member_id=joined.member_id, assignment=b"a")
-    sync = SyncGroupRequest(group_id="g", generation_id=1, member_id=joined.member_id, assignments=[share])
+    sync = sync_request("g", joined.member_id, share)
     assert (await client.call(sync, SyncGroupResponse, min(version, 5))).assignment == b"a"
     alive = HeartbeatRequest(group_id="g", generation_id=1, member_id=joined.member_id)
     assert (await client.call(alive, HeartbeatResponse, min(version, 4))).error_code == 0
