@@ -119,7 +119,9 @@ class FollowerSession:
                 return  # it knows before us that it is a replica: it is refused, and comes again
             position.partition, position.follower = partition, follower
             partition.replica_watchers.add(self)
-        if position.follower is not None and _divergence(partition, asked) is None:
+        # Who asks for more than there is has another log: it is refused, and has acknowledged nothing.
+        is_within = asked.fetch_offset <= partition.log.end_offset
+        if position.follower is not None and is_within and _divergence(partition, asked) is None:
             if position.follower.is_stuck_at(asked.fetch_offset):
                 self._progress.stuck_at(partition, asked.fetch_offset)
             position.follower.fetched(
