@@ -9,13 +9,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from tidemark.broker.core.api_table import ListenerKind, served_on
-from tidemark.broker.core.deferred import Deferred
+from tidemark.broker.core.deferred import Answer, Deferred
 from tidemark.broker.core.errors import CloseConnection, clipped
-from tidemark.broker.core.registry import NO_ANSWER, Call, Route, bind, find_route
+from tidemark.broker.core.registry import NO_ANSWER, Call, Handler, Route, bind, find_route
 from tidemark.broker.server.connection import Connection, Encoded
 from tidemark.broker.server.error_texts import clip_error_texts
 from tidemark.protocol.errors import ErrorCode
@@ -44,8 +44,8 @@ class _Bound:
         self,
         route: Route,
         version: int,
-        handle: Callable[[Any, Call], Any],
-        quick: Callable[[bytearray, int, Call], Any] | None = None,
+        handle: Handler,
+        quick: Callable[[bytearray, int, Call], Answer[Any]] | None = None,
     ) -> None:
         answer = codec(route.response, version)
         self.encode: Callable[[Any, bytearray], Any]
@@ -84,7 +84,7 @@ class Dispatcher:
         try:
             if bound.flexible:
                 position = skip_header_tags(frame, position)
-            response = None if bound.quick is None else bound.quick(frame, position, call)
+            response: Answer[Any] = None if bound.quick is None else bound.quick(frame, position, call)
             if type(response) is bytearray:
                 put_response_start(response, 0, len(response) - 4, correlation_id)
                 connection.answer_whole(response)
@@ -141,7 +141,9 @@ class Dispatcher:
         bound.flexible = False
         return bound
 
-    def _answer_deferred(self, connection: Connection, bound: _Bound, correlation_id: int, response: Any) -> None:
+    def _answer_deferred(
+        self, connection: Connection, bound: _Bound, correlation_id: int, response: Answer[Any]
+    ) -> None:
         deferred: Deferred[Encoded] = Deferred()
         connection.answer_deferred(deferred)
         if isinstance(response, Deferred):
@@ -156,7 +158,12 @@ class Dispatcher:
         task.add_done_callback(self._tasks.discard)
 
     async def _finish(
-        self, connection: Connection, bound: _Bound, correlation_id: int, response: Any, deferred: Deferred[Encoded]
+        self,
+        connection: Connection,
+        bound: _Bound,
+        correlation_id: int,
+        response: Awaitable[object],
+        deferred: Deferred[Encoded],
     ) -> None:
         try:
             answer = _encode(bound, correlation_id, await response)
@@ -171,7 +178,7 @@ class Dispatcher:
             await asyncio.wait(list(self._tasks))
 
 
-def _encode(bound: _Bound, correlation_id: int, response: Any) -> Encoded:
+def _encode(bound: _Bound, correlation_id: int, response: object) -> Encoded:
     """Raises CloseConnection for what can be neither encoded nor told."""
     if response is NO_ANSWER:
         return None
@@ -186,7 +193,7 @@ def _encode(bound: _Bound, correlation_id: int, response: Any) -> Encoded:
     return parts
 
 
-def _encode_mended(bound: _Bound, response: Any, error: EncodeError) -> bytearray:
+def _encode_mended(bound: _Bound, response: object, error: EncodeError) -> bytearray:
     """An answer that does not fit its wire types: with its error texts clipped if that helps, else as our own fault."""
     log.error("%s v%d: the answer cannot be encoded: %s", bound.name, bound.version, clipped(str(error)))
     encode = codec(bound.response, bound.version).encode
@@ -215,7 +222,7 @@ def _answer_failure(
         deferred.resolve(answer)
 
 
-def _failure(bound: _Bound) -> Any:
+def _failure(bound: _Bound) -> object:
     """Our own fault, after it was logged: an error where the response has a place for one, or a hang-up."""
     place = fields_of(bound.response).get("error_code")
     if place is None or bound.version not in place.versions:
@@ -223,7 +230,7 @@ def _failure(bound: _Bound) -> Any:
     return bound.response(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
-def _api_versions_hint(route: Route) -> Any:
+def _api_versions_hint(route: Route) -> object:
     from tidemark.protocol.messages.api_versions import ApiVersion
 
     hint = ApiVersion(api_key=route.key, min_version=route.versions.first, max_version=route.versions.last)
