@@ -42,22 +42,26 @@ def test_entries_are_replayed_in_order(tmp_path: Path) -> None:
 def test_a_torn_tail_is_cut_at_every_byte(tmp_path: Path) -> None:
     journal = Journal(tmp_path)
     journal.append([b"kept"], term=1)
-    whole = journal.size_bytes
+    whole, synced = journal.size_bytes, (tmp_path / "journal-synced").read_bytes()
     journal.append([b"torn by a crash"], term=1)
     journal.close()
     data = (tmp_path / "journal").read_bytes()
     for end in range(whole, len(data)):
         (tmp_path / "journal").write_bytes(data[:end])
+        (tmp_path / "journal-synced").write_bytes(synced)
         assert replayed(tmp_path) == [(1, 1, b"kept")]
         assert (tmp_path / "journal").stat().st_size == whole
 
 
 def test_appending_goes_on_after_a_torn_tail(tmp_path: Path) -> None:
     journal = Journal(tmp_path)
-    journal.append([b"kept", b"torn"], term=1)
+    journal.append([b"kept"], term=1)
+    synced = (tmp_path / "journal-synced").read_bytes()
+    journal.append([b"torn"], term=1)
     journal.close()
     path = tmp_path / "journal"
     path.write_bytes(path.read_bytes()[:-1])
+    (tmp_path / "journal-synced").write_bytes(synced)
     journal = Journal(tmp_path)
     assert journal.append([b"next"], term=1) == 2
     journal.close()
@@ -186,6 +190,24 @@ def test_a_page_that_is_lost_from_a_synced_append_is_damage(tmp_path: Path) -> N
     journal.close()
     lose_first_page(tmp_path, position=synced_bytes)
     with pytest.raises(JournalCorrupt, match=f"damaged at byte {synced_bytes}"):
+        Journal(tmp_path)
+
+
+@pytest.mark.parametrize("lost", ["the last bit", "the last byte", "the last entry", "everything"])
+def test_a_synced_entry_that_is_missing_at_the_end_is_damage(tmp_path: Path, lost: str) -> None:
+    """A voter that forgets what it acknowledged could elect a leader without it."""
+    journal = Journal(tmp_path)
+    journal.append([b"first"], term=1)
+    first = journal.size_bytes
+    journal.append([b"second"], term=1)
+    journal.close()
+    path = tmp_path / "journal"
+    data = path.read_bytes()
+    flipped = data[:-1] + bytes((data[-1] ^ 1,))
+    path.write_bytes(
+        {"the last bit": flipped, "the last byte": data[:-1], "the last entry": data[:first], "everything": b""}[lost]
+    )
+    with pytest.raises(JournalCorrupt, match="synced"):
         Journal(tmp_path)
 
 

@@ -442,6 +442,24 @@ def test_a_new_topic_has_nothing_of_a_deleted_one_of_its_name_even_after_a_kill(
     assert directory.high_watermarks.get(("t", 0), 0) == 0
 
 
+def test_a_new_topic_has_nothing_of_one_that_was_deleted_just_before_a_kill(open_directory, make_batch, append):
+    directory = open_directory()
+    old = directory.open_log("t", 0, config=CONFIG)
+    append(old, make_batch(5))
+    old.flush()
+    old.delete_before(3)
+    directory.write_checkpoints({("t", 0): 5})
+    directory.delete("t", 0)
+    directory.close(clean=False)
+    directory = open_directory()
+    new = directory.open_log("t", 0, config=CONFIG)
+    assert (new.start_offset, new.end_offset) == (0, 0)
+    append(new, make_batch(2))
+    directory.close(clean=False)
+    again = open_directory().open_log("t", 0, config=CONFIG)
+    assert (again.start_offset, again.end_offset, again.recovery_point) == (0, 2, 0)
+
+
 def test_a_partition_deleted_while_checkpoints_are_written_is_not_in_them(
     open_directory, monkeypatch, make_batch, append
 ):
