@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import gc
 import logging
 import os
 import signal
@@ -14,6 +13,7 @@ from pathlib import Path
 
 from tidemark import portable
 from tidemark.broker.config import BrokerConfig, ConfigError, load_config
+from tidemark.broker.core.garbage import collect_rarely
 from tidemark.broker.node import Node
 from tidemark.storage import StorageError
 
@@ -93,8 +93,7 @@ async def _serve(config: BrokerConfig) -> bool:
 
 async def _warm_up(node: Node) -> None:
     await node.warm_up()
-    gc.collect()
-    gc.freeze()  # what is loaded stays: the collector need not look through it in the middle of a request
+    collect_rarely()
 
 
 def _absolute(paths: Sequence[str]) -> str:

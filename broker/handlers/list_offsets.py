@@ -22,6 +22,7 @@ from typing import Final
 from tidemark.broker.core.errors import EXPECTED, Refused, check_leader_epoch, fault_of
 from tidemark.broker.core.registry import Call, handles
 from tidemark.broker.core.repeats import repeated
+from tidemark.broker.core.sliced_work import Job
 from tidemark.broker.replication.partition import Partition
 from tidemark.broker.replication.replica_table import ReplicaTable
 from tidemark.protocol.errors import ErrorCode
@@ -45,20 +46,17 @@ SPECIAL_FROM_VERSION: Final = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERE
 
 
 @handles(ListOffsetsRequest, ListOffsetsResponse)
-def list_offsets(request: ListOffsetsRequest, call: Call, *, replicas: ReplicaTable) -> ListOffsetsResponse:
+def list_offsets(request: ListOffsetsRequest, call: Call, *, replicas: ReplicaTable) -> Job[ListOffsetsResponse]:
     twice = repeated((topic.name, each.partition_index) for topic in request.topics for each in topic.partitions)
     committed = request.isolation_level == READ_COMMITTED
-    return ListOffsetsResponse(
-        topics=[
-            ListOffsetsTopicResponse(
-                name=topic.name,
-                partitions=[
-                    _one(replicas, topic.name, each, call.version, twice, committed) for each in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ]
-    )
+    response = ListOffsetsResponse()
+    for topic in request.topics:
+        result = ListOffsetsTopicResponse(name=topic.name)
+        for each in topic.partitions:
+            result.partitions.append(_one(replicas, topic.name, each, call.version, twice, committed))
+            yield
+        response.topics.append(result)
+    return response
 
 
 def _one(
