@@ -36,7 +36,7 @@ def let_go_of(message: Any, held: list[Any]) -> Job[None]:
         if isinstance(elements[0], Struct) and _arrays(type(elements[0])):
             for count, element in enumerate(elements):
                 yield from let_go_of(element, held)
-                if not count % 64:
+                if count % 64 == 63:
                     yield
 
 
