@@ -16,12 +16,16 @@ from tidemark.broker.core import loop_delay
 from tidemark.broker.core.loop_delay import LoopDelay
 
 
+def hold_up(seconds: float) -> None:
+    time.sleep(seconds)
+
+
 async def test_a_loop_that_was_held_up_is_noticed_and_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     delay = LoopDelay()
     delay.start()
     with caplog.at_level(logging.WARNING):
         for _ in range(2):
-            time.sleep(loop_delay.PERIOD_SECONDS + 3 * loop_delay.LATE_SECONDS)
+            hold_up(loop_delay.PERIOD_SECONDS + 3 * loop_delay.LATE_SECONDS)
             await asyncio.sleep(0.01)
     delay.stop()
     assert delay.late_count == 2
