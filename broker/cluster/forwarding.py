@@ -9,14 +9,13 @@ from __future__ import annotations
 import asyncio
 import inspect
 import time
-from collections.abc import Callable, Mapping
-from types import GeneratorType
-from typing import Any, Final
+from collections.abc import Awaitable, Callable, Generator, Mapping
+from typing import Any, Final, TypeVar
 
 from tidemark.broker.cluster.refusals import refusal_of
-from tidemark.broker.core.deferred import Deferred, awaited
+from tidemark.broker.core.deferred import Answer, awaited
 from tidemark.broker.core.errors import Refused
-from tidemark.broker.core.registry import Call, Route, bind, find_route
+from tidemark.broker.core.registry import Call, Handler, Route, bind, find_route
 from tidemark.broker.core.sliced_work import finished
 from tidemark.broker.metadata.store import MetadataStore
 from tidemark.broker.peers import Peers, PeerUnavailable
@@ -28,6 +27,8 @@ SECONDS_DEFAULT: Final = 30.0
 RETRY_SECONDS: Final = 0.05
 SEEN_SECONDS_MAX: Final = 5.0  # how long an answer waits for the change to arrive here
 
+T = TypeVar("T")
+
 
 class Forwarding:
     def __init__(self, store: MetadataStore, peers: Peers, services: Mapping[str, Callable[[], Any]]) -> None:
@@ -37,10 +38,10 @@ class Forwarding:
 
     # -- on the node that was asked ----------------------------------------
 
-    def relay(self, route: Route, version: int, handle: Callable[[Any, Call], Any]) -> Callable[[Any, Call], Any]:
+    def relay(self, route: Route, version: int, handle: Handler) -> Callable[[Any, Call], Awaitable[object]]:
         """The handler of a request: here if this is the controller, otherwise there."""
 
-        async def answer(request: Any, call: Call) -> Any:
+        async def answer(request: Any, call: Call) -> object:
             deadline = time.monotonic() + _seconds(request)
             while True:
                 try:
@@ -57,15 +58,16 @@ class Forwarding:
 
         return answer
 
-    async def ask(self, request: Any, *, version: int) -> Any:
+    async def ask(self, request: object, response: type[T], *, version: int) -> T:
         """A request of this broker's own to the controller; `Refused` if nobody took it in time."""
         route = find_route(api(type(request)).key)
         assert route is not None
         handle = bind(route.handle, self._services)
-        answer = self.relay(route, version, handle)
-        return await answer(request, Call(None, version, None))
+        answer = await self.relay(route, version, handle)(request, Call(None, version, None))
+        assert isinstance(answer, response)
+        return answer
 
-    async def _ask(self, route: Route, version: int, request: Any, client_id: str | None, deadline: float) -> Any:
+    async def _ask(self, route: Route, version: int, request: Any, client_id: str | None, deadline: float) -> object:
         body = bytearray()
         await finished(codec(route.request, version).encode_slices(request, body))
         envelope = ForwardedRequest(api_key=route.key, api_version=version, client_id=client_id, body=bytes(body))
@@ -104,12 +106,12 @@ class Forwarding:
         return ForwardedResponse(index=self._store.applied_index, body=bytes(body))
 
 
-async def _finished(response: Any) -> Any:
-    if type(response) is GeneratorType:
-        return await finished(response)
+async def _finished(response: Answer[T]) -> T:
+    if isinstance(response, Generator):
+        return await awaited(await finished(response))
     if inspect.isawaitable(response):
         return await response
-    return await awaited(response) if isinstance(response, Deferred) else response
+    return await awaited(response)
 
 
 def _seconds(request: Any) -> float:

@@ -56,7 +56,12 @@ class TopicCreation:
                 raise
 
     async def _ask_controller(self, forwarding: Forwarding, wanted: NewTopic) -> None:
-        from tidemark.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+        from tidemark.protocol.messages.create_topics import (
+            CreatableTopic,
+            CreatableTopicConfig,
+            CreateTopicsRequest,
+            CreateTopicsResponse,
+        )
 
         topic = CreatableTopic(
             name=wanted.name,
@@ -65,7 +70,7 @@ class TopicCreation:
             configs=[CreatableTopicConfig(name=name, value=value) for name, value in wanted.configs.items()],
         )
         request = CreateTopicsRequest(topics=[topic], timeout_ms=self._settings.current.request_timeout_ms)
-        response = await forwarding.ask(request, version=7)
+        response = await forwarding.ask(request, CreateTopicsResponse, version=7)
         for result in response.topics:
             if result.error_code != ErrorCode.NONE:
                 raise Refused(ErrorCode(result.error_code), result.error_message or "The controller refused the topic.")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Generator
 from typing import Generic, TypeAlias, TypeVar
 
 T = TypeVar("T")
@@ -72,7 +72,9 @@ class Deferred(Generic[T]):
 
 
 MaybeDeferred: TypeAlias = T | Deferred[T]
-Answer: TypeAlias = T | Deferred[T] | Awaitable[T]  # what a handler may return
+Answer: TypeAlias = (
+    T | Deferred[T] | Awaitable[T] | Generator[None, None, "T | Deferred[T]"]
+)  # what a handler may return
 
 
 def mapped(value: MaybeDeferred[T], change: Callable[[T], U]) -> MaybeDeferred[U]:

@@ -159,7 +159,7 @@ class GroupShard:
 
     # -- the log -----------------------------------------------------------
 
-    def apply(self, result: CoordinatorResult) -> Any:
+    def apply(self, result: CoordinatorResult) -> object:
         """The records are in the log: apply them. Returns the answer."""
         if result.producer is None:
             for record in result.records:

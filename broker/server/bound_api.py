@@ -8,8 +8,9 @@ from collections.abc import Callable
 from types import GeneratorType
 from typing import Any
 
+from tidemark.broker.core.deferred import Answer
 from tidemark.broker.core.errors import CloseConnection, clipped
-from tidemark.broker.core.registry import NO_ANSWER, Call, Route
+from tidemark.broker.core.registry import NO_ANSWER, Call, Handler, Route
 from tidemark.broker.core.sliced_work import Job
 from tidemark.broker.server.connection import Encoded
 from tidemark.broker.server.error_texts import clip_error_texts
@@ -40,8 +41,8 @@ class BoundApi:
         self,
         route: Route,
         version: int,
-        handle: Callable[[Any, Call], Any],
-        quick: Callable[[bytearray, int, Call], Any] | None = None,
+        handle: Handler,
+        quick: Callable[[bytearray, int, Call], Answer[Any]] | None = None,
     ) -> None:
         self.ask = codec(route.request, version)
         self.answer = codec(route.response, version)

@@ -73,7 +73,7 @@ class Dispatcher:
         try:
             if bound.flexible:
                 position = skip_header_tags(frame, position)
-            response = None if bound.quick is None else bound.quick(frame, position, call)
+            response: Answer[Any] = None if bound.quick is None else bound.quick(frame, position, call)
             if type(response) is bytearray:
                 put_response_start(response, 0, len(response) - 4, correlation_id)
                 connection.answer_whole(response)
@@ -247,7 +247,7 @@ def _undecodable(bound: BoundApi, error: DecodeError, frame: bytearray) -> Close
     return CloseConnection(f"{bound.name} v{bound.version} cannot be decoded: {error}; {_hex(frame)}")
 
 
-def _api_versions_hint(route: Route) -> Any:
+def _api_versions_hint(route: Route) -> object:
     from tidemark.protocol.messages.api_versions import ApiVersion
 
     hint = ApiVersion(api_key=route.key, min_version=route.versions.first, max_version=route.versions.last)

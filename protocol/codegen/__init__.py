@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from tidemark.protocol.codegen.decoding import Decoder
@@ -12,7 +13,7 @@ from tidemark.protocol.schema import api
 __all__ = ["compile_function", "source_of"]
 
 
-def compile_function(cls: type[Any], version: int, name: str) -> Any:
+def compile_function(cls: type[Any], version: int, name: str) -> Callable[..., Any]:
     """`encode`, `encode_parts`, `decode`, or one of them with `_slices`, of one version of `cls`."""
     return _emitter(cls, version, name).compile(cls)
 
