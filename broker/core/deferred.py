@@ -72,9 +72,8 @@ class Deferred(Generic[T]):
 
 
 MaybeDeferred: TypeAlias = T | Deferred[T]
-Answer: TypeAlias = (
-    T | Deferred[T] | Awaitable[T] | Generator[None, None, "T | Deferred[T]"]
-)  # what a handler may return
+# What a handler may return. A generator yields where others may have their turn.
+Answer: TypeAlias = T | Deferred[T] | Awaitable[T] | Generator[None, None, MaybeDeferred[T]]
 
 
 def mapped(value: MaybeDeferred[T], change: Callable[[T], U]) -> MaybeDeferred[U]:

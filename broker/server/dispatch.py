@@ -15,7 +15,7 @@ from types import GeneratorType
 from typing import Any, Final
 
 from tidemark.broker.core.api_table import ListenerKind, served_on
-from tidemark.broker.core.deferred import Deferred
+from tidemark.broker.core.deferred import Answer, Deferred
 from tidemark.broker.core.errors import CloseConnection
 from tidemark.broker.core.registry import NO_ANSWER, Call, Route, bind, find_route
 from tidemark.broker.core.sliced_work import INTERRUPTED, Job, SlicedWork

@@ -42,7 +42,7 @@ from tidemark.protocol.schema import api, codec
 
 PARTITIONS: Final = 1000
 SHOWN: Final = 40
-ELEMENTS: Final = int(os.environ.get("TIDEMARK_WORST_ELEMENTS", "5000"))
+ELEMENTS: Final = int(os.environ.get("TIDEMARK_WORST_ELEMENTS", "3000"))
 KEPT_SECONDS_MAX: Final = 0.1  # twice the goal: machines differ
 
 
