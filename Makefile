@@ -73,7 +73,8 @@ test: $(DEV) system
 	@$(PY) -m pytest -n $(WORKERS) tests compat-tests $(ARGS)
 
 # Without Java, Spark, Docker, wheels, and commands that are typed at brokers in processes of their own.
-NOT_UNIT := pipeline test_docker.py storage/test_kafka_directories.py tidemark/test_installed.py \
+NOT_UNIT := pipeline test_docker.py storage/test_dump_log_segments.py \
+	storage/test_kafka_directories.py tidemark/test_installed.py \
 	cli/test_documented_commands.py cli/test_end_to_end.py
 check: lint types layers
 	@$(PY) -m pytest -n 3 tests $(NOT_UNIT:%=--ignore=tests/%) $(ARGS)
