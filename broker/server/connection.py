@@ -60,7 +60,7 @@ class Connection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self.transport = transport
-        self._writer = ResponseWriter(transport, self.server.loop, self._writable)
+        self._writer = ResponseWriter(transport, self.server.loop, self._writable, self.server.readers)
         address = transport.get_extra_info("peername") or ("?", 0)
         self.host = str(address[0])
         self.peer = f"{address[0]}:{address[1]}"

@@ -398,3 +398,49 @@ def test_a_log_that_nobody_opened_after_an_unclean_stop_denies_the_clean_mark(op
     directory.close(clean=False)
     open_directory().close()
     assert not open_directory().was_clean
+
+
+def test_a_new_topic_has_nothing_of_a_deleted_one_of_its_name_even_after_a_kill(
+    open_directory, path, make_batch, append
+):
+    directory = open_directory()
+    old = directory.open_log("t", 0, config=CONFIG)
+    for _ in range(100):
+        append(old, make_batch(2))
+    old.flush()
+    old.delete_before(150)
+    directory.write_checkpoints({("t", 0): 200})
+    directory.delete("t", 0)
+    new = directory.open_log("t", 0, config=CONFIG)
+    assert (new.start_offset, new.recovery_point) == (0, 0)
+    for _ in range(3):
+        append(new, make_batch(2))
+    directory.close(clean=False)
+    directory = open_directory()
+    assert open_all(directory) == {}
+    again = directory.logs["t", 0]
+    assert (again.start_offset, again.end_offset, again.recovery_point) == (0, 6, 0)
+    assert directory.high_watermarks.get(("t", 0), 0) == 0
+
+
+def test_a_partition_deleted_while_checkpoints_are_written_is_not_in_them(
+    open_directory, monkeypatch, make_batch, append
+):
+    directory = open_directory()
+    old = directory.open_log("t", 0, config=CONFIG)
+    append(old, make_batch(2))
+    old.flush()
+    write = LogDirectory._write
+
+    def delete_before_writing(self, name, offsets):
+        if ("t", 0) in self.logs:
+            directory.delete("t", 0)
+        write(self, name, offsets)
+
+    monkeypatch.setattr(LogDirectory, "_write", delete_before_writing)
+    directory.write_checkpoints({("t", 0): 2})
+    new = directory.open_log("t", 0, config=CONFIG)
+    append(new, make_batch(2))
+    directory.close(clean=False)
+    again = open_directory().open_log("t", 0, config=CONFIG)
+    assert (again.end_offset, again.recovery_point) == (2, 0)
