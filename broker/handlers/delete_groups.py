@@ -15,7 +15,6 @@ from tidemark.broker.core.registry import Call, handles
 from tidemark.broker.core.sliced_work import Job
 from tidemark.broker.groups.coordinator import GroupCoordinator
 from tidemark.broker.groups.group_shard_host import GroupShardHost
-from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 
 
@@ -29,7 +28,7 @@ def delete_groups(
         yield
         result = DeletableGroupResult(group_id=group_id)
         response.results.append(result)
-        hosted = groups.find(group_id) if group_id else ErrorCode.INVALID_GROUP_ID
+        hosted = groups.find(group_id)
         if isinstance(hosted, GroupShardHost):
             gathering.add(hosted.finish(hosted.shard.delete_group(group_id)), partial(setattr, result, "error_code"))
         else:

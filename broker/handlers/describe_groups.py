@@ -45,7 +45,7 @@ def describe_groups(
 
 
 def _describe(group_id: str, version: int, groups: GroupCoordinator) -> DescribedGroup:
-    hosted = groups.find(group_id) if group_id else ErrorCode.INVALID_GROUP_ID
+    hosted = groups.find(group_id)
     if not isinstance(hosted, GroupShardHost):
         return DescribedGroup(group_id=group_id, error_code=hosted)
     group = hosted.shard.groups.get(group_id)
