@@ -162,6 +162,12 @@ def end_with_parent() -> None:
     ctypes.CDLL(None, use_errno=True).prctl(pr_set_pdeathsig, signal.SIGTERM)
 
 
+def descriptor_limit() -> int:
+    """How many files and connections this process may have open."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return sys.maxsize if soft == resource.RLIM_INFINITY else soft
+
+
 def raise_descriptor_limit() -> tuple[int, int]:
     """Raises this process's soft limit of open files to the hard one. Returns the limit before and after.
 
