@@ -32,7 +32,7 @@ class IsrUpkeep:
             node_id=table.node_id,
             peers=peers,
             broker_epoch=lambda: table.broker_epoch,
-            applied=self._isr_applied,
+            applied=self.consider_others,
         )
         self._lag_check = PeriodicCheck(seconds=lambda: table.lag_seconds_max() / 2, check=self._shrink_all)
         self._silence_check = PeriodicCheck(seconds=lambda: SILENCE_CHECK_SECONDS, check=self._check_silence)
@@ -41,12 +41,6 @@ class IsrUpkeep:
         await self._lag_check.stop()
         await self._silence_check.stop()
         await self._changes.stop()
-
-    def _isr_applied(self, partition: Led) -> None:
-        if partition.leadership.is_stepping_aside:  # another change was under way when the disk failed
-            self._propose_stepping_aside(partition)
-        else:
-            self.consider_others(partition)
 
     # -- joining -----------------------------------------------------------
 
@@ -61,7 +55,9 @@ class IsrUpkeep:
         """One change is made at a time: a replica that caught up while another change was under way has its turn
         after that."""
         leadership = partition.leadership
-        if isinstance(partition, Partition) and len(leadership.isr) < len(leadership.replicas):
+        if leadership.is_stepping_aside:  # another change was under way when the disk failed
+            self._propose_stepping_aside(partition)
+        elif isinstance(partition, Partition) and len(leadership.isr) < len(leadership.replicas):
             for node_id in leadership.followers:
                 self.consider_expansion(partition, node_id)
 

@@ -48,10 +48,11 @@ class RoleAssignment:
         if self._closed:
             return
         self._table.image = new
-        if old.topics is not new.topics:
-            self._follow_topics(old, new)
+        # Settings first: with fewer in sync nothing may be committed by a min.insync.replicas that no longer holds.
         if old.configs is not new.configs:
             self._follow_configs(old, new)
+        if old.topics is not new.topics:
+            self._follow_topics(old, new)
         if old.brokers is not new.brokers:
             self.replicator.brokers_changed()
 
