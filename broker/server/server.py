@@ -8,6 +8,7 @@ import logging
 import socket
 from collections import Counter
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 from tidemark import portable
@@ -30,6 +31,7 @@ SMALL_REQUEST_BYTES_MAX: Final = 8 << 20
 PRODUCE_KEY: Final = 0
 # Of the process's descriptors, clients' connections get so many: logs must be opened and the metadata saved meanwhile.
 DESCRIPTORS_SHARE: Final = 0.75
+READ_THREADS: Final = 4
 
 
 class Server:
@@ -43,6 +45,7 @@ class Server:
         self.controller_memory = MemoryBudget(self.memory.limit_bytes)
         self.descriptors_max = int(portable.descriptor_limit() * DESCRIPTORS_SHARE)
         self.frame_seconds_max = FRAME_SECONDS_MAX
+        self.readers = ThreadPoolExecutor(READ_THREADS, thread_name_prefix="send")  # of what is to be sent and is cold
         self.tick = 0  # advances with every sweep: cheaper to note than the time
         self.endpoints: dict[str, tuple[str, int]] = {}
         self._config = config
@@ -185,6 +188,7 @@ class Server:
         for connection in list(self._connections):
             connection.transport.abort()
         await _turns(ACCEPT_TURNS)
+        self.readers.shutdown(wait=False, cancel_futures=True)
 
 
 async def _turns(count: int) -> None:
