@@ -101,6 +101,11 @@ class RoleAssignment:
             if not self.opening.defers(hosted, index) and not self._puts_off((topic.topic_id, index)):
                 self.assign(hosted, index)
 
+    @property
+    def is_behind(self) -> bool:
+        """Whether some roles are still as an earlier image gave them."""
+        return bool(self._put_off)
+
     def _puts_off(self, key: Key) -> bool:
         """A broker that dies leaves thousands of partitions to others at once. What does not fit into a slice follows
         in the next turns of the loop, as if the metadata had come a little later."""

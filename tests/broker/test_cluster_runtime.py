@@ -347,3 +347,20 @@ async def test_a_node_without_its_metadata_refuses_to_start_until_it_is_formatte
     MetadataDirectory(nodes.path / str(gone) / "tidemark-metadata").allow_rejoining()
     await nodes.start(gone)
     assert nodes.running[nodes.controller]._store.driver.node.configuration.learners == (gone,)
+
+
+async def test_a_fenced_broker_serves_again_when_it_has_given_up_what_others_lead_now(nodes: Nodes) -> None:
+    """To know who leads is not enough: thousands of partitions change their roles in slices, after the image."""
+    await nodes.start()
+    controller: Any = nodes.running[nodes.controller]._cluster
+    late = nodes.another
+    roles = nodes.running[late]._replicas.roles
+    roles._put_off[bytes(16), 0] = None
+    await controller.controller._fence(late, "this test wants it")
+    session = controller.controller._sessions.get(late)
+    for _ in range(5):
+        session.is_heard = False
+        await nodes.until(lambda: session.is_heard)
+    assert nodes.image(nodes.controller).brokers[late].fenced
+    roles._put_off.clear()
+    await nodes.until(lambda: not nodes.image(late).brokers[late].fenced)
