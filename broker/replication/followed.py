@@ -108,6 +108,12 @@ class Followed(Replica):
             )  # fmt: skip
             self.high_watermark = self.log.end_offset
 
+    def is_beyond_leader(self, *, log_start_offset: int) -> bool:
+        """The leader has nothing at our end: has it nothing in common with us, either? Its log starts after our end, or
+        ours is empty and starts after its end (an unclean election, say, after our records were deleted)."""
+        own = self.log
+        return log_start_offset > own.end_offset or own.start_offset == own.end_offset > log_start_offset >= 0
+
     def restart_at(self, offset: int) -> None:
         """The leader has nothing of what we need next: begin where it begins."""
         log.warning("%s-%d: the leader begins at %d, we begin anew there", self.topic, self.index, offset)

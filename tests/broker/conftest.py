@@ -1,10 +1,14 @@
-"""A node in the test's own event loop, and a client that speaks our codecs over a real socket."""
+"""A node in the test's own event loop, and a client that speaks our codecs over a real socket.
+
+`support/` holds clients that several folders of tests use; this makes them importable.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import struct
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -21,9 +25,12 @@ from tidemark.protocol.messages.create_topics import (
     CreateTopicsResponse,
 )
 from tidemark.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from tidemark.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from tidemark.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from tidemark.protocol.records import Record, build_batch
 from tidemark.protocol.schema import api, codec
+
+sys.path.append(str(Path(__file__).parent / "support"))
 
 
 class Client:
@@ -57,6 +64,12 @@ class Client:
         assert self.answered == sent
         return answer
 
+    async def ask(self, request: Any, version: int | None = None) -> Any:
+        """The answer to a request, in the newest version unless another is named."""
+        asked = type(request)
+        response = getattr(sys.modules[asked.__module__], asked.__name__.removesuffix("Request") + "Response")
+        return await self.call(request, response, api(asked).versions.last if version is None else version)
+
     async def create(self, name: str, partitions: int = 1, **configs: str) -> None:
         topic = CreatableTopic(
             name=name,
@@ -66,6 +79,10 @@ class Client:
         )
         answer = await self.call(CreateTopicsRequest(topics=[topic]), CreateTopicsResponse, 7)
         assert answer.topics[0].error_code == 0, answer.topics[0].error_message
+
+    async def topic_id(self, name: str) -> bytes:
+        answer = await self.ask(MetadataRequest(topics=[MetadataRequestTopic(name=name)]), 12)
+        return bytes(answer.topics[0].topic_id)
 
     async def produce(self, topic: str, *values: bytes, partition: int = 0, acks: int = -1, batch: Any = None) -> Any:
         answer = await self.call(
@@ -106,7 +123,7 @@ def fetch_request(topic: str, offset: int, *, wait_ms: int = 0, min_bytes: int =
 
 SECONDS_MAX = 20  # for a node of several to start, to stop, or to see what must come
 Start = Callable[..., Awaitable[Node]]
-Connect = Callable[[Node], Awaitable[Client]]
+Connect = Callable[..., Awaitable[Client]]
 
 
 @pytest.fixture
@@ -132,8 +149,8 @@ async def start_node(tmp_path: Path) -> AsyncIterator[Start]:
 async def connect() -> AsyncIterator[Connect]:
     clients: list[Client] = []
 
-    async def open_client(node: Node) -> Client:
-        client = Client(*await asyncio.open_connection(*node.address))
+    async def open_client(node: Node, address: tuple[str, int] | None = None) -> Client:
+        client = Client(*await asyncio.open_connection(*(address or node.address)))
         clients.append(client)
         return client
 
