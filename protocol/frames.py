@@ -3,7 +3,7 @@
 Idle connections hold no buffer: all of them receive into one scratch buffer, which is safe because the event loop hands
 over what arrived before it receives again. A frame that does not end there gets a buffer of its own, and the rest is
 received straight into it. A buffer grows with what arrives, to four times as much at most, so that a length alone costs
-no memory. A few of these buffers are kept for the next frames: memory fresh from the system costs as much as filling it.
+no memory. A few of these buffers are kept for the next: memory fresh from the system costs as much as filling it.
 """
 
 from __future__ import annotations

@@ -275,7 +275,7 @@ async def test_a_node_without_its_metadata_refuses_to_start_until_it_is_formatte
     assert nodes.running[nodes.controller]._store.driver.node.configuration.learners == (gone,)
 
 
-async def test_a_fenced_broker_serves_again_when_it_has_given_up_what_others_lead_now(nodes: Nodes) -> None:
+async def test_a_fenced_broker_serves_again_when_it_has_given_up_what_others_lead_now(nodes: Any) -> None:
     """To know who leads is not enough: thousands of partitions change their roles in slices, after the image."""
     await nodes.start()
     controller: Any = nodes.running[nodes.controller]._cluster
