@@ -31,7 +31,7 @@ RECORDS_MAX: Final = 1_000_000
 EXPANSION_MAX: Final = 64  # times max.message.bytes, for what a batch may be when decompressed
 EXPANDED_BYTES_MIN: Final = 16 << 20
 
-SLICE_RECORDS: Final = 500  # half a millisecond
+STEP_RECORDS: Final = 250  # a quarter of a millisecond
 _EVERYTHING: Final = 1 << 31
 
 Placed = tuple[memoryview, BatchHeader]  # a batch that may be appended as it is
@@ -85,7 +85,7 @@ class Examination:
         return self._judged(scan, payload)
 
     def run(self, pause: Callable[[], None]) -> None:
-        """For a thread: `pause` is called after each slice, and may end it all by raising."""
+        """For a thread: `pause` is called after each step, and may end it all by raising."""
         try:
             for placed in self._steps():
                 if placed is not None:
@@ -111,7 +111,7 @@ class Examination:
             raise _too_much(f"The batch is more than {limit} bytes when decompressed.") from None
         yield None
         scan = self._scan(payload)
-        while not scan.advance(SLICE_RECORDS):
+        while not scan.advance(STEP_RECORDS):
             yield None
         yield self._judged(scan, payload)
 

@@ -20,7 +20,8 @@ from tidemark.broker.replication.examination import Examination
 log = logging.getLogger(__name__)
 
 THREADS: Final = 2
-PAUSE_SECONDS: Final = 0.0005  # after each slice of about as much, for each thread that is at work
+SLICE_SECONDS: Final = 0.004  # the interpreter would take the lock away from a thread after five milliseconds
+PAUSE_SECONDS: Final = 0.002  # after each slice, for each thread that is at work
 
 Done = Callable[[], None]
 
@@ -71,7 +72,7 @@ class Examiners:
 
     def _run(self, examination: Examination, loop: asyncio.AbstractEventLoop, finished: Done) -> None:
         """On a thread."""
-        examination.run(self._pause)
+        examination.run(_Pauses(self._pause))
         if not self._stopped:
             loop.call_soon_threadsafe(finished)
 
@@ -89,3 +90,16 @@ class Examiners:
             done()
         finally:
             self._begin()
+
+
+class _Pauses:
+    """Called as often as one likes; the pause comes when a slice is over."""
+
+    def __init__(self, pause: Callable[[], None]) -> None:
+        self._pause = pause
+        self._slice_end = time.monotonic() + SLICE_SECONDS
+
+    def __call__(self) -> None:
+        if time.monotonic() >= self._slice_end:
+            self._pause()
+            self._slice_end = time.monotonic() + SLICE_SECONDS

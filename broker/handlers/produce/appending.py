@@ -185,7 +185,9 @@ class Appending:
 
     def _may_examine(self, records: Bytes) -> bool:
         """Whether this batch's records are few enough to be looked at now, with those of the batches before it."""
-        self._records_at_once -= max(0, int.from_bytes(records[57:61], "big", signed=True))
+        count = int.from_bytes(records[57:61], "big", signed=True)
+        if 0 < count <= AT_ONCE_RECORDS_MAX:  # else it waits, or is refused, anyway
+            self._records_at_once -= count
         return self._records_at_once >= 0
 
     # -- batches that wait for their turn ----------------------------------
