@@ -14,8 +14,9 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from tidemark.broker.config import BrokerConfig, ConfigError, load_config
+from tidemark.broker.metadata.brokers import fence
 from tidemark.broker.metadata.image import Image
-from tidemark.broker.metadata.records import decode_records
+from tidemark.broker.metadata.records import Record, decode_records, encode_records
 from tidemark.broker.node import METADATA_DIRECTORY
 from tidemark.raft import FileStorage, JournalCorrupt, Kind, RaftError, Survivor
 from tidemark.storage import StorageError, locked
@@ -62,8 +63,9 @@ def _recover(config: BrokerConfig, *, for_real: bool) -> int:
     storage = FileStorage(directory)
     try:
         survivor = Survivor(saved=storage.load())
-        _describe(survivor, config.node_id)
-        effects = survivor.alone(config.node_id)
+        image = _image(survivor)
+        _describe(survivor, image, config.node_id)
+        effects = survivor.alone(config.node_id, encode_records(_fence_lost_voters(survivor, image, config)))
         if not for_real:
             print("Nothing is changed. If this node knows most of all that are left, run it again with --yes.")
             return 0
@@ -75,9 +77,20 @@ def _recover(config: BrokerConfig, *, for_real: bool) -> int:
     return 0
 
 
-def _describe(survivor: Survivor, node_id: int) -> None:
+def _fence_lost_voters(survivor: Survivor, image: Image, config: BrokerConfig) -> list[Record]:
+    """Were they left in the in-sync sets, this node could drop out of those first, when it registers again, and its
+    partitions would wait for brokers that never come back."""
+    records: list[Record] = []
+    for broker_id in survivor.configuration.voters:
+        if broker_id != config.node_id:
+            fenced = fence(image, broker_id, config)
+            image = image.apply(fenced)
+            records += fenced
+    return records
+
+
+def _describe(survivor: Survivor, image: Image, node_id: int) -> None:
     term, index = survivor.last
-    image = _image(survivor)
     partitions = [each for topic in image.topics.values() for each in topic.partitions]
     held = [each for each in partitions if node_id in each.replicas]
     safe = [each for each in held if node_id in (*each.isr, *each.elr)]

@@ -67,7 +67,9 @@ class Checkpoint:
         note = self.path / name
         if not self.is_local or not note.exists():
             return {}
-        found: dict[str, Any] = _json(note, note.read_text(errors="replace"))
+        found = _json(note, note.read_text(errors="replace"))
+        if not isinstance(found, dict):
+            raise _damaged(note, "it is not a JSON object")
         return found
 
     def write_note(self, name: str, value: Mapping[str, Any]) -> None:
@@ -102,7 +104,7 @@ def _require_version(log: Path) -> list[str]:
     return lines
 
 
-def positions_in(content: Any) -> dict[Partition, int]:
+def positions_in(content: object) -> dict[Partition, int]:
     """The connector's offsets, {"topic": {"0": 12}}; anything else (a file source's) is none of ours."""
     if not isinstance(content, dict):
         return {}
@@ -115,11 +117,12 @@ def positions_in(content: Any) -> dict[Partition, int]:
     }
 
 
-def _json(file: Path, text: str) -> Any:
+def _json(file: Path, text: str) -> object:
     try:
-        return json.loads(text)
+        found: object = json.loads(text)
     except ValueError:
         raise _damaged(file, "it is not JSON") from None
+    return found
 
 
 WHAT_TO_DO = (

@@ -65,8 +65,8 @@ def read_progress(sink: str, told: Mapping[str, Any]) -> Progress:
     )
 
 
-def _offsets(told: Any) -> Any:
-    return json.loads(told) if isinstance(told, str) else told
+def _offsets(reported: object) -> object:
+    return json.loads(reported) if isinstance(reported, str) else reported
 
 
 def line(progress: Progress) -> str:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from importlib.machinery import ExtensionFileLoader, PathFinder
-from typing import Any
+from types import ModuleType
 
 
-def _load_extension() -> Any:
+def _load_extension() -> ModuleType:
     package = PathFinder.find_spec("crc32c")
     spec = package and PathFinder.find_spec("crc32c._crc32c", package.submodule_search_locations)
     if spec is None or not isinstance(spec.loader, ExtensionFileLoader):

@@ -10,10 +10,24 @@ generated until an instance is constructed (`__init__`) or a codec is asked for.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, ClassVar, Final, Generic, NamedTuple, Protocol, TypeVar, dataclass_transform
+from collections.abc import Callable, Generator
+from typing import (
+    Any,
+    ClassVar,
+    Final,
+    Generic,
+    Literal,
+    NamedTuple,
+    Protocol,
+    TypeAlias,
+    TypeVar,
+    cast,
+    dataclass_transform,
+    overload,
+)
 
 T = TypeVar("T")
+Whole: TypeAlias = Literal["int8", "int16", "uint16", "int32", "uint32", "int64"]
 
 Bytes = bytes | bytearray | memoryview
 BytesTypes: Final = (bytes, bytearray, memoryview)
@@ -85,68 +99,101 @@ class Field:
         self.of = of  # an array's element (a struct, or the name of a primitive kind), or the nested struct itself
         self.default = default
 
-    def fresh(self) -> Any:
+    def fresh(self) -> object:
         """The value of a field that was not given or does not exist in a version."""
         if self.default is NEW:
             return self.of() if self.kind == "struct" else []
         return self.default
 
 
-def boolean(versions: str = "0+", *, tag: int | None = None, default: bool = False) -> Any:
-    return Field("bool", versions, tag=tag, default=default)
+# A declaration is typed as the value that it stands for, as dataclasses.field is: `index: int = int32()`.
 
 
-def int8(versions: str = "0+", *, tag: int | None = None, default: int = 0) -> Any:
-    return Field("int8", versions, tag=tag, default=default)
+def boolean(versions: str = "0+", *, tag: int | None = None, default: bool = False) -> bool:
+    return cast(bool, Field("bool", versions, tag=tag, default=default))
 
 
-def int16(versions: str = "0+", *, tag: int | None = None, default: int = 0) -> Any:
-    return Field("int16", versions, tag=tag, default=default)
+def int8(versions: str = "0+", *, tag: int | None = None, default: int = 0) -> int:
+    return cast(int, Field("int8", versions, tag=tag, default=default))
 
 
-def uint16(versions: str = "0+", *, tag: int | None = None, default: int = 0) -> Any:
-    return Field("uint16", versions, tag=tag, default=default)
+def int16(versions: str = "0+", *, tag: int | None = None, default: int = 0) -> int:
+    return cast(int, Field("int16", versions, tag=tag, default=default))
 
 
-def int32(versions: str = "0+", *, tag: int | None = None, default: int = 0) -> Any:
-    return Field("int32", versions, tag=tag, default=default)
+def uint16(versions: str = "0+", *, tag: int | None = None, default: int = 0) -> int:
+    return cast(int, Field("uint16", versions, tag=tag, default=default))
 
 
-def uint32(versions: str = "0+", *, tag: int | None = None, default: int = 0) -> Any:
-    return Field("uint32", versions, tag=tag, default=default)
+def int32(versions: str = "0+", *, tag: int | None = None, default: int = 0) -> int:
+    return cast(int, Field("int32", versions, tag=tag, default=default))
 
 
-def int64(versions: str = "0+", *, tag: int | None = None, default: int = 0) -> Any:
-    return Field("int64", versions, tag=tag, default=default)
+def uint32(versions: str = "0+", *, tag: int | None = None, default: int = 0) -> int:
+    return cast(int, Field("uint32", versions, tag=tag, default=default))
 
 
-def float64(versions: str = "0+", *, tag: int | None = None, default: float = 0.0) -> Any:
-    return Field("float64", versions, tag=tag, default=default)
+def int64(versions: str = "0+", *, tag: int | None = None, default: int = 0) -> int:
+    return cast(int, Field("int64", versions, tag=tag, default=default))
 
 
-def uuid(versions: str = "0+", *, tag: int | None = None, default: bytes = ZERO_UUID) -> Any:
-    return Field("uuid", versions, tag=tag, default=default)
+def float64(versions: str = "0+", *, tag: int | None = None, default: float = 0.0) -> float:
+    return cast(float, Field("float64", versions, tag=tag, default=default))
 
 
-def string(versions: str = "0+", *, nullable: str = "", tag: int | None = None, default: str | None = "") -> Any:
+def uuid(versions: str = "0+", *, tag: int | None = None, default: bytes = ZERO_UUID) -> bytes:
+    return cast(bytes, Field("uuid", versions, tag=tag, default=default))
+
+
+@overload
+def string(versions: str = "0+", *, nullable: str = "", tag: int | None = None, default: str = "") -> str: ...
+@overload
+def string(versions: str = "0+", *, nullable: str = "", tag: int | None = None, default: None) -> None: ...
+def string(versions: str = "0+", *, nullable: str = "", tag: int | None = None, default: str | None = "") -> object:
     return Field("string", versions, nullable=nullable, tag=tag, default=default)
 
 
-def blob(versions: str = "0+", *, nullable: str = "", tag: int | None = None, default: bytes | None = b"") -> Any:
+@overload
+def blob(versions: str = "0+", *, nullable: str = "", tag: int | None = None, default: bytes = b"") -> bytes: ...
+@overload
+def blob(versions: str = "0+", *, nullable: str = "", tag: int | None = None, default: None) -> None: ...
+def blob(versions: str = "0+", *, nullable: str = "", tag: int | None = None, default: bytes | None = b"") -> object:
     return Field("bytes", versions, nullable=nullable, tag=tag, default=default)
 
 
-def records(versions: str = "0+", *, nullable: str = "", tag: int | None = None) -> Any:
+def records(versions: str = "0+", *, nullable: str = "", tag: int | None = None) -> bytes | None:
     """Record batches: bytes on the wire, but `encode_parts` may carry them as file slices."""
-    return Field("records", versions, nullable=nullable, tag=tag, default=None)
+    return cast(bytes | None, Field("records", versions, nullable=nullable, tag=tag, default=None))
 
 
-def array(of: Any, versions: str = "0+", *, nullable: str = "", tag: int | None = None, default: None = NEW) -> Any:
+@overload
+def array(of: type[T], versions: str = "0+", *, nullable: str = "", tag: int | None = None) -> list[T]: ...
+@overload
+def array(of: Whole, versions: str = "0+", *, nullable: str = "", tag: int | None = None) -> list[int]: ...
+@overload
+def array(of: Literal["string"], versions: str = "0+", *, nullable: str = "", tag: int | None = None) -> list[str]: ...
+@overload
+def array(
+    of: Literal["uuid", "bytes"], versions: str = "0+", *, nullable: str = "", tag: int | None = None
+) -> list[bytes]: ...
+@overload
+def array(of: object, versions: str = "0+", *, nullable: str = "", tag: int | None = None, default: None) -> None: ...
+def array(
+    of: object, versions: str = "0+", *, nullable: str = "", tag: int | None = None, default: None = NEW
+) -> object:
     """A list of structs, or of a primitive kind given by name: `array("int32")`. Default: a new empty list, or None."""
     return Field("array", versions, nullable=nullable, tag=tag, of=of, default=default)
 
 
-def nested(of: Any, versions: str = "0+", *, nullable: str = "", tag: int | None = None, default: None = NEW) -> Any:
+@overload
+def nested(of: type[T], versions: str = "0+", *, nullable: str = "", tag: int | None = None) -> T: ...
+@overload
+def nested(
+    of: type[object], versions: str = "0+", *, nullable: str = "", tag: int | None = None, default: None
+) -> None: ...
+def nested(
+    of: type[object], versions: str = "0+", *, nullable: str = "", tag: int | None = None, default: object = NEW
+) -> object:
     """One struct inside another. Default: an all-defaults instance, shared if it has no lists of its own, or None."""
     if default is NEW and all(field.default is not NEW for field in fields_of(of).values()):
         default = frozen_default(of)
@@ -191,16 +238,16 @@ def _refuse_assignment(self: Any, name: str, value: Any) -> None:
     raise AttributeError(f"this {self.__declared__.__name__} is a shared default: assign a new one instead of {name}")
 
 
-def frozen_default(cls: type[Any]) -> Any:
+def frozen_default(cls: type[T]) -> T:
     """An all-defaults instance that many messages can share, because nobody can change it."""
     frozen = type(cls.__name__, (cls,), {"__slots__": (), "__setattr__": _refuse_assignment})
-    instance: Any = object.__new__(frozen)
+    instance: T = object.__new__(frozen)
     for name, field in fields_of(cls).items():
         object.__setattr__(instance, name, field.fresh())
     return instance
 
 
-def _compile_init(cls: type[Any]) -> Any:
+def _compile_init(cls: type[Any]) -> Callable[..., None]:
     scope: dict[str, Any] = {"NEW": NEW}
     parameters, body = [], []
     for name, field in cls.__fields__.items():
@@ -215,7 +262,8 @@ def _compile_init(cls: type[Any]) -> Any:
     if not parameters:
         return lambda self: None
     exec(f"def __init__(self, *, {', '.join(parameters)}):\n" + "\n".join(body), scope)
-    return scope["__init__"]
+    compiled: Callable[..., None] = scope["__init__"]
+    return compiled
 
 
 @dataclass_transform(kw_only_default=True)
@@ -257,6 +305,9 @@ def fields_of(cls: type[Any]) -> dict[str, Field]:
     return found
 
 
+FUNCTIONS: Final = ("encode", "decode", "encode_parts", "encode_slices", "decode_slices", "encode_parts_slices")
+
+
 class Codec(Generic[T]):
     """How one version of a message is written and read. Each function is compiled when it is first asked for.
 
@@ -265,20 +316,25 @@ class Codec(Generic[T]):
     bytes to be left over, and raises only DecodeError. Byte fields are slices of `buf`.
     `encode_parts(msg, out)` is for messages with record batches: it returns [out, batches, bytearray, …], in which the
     batches are the very objects of the message's `records` fields: bytes, a Slice, or a list of Slices, for sendfile.
+    With `_slices` each is a generator that returns the same, and yields every few elements: for messages so large that
+    others want their turn in between.
     """
 
-    __slots__ = ("cls", "decode", "encode", "encode_parts", "version")
+    __slots__ = ("cls", *FUNCTIONS, "version")
 
     encode: Callable[[T, bytearray], None]
     decode: Callable[..., T]
     encode_parts: Callable[[T, bytearray], list[Any]]
+    encode_slices: Callable[[T, bytearray], Generator[None, None, None]]
+    decode_slices: Callable[..., Generator[None, None, T]]
+    encode_parts_slices: Callable[[T, bytearray], Generator[None, None, list[Any]]]
 
     def __init__(self, cls: type[T], version: int) -> None:
         self.cls = cls
         self.version = version
 
-    def __getattr__(self, name: str) -> Any:
-        if name not in ("encode", "decode", "encode_parts"):
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        if name not in FUNCTIONS:
             raise AttributeError(name)
         from tidemark.protocol.codegen import compile_function  # the compiler is needed only now
 

@@ -39,13 +39,16 @@ class Survivor:
                 return Configuration.decode(entry.payload)
         return Configuration() if self.saved.snapshot is None else self.saved.snapshot.configuration
 
-    def alone(self, node_id: int) -> Effects:
+    def alone(self, node_id: int, payload: bytes = b"") -> Effects:
         """What to save, so that this node alone decides from its next start on. The others may follow, without votes,
-        until they are given some."""
+        until they are given some. `payload`, if there is any, is the first that it decides."""
         configuration = self.configuration
         if configuration.member(node_id) is None:
             raise UnknownMember(f"node {node_id} is no member of the quorum")
         members = tuple(replace(each, is_voter=each.node_id == node_id) for each in configuration.members)
         term = max(self.saved.hard_state.term, self.last[0]) + TERMS_AHEAD
-        entry = Entry(term, self.last[1] + 1, Configuration(members).encode(), Kind.CONFIGURATION)
-        return Effects(hard_state=HardState(term=term), entries=(entry,))
+        first = self.last[1] + 1
+        entries = [Entry(term, first, Configuration(members).encode(), Kind.CONFIGURATION)]
+        if payload:
+            entries.append(Entry(term, first + 1, payload))
+        return Effects(hard_state=HardState(term=term), entries=tuple(entries))

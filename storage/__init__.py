@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tidemark.storage.aborted import AbortedTransaction
 from tidemark.storage.cache import SegmentCache
+from tidemark.storage.cold import ColdRead
 from tidemark.storage.config import LogConfig
 from tidemark.storage.directory import LogDirectory, clean_broker_epoch, locked
 from tidemark.storage.errors import (
@@ -35,6 +36,7 @@ __all__ = [
     "AbortedTransaction",
     "Appended",
     "BatchTooLarge",
+    "ColdRead",
     "CorruptFile",
     "CorruptLog",
     "DirectoryLocked",

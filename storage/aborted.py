@@ -43,6 +43,10 @@ class AbortedIndex:
         if self._known is not None:
             self._known.append(transaction)
 
+    @property
+    def is_loaded(self) -> bool:
+        return self._known is not None
+
     def entries(self) -> list[AbortedTransaction]:
         """Whole entries; a torn last one is left out (recovery rebuilds the file from the log)."""
         if self._known is None:

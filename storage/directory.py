@@ -60,6 +60,8 @@ class LogDirectory:
         self._refused: set[TopicPartition] = set()  # tried to open, in vain
         self._has_unsynced_names = False  # directories were renamed
         self._writing = Lock()  # of checkpoints, one at a time
+        self._tables = Lock()  # of what they tell; never held while the disk is waited for
+        self._forgotten: set[TopicPartition] = set()  # partitions that are gone, and that the files may still tell of
         self._closed = False
 
     @classmethod
@@ -84,6 +86,7 @@ class LogDirectory:
             path, files=files, now_ms=now_ms, lock=lock, clean_epoch=clean_epoch, open_files_max=open_files_max
         )
         directory._remove_leftovers()
+        directory._forget_missing()
         return directory
 
     # Partitions
@@ -107,6 +110,10 @@ class LogDirectory:
         may have it open or be about to."""
         key = topic, partition
         self._refused.add(key)
+        if key in self._forgotten:
+            # A deleted partition had this name. After a crash the new one must not start where that one started, nor
+            # count as synced or committed as far as that one was.
+            self.write_checkpoints()
         log = Log.open(
             self._path_of(key),
             config=config,
@@ -173,8 +180,10 @@ class LogDirectory:
     def _forget(self, key: TopicPartition) -> None:
         self._has_unsynced_names = True
         self._refused.discard(key)
-        for offsets in (self._recovery_points, self._start_offsets, self.high_watermarks):
-            offsets.pop(key, None)
+        with self._tables:
+            told = [table.pop(key, 0) for table in (self._recovery_points, self._start_offsets, self.high_watermarks)]
+            if any(told) or self._writing.locked():
+                self._forgotten.add(key)
 
     def _path_of(self, key: TopicPartition) -> str:
         return os.path.join(self.path, names.directory_name(topic=key[0], partition=key[1]))
@@ -209,14 +218,22 @@ class LogDirectory:
         """Writes how far each log is synced, where it starts and, if given, its high watermark. For any thread: it
         waits for the disk several times."""
         with self._writing:
-            self._write_recovery_points()
-            self._start_offsets.update((key, log.start_offset) for key, log in list(self.logs.items()))
-            # As Kafka does: a log that starts where its first segment starts needs no entry.
-            starts = {key: offset for key, offset in list(self._start_offsets.items()) if offset}
-            self._write(checkpoints.START_OFFSETS, starts)
-            if high_watermarks is not None:
-                self.high_watermarks.update(high_watermarks)
-                self._write(checkpoints.HIGH_WATERMARKS, self.high_watermarks)
+            with self._tables:
+                forgotten, self._forgotten = self._forgotten, set()
+                self._start_offsets.update((key, log.start_offset) for key, log in list(self.logs.items()))
+                # As Kafka does: a log that starts where its first segment starts needs no entry.
+                starts = {key: offset for key, offset in self._start_offsets.items() if offset}
+                self.high_watermarks.update(high_watermarks or {})
+                marks = dict(self.high_watermarks)
+            try:
+                self._write_recovery_points()
+                self._write(checkpoints.START_OFFSETS, starts)
+                if high_watermarks is not None or forgotten:
+                    self._write(checkpoints.HIGH_WATERMARKS, marks)
+            except OSError:
+                with self._tables:
+                    self._forgotten |= forgotten
+                raise
 
     def forget_replicated(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
         """Lets go of what logs remember only until it is committed."""
@@ -224,19 +241,23 @@ class LogDirectory:
             if key in self.logs:
                 self.logs[key].producer_states.forget_replicated(offset)
 
-    def write_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
-        """For any thread."""
+    def write_high_watermarks(self) -> None:
+        """As they are in `high_watermarks`. For any thread."""
         with self._writing:
-            self._write(checkpoints.HIGH_WATERMARKS, high_watermarks)
+            with self._tables:
+                marks = dict(self.high_watermarks)
+            self._write(checkpoints.HIGH_WATERMARKS, marks)
 
     def write_recovery_points(self) -> None:
         with self._writing:
             self._write_recovery_points()
 
     def _write_recovery_points(self) -> None:
-        points = {**self._recovery_points, **{key: log.recovery_point for key, log in list(self.logs.items())}}
+        with self._tables:
+            points = {**self._recovery_points, **{key: log.recovery_point for key, log in list(self.logs.items())}}
         self._write(checkpoints.RECOVERY_POINTS, points)
-        self._recovery_points = points
+        with self._tables:  # what was deleted meanwhile stays so
+            self._recovery_points = {key: offset for key, offset in points.items() if key not in self._forgotten}
 
     def _lower_recovery_point(self, key: TopicPartition) -> None:
         """After a truncation: what the file says must not lie beyond the log's end. Mostly it does not, for what is
@@ -305,6 +326,13 @@ class LogDirectory:
 
     def _write(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
         checkpoints.write_offsets(self.files, os.path.join(self.path, name), offsets)
+
+    def _forget_missing(self) -> None:
+        """A crash came after a partition was deleted, and before the files forgot it: one of its name begins at 0."""
+        told = {*self._recovery_points, *self._start_offsets, *self.high_watermarks}
+        if told:
+            for key in told.difference(self.partitions()):
+                self._forget(key)
 
     def _remove_leftovers(self) -> None:
         for name in directories_below(self.files, self.path):

@@ -36,6 +36,11 @@ class OffsetIndex:
     def __len__(self) -> int:
         return len(self._offsets)
 
+    def copy(self) -> OffsetIndex:
+        copy = OffsetIndex(self._base)
+        copy._offsets, copy._positions = self._offsets[:], self._positions[:]
+        return copy
+
     def append(self, *, offset: int, position: int) -> None:
         self._offsets.append(offset - self._base)
         self._positions.append(position)
@@ -101,6 +106,11 @@ class TimeIndex:
 
     def __len__(self) -> int:
         return len(self._offsets)
+
+    def copy(self) -> TimeIndex:
+        copy = TimeIndex(self._base)
+        copy._timestamps, copy._offsets = self._timestamps[:], self._offsets[:]
+        return copy
 
     def append_if_later(self, *, timestamp: int, offset: int) -> None:
         """Adds an entry when time has moved on. Batches without a timestamp (-1) never make one."""

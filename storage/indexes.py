@@ -33,6 +33,19 @@ class Indexes:
         self.offsets = self.times = None
         self._saved_offsets = self._saved_times = 0
 
+    def copy(self) -> Indexes:
+        """Of what is loaded; for another thread to read."""
+        copy = Indexes(self._files, stem=self._stem, base_offset=self._base)
+        copy.offsets = None if self.offsets is None else self.offsets.copy()
+        copy.times = None if self.times is None else self.times.copy()
+        return copy
+
+    def adopt(self, loaded: Indexes) -> None:
+        """Takes over what a copy has loaded."""
+        self.offsets, self._saved_offsets = loaded.offsets, loaded._saved_offsets
+        if self.times is None:
+            self.times, self._saved_times = loaded.times, loaded._saved_times
+
     # Loading: None when the file cannot be believed and both must be rebuilt
 
     def load_offsets(self, *, log_size: int) -> OffsetIndex | None:

@@ -17,6 +17,7 @@ from tidemark.protocol.records import BatchHeader, EndTransaction, place_batch, 
 from tidemark.storage import history, loading, lookup, reading, replicated, retention, truncation
 from tidemark.storage.aborted import AbortedTransaction
 from tidemark.storage.cache import SegmentCache
+from tidemark.storage.cold import CACHED_FILES
 from tidemark.storage.config import LogConfig
 from tidemark.storage.deletion import PendingDeletions, remove_directory, retire_directory
 from tidemark.storage.errors import BatchTooLarge, LogOffline, OffsetOutOfRange, WriteFailed
@@ -381,10 +382,11 @@ class Log:
     # Reading
 
     def read(
-        self, *, offset: int, limit_bytes: int, up_to: int | None = None, at_least_one: bool = True
+        self, *, offset: int, limit_bytes: int, up_to: int | None = None, at_least_one: bool = True, wait: bool = True
     ) -> list[FileSlice]:
         """Whole batches from the one that holds `offset`, of at most `limit_bytes` (the first may exceed them if
-        `at_least_one`), ending at or before `up_to`. One segment's worth at most; empty only at the end."""
+        `at_least_one`), ending at or before `up_to`. One segment's worth at most; empty only at the end. Without `wait`
+        it raises ColdRead rather than wait for the disk; what the slices hold may be cold all the same."""
         if self._offline is not None:
             raise LogOffline(self._offline)
         end_offset = self.end_offset
@@ -394,6 +396,7 @@ class Log:
             if offset > end_offset or offset < self.start_offset:
                 raise OffsetOutOfRange(offset=offset, start=self.start_offset, end=end_offset)
             return []
+        files = None if wait else CACHED_FILES
         segment = self.segments.active
         if offset < segment.base_offset:
             return reading.read_inactive(
@@ -403,24 +406,29 @@ class Log:
                 up_to=up_to,
                 end_offset=end_offset,
                 at_least_one=at_least_one,
+                files=files,
             )
         position = segment.memo.get(offset)
         if position is None:
-            position = segment.locate(offset)
-        end = segment.size if up_to == end_offset else segment.locate(up_to)
-        return slice_segment(segment, start=position, end=end, limit_bytes=limit_bytes, at_least_one=at_least_one)
+            position = segment.locate(offset, files)
+        end = segment.size if up_to == end_offset else segment.locate(up_to, files)
+        return slice_segment(
+            segment, start=position, end=end, limit_bytes=limit_bytes, at_least_one=at_least_one, files=files
+        )
 
     def aborted_transactions(self, *, from_offset: int, up_to: int) -> list[AbortedTransaction]:
         """Aborted transactions with records in from_offset..up_to-1, for a read_committed reader to skip."""
         self.check_online()
         return reading.aborted_transactions(self.segments, from_offset=from_offset, up_to=up_to)
 
-    def aborted_in(self, offset: int, slices: list[FileSlice]) -> list[AbortedTransaction]:
-        """Aborted transactions with records in what a read from `offset` returned."""
+    def aborted_in(self, offset: int, slices: list[FileSlice], *, wait: bool = True) -> list[AbortedTransaction]:
+        """Aborted transactions with records in what a read from `offset` returned. Without `wait`: see `read`."""
         if not any(segment.has_aborts for segment in self.segments.from_offset(offset)):
             return []
-        end = reading.end_of_slice(self.segments, offset, slices[-1], end_offset=self.end_offset)
-        return self.aborted_transactions(from_offset=offset, up_to=end)
+        self.check_online()
+        files = None if wait else CACHED_FILES
+        end = reading.end_of_slice(self.segments, offset, slices[-1], end_offset=self.end_offset, files=files)
+        return reading.aborted_transactions(self.segments, from_offset=offset, up_to=end, files=files)
 
     def last_stable_offset(self, high_watermark: int) -> int:
         """The end of what a read_committed reader may see."""
@@ -428,13 +436,17 @@ class Log:
 
     def offset_for_timestamp(self, timestamp: int) -> Found | None:
         """The first record at or after a time."""
-        self.check_online()
-        return lookup.first_at_or_after(self.segments, timestamp, start_offset=self.start_offset)
+        return self.begin_search(timestamp)()
 
     def offset_of_max_timestamp(self) -> Found | None:
         """The record with the largest timestamp, the first of them if several."""
+        return self.begin_search(None)()
+
+    def begin_search(self, timestamp: int | None) -> Callable[[], Found | None]:
+        """A search in the log as it is now, for the first record at or after a time, or (None) for the one with the
+        largest timestamp. Call it on any thread: it opens indexes, walks over batches and reads one."""
         self.check_online()
-        return lookup.latest(self.segments, start_offset=self.start_offset)
+        return lookup.search(self.segments, timestamp, start_offset=self.start_offset)
 
     def epoch_end_offset(self, epoch: int) -> tuple[int, int]:
         """The largest known epoch not after `epoch` and where it ends; (-1, -1) if unknown (OffsetForLeaderEpoch)."""
@@ -457,6 +469,8 @@ class Log:
     def begin_flush(self, *, sealed: bool = False) -> Flush:
         """What has to be synced so that everything up to now is safe. Call it (on any thread), then `finish_flush`.
         The active segment's indexes are left out, unless it is `sealed`: recovery would rebuild them."""
+        if (failure := self.unsynced.failure) is not None:
+            self.fail(f"a sync failed: {failure}")  # the kernel tells of it once: the next sync would seem to succeed
         self.check_online()
         return self.unsynced.begin_flush(
             self.files,

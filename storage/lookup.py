@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import NamedTuple
 
 from tidemark.protocol.records import iter_records, read_header
@@ -13,6 +14,14 @@ class Found(NamedTuple):
     offset: int
     timestamp: int
     leader_epoch: int
+
+
+def search(segments: Iterable[Segment], timestamp: int | None, *, start_offset: int) -> Callable[[], Found | None]:
+    """`first_at_or_after` or, without a timestamp, `latest`, on copies: for another thread."""
+    copies = [each.copy() for each in segments if each.size and each.may_hold(timestamp)]
+    if timestamp is None:
+        return partial(latest, copies, start_offset=start_offset)
+    return partial(first_at_or_after, copies, timestamp, start_offset=start_offset)
 
 
 def first_at_or_after(segments: Iterable[Segment], timestamp: int, *, start_offset: int) -> Found | None:

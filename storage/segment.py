@@ -169,6 +169,48 @@ class Segment:
 
     # Files and indexes, opened when needed
 
+    @property
+    def is_open(self) -> bool:
+        """Whether a read finds file and offset index, and whatever else it needs, without opening anything."""
+        aborted = self._aborted_index
+        has_aborts = not self._aborts or (aborted is not None and aborted.is_loaded)
+        return self.file is not None and self.indexes.offsets is not None and has_aborts
+
+    def copy(self) -> Segment:
+        """The segment as it is now, for another thread to read. What is open is shared, the indexes are copied."""
+        copy = Segment(
+            self.files,
+            self.directory,
+            self.base_offset,
+            size=self.size,
+            created_ms=self.created_ms,
+            aborts=self._aborts,
+        )
+        copy.file, copy.fd = self.file, self.fd
+        copy.index_interval_bytes = self.index_interval_bytes
+        copy.indexes = self.indexes.copy()
+        copy._largest_timestamp = self._largest_timestamp
+        copy._largest_timestamp_offset = self._largest_timestamp_offset
+        return copy
+
+    def open(self) -> None:
+        """Opens what `is_open` asks for."""
+        self.open_file()
+        self.offset_index()
+        if self._aborts:
+            self.aborted_index().entries()
+
+    def adopt(self, opened: Segment) -> None:
+        """Takes over what a copy has opened, unless it has been opened here since, or the segment is another now."""
+        if opened.size != self.size or self._aborts != opened._aborts:
+            return
+        if self.file is None and opened.file is not None:
+            self.file, self.fd = opened.file, opened.fd
+        if self.indexes.offsets is None:
+            self.indexes.adopt(opened.indexes)
+        if self._aborted_index is None:
+            self._aborted_index = opened._aborted_index
+
     def open_file(self) -> OpenFile:
         if self.file is None:
             path = self.path(names.LOG)
@@ -247,30 +289,32 @@ class Segment:
 
     # Reading
 
-    def locate(self, offset: int) -> int:
+    # `files`: another door to the files than the segment's own, if given (see storage.cold).
+
+    def locate(self, offset: int, files: Files | None = None) -> int:
         """Where the first batch starts that ends at or after `offset`; the segment's size if there is none."""
         if offset <= self.base_offset:
             return 0
         position = self.memo.get(offset)
         if position is not None:
             return position
-        return self._locate_by_index(offset)
+        return self._locate_by_index(offset, files)
 
-    def _locate_by_index(self, offset: int) -> int:
+    def _locate_by_index(self, offset: int, files: Files | None) -> int:
         entry = self.offset_index().floor(offset)
         start = 0 if entry is None else entry[1]
         fd = self.open_file().fileno()
         first_last = None if entry is None else entry[0]
         try:
-            return find_offset(self.files, fd, offset, position=start, end=self.size, first_last=first_last)
+            return find_offset(files or self.files, fd, offset, position=start, end=self.size, first_last=first_last)
         except Damage as damage:
             if entry is None:
                 raise self._corrupt(damage) from None
             # The index points into the middle of a batch: it is the index that is wrong, unless the log is too.
             self.rebuild_indexes()
-            return self._locate_by_index(offset)
+            return self._locate_by_index(offset, files)
 
-    def cut(self, *, start: int, limit: int) -> int:
+    def cut(self, *, start: int, limit: int, files: Files | None = None) -> int:
         """Where to end a read of at most `limit` bytes from `start`: at a batch boundary that the index knows, if any.
 
         Returns `start` when no indexed batch starts in between.
@@ -278,15 +322,16 @@ class Segment:
         position = self.offset_index().last_position_up_to(start + limit)
         if position <= start:
             return start
-        self._memorize(self.base_offset_at(position), position)
+        self._memorize(self.base_offset_at(position, files), position)
         return position
 
-    def walk(self, *, start: int, limit: int) -> int:
+    def walk(self, *, start: int, limit: int, files: Files | None = None) -> int:
         """The last batch boundary within `limit` bytes from `start`, found batch by batch; `start` if there is none."""
         fd = self.open_file().fileno()
         end, next_offset = start, -1
+        files = files or self.files
         try:
-            for position, header in headers(self.files, fd, position=start, end=self.size, window=_LOCATE_WINDOW):
+            for position, header in headers(files, fd, position=start, end=self.size, window=_LOCATE_WINDOW):
                 if position + header.size - start > limit:
                     break
                 end, next_offset = position + header.size, header.next_offset
@@ -301,16 +346,16 @@ class Segment:
             self.memo.clear()
         self.memo[offset] = position
 
-    def base_offset_at(self, position: int) -> int:
+    def base_offset_at(self, position: int, files: Files | None = None) -> int:
         """The first offset of the batch at `position`."""
         fd = self.fd if self.fd >= 0 else self.open_file().fileno()
-        data = self.files.pread(fd, 8, position)
+        data = (files or self.files).pread(fd, 8, position)
         if len(data) != 8:
             raise self._corrupt(Damage(position, "the file ends where a batch should start", past_end=True))
         return int.from_bytes(data, "big")
 
-    def batch_size_at(self, position: int) -> int:
-        data = self.files.read_range(self.open_file().fileno(), position=position + 8, length=4)
+    def batch_size_at(self, position: int, files: Files | None = None) -> int:
+        data = (files or self.files).read_range(self.open_file().fileno(), position=position + 8, length=4)
         size = LENGTH_END + int.from_bytes(data, "big", signed=True)
         if size < HEADER_SIZE or position + size > self.size:
             raise self._corrupt(Damage(position, f"a batch of {size} bytes cannot be here"))
@@ -322,6 +367,10 @@ class Segment:
             last = self._last_time_entry()
             self._largest_timestamp, self._largest_timestamp_offset = last or (NO_TIMESTAMP, self.base_offset)
         return self._largest_timestamp
+
+    def may_hold(self, timestamp: int | None) -> bool:
+        """Whether a batch here may have a timestamp at or after this one, as far as that is known without reading."""
+        return timestamp is None or self._largest_timestamp == _UNKNOWN or self._largest_timestamp >= timestamp
 
     def _last_time_entry(self) -> tuple[int, int] | None:
         """The time index's last entry, read alone where it can be: retention asks every segment for it."""

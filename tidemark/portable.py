@@ -15,7 +15,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Final
 
@@ -26,6 +26,11 @@ O_DIRECTORY: Final[int] = getattr(os, "O_DIRECTORY", 0)
 _FULL_SYNC: Final[int | None] = getattr(fcntl, "F_FULLFSYNC", None)
 _NO_WAIT: Final[int | None] = getattr(os, "RWF_NOWAIT", None)
 _PROBE_EVERY_BYTES: Final = 64 << 10  # half of what Linux reads ahead by default
+_LOAD_BYTES: Final = 256 << 10
+_AHEAD_BYTES: Final = 2 << 20
+_PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
+_SYS_CACHESTAT: Final = 451  # on every architecture
+_WITHOUT_NO_WAIT: Final = (errno.ENOTSUP, errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS)
 _OPEN_FILES_MAX_MACOS: Final = 10_240  # OPEN_MAX
 _WITHOUT_FULL_SYNC: Final = (errno.ENOTSUP, errno.EINVAL, errno.ENOTTY)
 
@@ -62,19 +67,58 @@ def _read_and_send(out_fd: int, in_fd: int, offset: int, count: int) -> int:
 send_file: Callable[[int, int, int, int], int] = os.sendfile if IS_LINUX and hasattr(os, "sendfile") else _read_and_send
 
 
-def is_cached(fd: int, *, position: int, length: int) -> bool:
-    """Whether reading these bytes would wait for the disk: False if some of them are not in the page cache.
+def _cachestat() -> Callable[[int, int, int], int]:
+    """How many pages of a range are in memory, at one price for any range; -1 where the kernel (before 6.5) or a
+    container cannot tell."""
+    if not IS_LINUX:
+        return lambda _fd, _position, _length: -1
+    import ctypes  # not before it is needed: it takes a few milliseconds and two megabytes
 
-    Asks for one byte in every 64 KiB, about a microsecond each. True where the system cannot say, so that a caller who
-    moves cold reads to a thread goes on as if all were warm.
+    call = ctypes.PyDLL(None).syscall  # it never waits: to let go of the interpreter lock would cost more than it
+    call.argtypes = (ctypes.c_long, ctypes.c_uint, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint)
+    numbers, address, asked_bytes = ctypes.c_uint64 * 7, ctypes.addressof, 16
+
+    def cached_pages(fd: int, position: int, length: int) -> int:
+        asked_and_found = numbers(position, length)
+        at = address(asked_and_found)
+        return -1 if call(_SYS_CACHESTAT, fd, at, at + asked_bytes, 0) else asked_and_found[2]
+
+    return cached_pages
+
+
+_cached_pages: Callable[[int, int, int], int] | None = None  # made on first use
+
+
+def is_cached(fd: int, *, position: int, length: int, strictly: bool = True) -> bool:
+    """Whether reading these bytes would not wait for the disk: False if some of them are not in the page cache. A page
+    that the disk is still filling counts as cached, unless it is the last one and `strictly` is asked.
+
+    Two or three microseconds. True where the system cannot say, so that a caller who moves cold reads to a thread goes
+    on as if all were warm.
     """
+    global _cached_pages
     if _NO_WAIT is None or length <= 0:
         return True
-    byte, last = [bytearray(1)], position + length - 1
+    if _cached_pages is None:
+        _cached_pages = _cachestat()
+    last = position + length - 1
+    cached = _cached_pages(fd, position, length)
+    if cached >= 0 and cached != last // _PAGE_BYTES - position // _PAGE_BYTES + 1:
+        return False
+    return (not strictly and cached >= 0) or _is_probed(fd, (last,) if cached >= 0 else _probes(position, last))
+
+
+def _probes(first: int, last: int) -> Iterable[int]:
+    return (*range(first, last, _PROBE_EVERY_BYTES), last)
+
+
+def _is_probed(fd: int, positions: Iterable[int]) -> bool:
+    """One byte at each of them, about a microsecond each."""
+    assert _NO_WAIT is not None
+    byte = [bytearray(1)]
     try:
-        for at in range(position, last, _PROBE_EVERY_BYTES):
+        for at in positions:
             os.preadv(fd, byte, at, _NO_WAIT)
-        os.preadv(fd, byte, last, _NO_WAIT)
     except BlockingIOError:
         return False
     except OSError:
@@ -82,18 +126,65 @@ def is_cached(fd: int, *, position: int, length: int) -> bool:
     return True
 
 
-def _pread_into(fd: int, buffer: bytearray, position: int) -> int:
+def read_cached(fd: int, length: int, position: int) -> bytes:
+    """As `os.pread`, but raises BlockingIOError instead of waiting for the disk, where the system can tell."""
+    buffer = bytearray(length)
+    got = read_cached_into(fd, buffer, position)
+    return bytes(buffer if got == length else memoryview(buffer)[:got])
+
+
+def load_pages(fd: int, *, position: int, length: int) -> None:
+    """Brings a range of a file into the page cache, and waits for the disk: for a thread. A range that is not there any
+    more is no error: whoever wanted it finds out."""
+    end = position + length
+    if not IS_LINUX:
+        while position < end and (data := os.pread(fd, min(_LOAD_BYTES, end - position), position)):
+            position += len(data)
+        return
+    # The kernel's own read-ahead would be begun by whoever reads these pages next, who must not wait; begin it here.
+    os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_RANDOM)
+    # To nowhere: as read, for a fortieth of the time, as nothing is copied.
+    nowhere = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        while position < end and (sent := os.sendfile(nowhere, fd, position, end - position)):
+            position += sent
+    finally:
+        os.close(nowhere)
+    os.posix_fadvise(fd, position, _AHEAD_BYTES, os.POSIX_FADV_WILLNEED)
+
+
+def _pread_into(fd: int, buffer: bytearray | memoryview, position: int) -> int:
     data = os.pread(fd, len(buffer), position)
     buffer[: len(data)] = data
     return len(data)
 
 
-def _preadv_into(fd: int, buffer: bytearray, position: int) -> int:
+def _preadv_into(fd: int, buffer: bytearray | memoryview, position: int) -> int:
     return os.preadv(fd, [buffer], position)
 
 
 # Fills a buffer from a position of a file and returns how many bytes there were.
-read_into: Callable[[int, bytearray, int], int] = _preadv_into if hasattr(os, "preadv") else _pread_into
+read_into: Callable[[int, bytearray | memoryview, int], int] = _preadv_into if hasattr(os, "preadv") else _pread_into
+
+
+def _read_cached_into(fd: int, buffer: bytearray | memoryview, position: int) -> int:
+    assert _NO_WAIT is not None
+    try:
+        got = os.preadv(fd, [buffer], position, _NO_WAIT)
+    except OSError as error:
+        if error.errno not in _WITHOUT_NO_WAIT:
+            raise
+        return read_into(fd, buffer, position)
+    # If it ends early, the rest is not cached (which this raises) or there is no more.
+    if got < len(buffer) and os.preadv(fd, [bytearray(1)], position + got, _NO_WAIT):
+        raise BlockingIOError(errno.EAGAIN, "it was not in the page cache a moment ago")
+    return got
+
+
+# As `read_into`, but raises BlockingIOError instead of waiting for the disk, where the system can tell.
+read_cached_into: Callable[[int, bytearray | memoryview, int], int] = (
+    read_into if _NO_WAIT is None else _read_cached_into
+)
 
 
 def advise_sequential(fd: int) -> None:

@@ -9,13 +9,14 @@ from __future__ import annotations
 import asyncio
 import inspect
 import time
-from collections.abc import Callable, Mapping
-from typing import Any, Final
+from collections.abc import Awaitable, Callable, Generator, Mapping
+from typing import Any, Final, TypeVar
 
 from tidemark.broker.cluster.refusals import refusal_of
-from tidemark.broker.core.deferred import Deferred, awaited
+from tidemark.broker.core.deferred import Answer, awaited
 from tidemark.broker.core.errors import Refused
-from tidemark.broker.core.registry import Call, Route, bind, find_route
+from tidemark.broker.core.registry import Call, Handler, Route, bind, find_route
+from tidemark.broker.core.sliced_work import finished
 from tidemark.broker.metadata.store import MetadataStore
 from tidemark.broker.peers import Peers, PeerUnavailable
 from tidemark.protocol.errors import ErrorCode
@@ -26,6 +27,8 @@ SECONDS_DEFAULT: Final = 30.0
 RETRY_SECONDS: Final = 0.05
 SEEN_SECONDS_MAX: Final = 5.0  # how long an answer waits for the change to arrive here
 
+T = TypeVar("T")
+
 
 class Forwarding:
     def __init__(self, store: MetadataStore, peers: Peers, services: Mapping[str, Callable[[], Any]]) -> None:
@@ -35,10 +38,10 @@ class Forwarding:
 
     # -- on the node that was asked ----------------------------------------
 
-    def relay(self, route: Route, version: int, handle: Callable[[Any, Call], Any]) -> Callable[[Any, Call], Any]:
+    def relay(self, route: Route, version: int, handle: Handler) -> Callable[[Any, Call], Awaitable[object]]:
         """The handler of a request: here if this is the controller, otherwise there."""
 
-        async def answer(request: Any, call: Call) -> Any:
+        async def answer(request: Any, call: Call) -> object:
             deadline = time.monotonic() + _seconds(request)
             while True:
                 try:
@@ -55,17 +58,18 @@ class Forwarding:
 
         return answer
 
-    async def ask(self, request: Any, *, version: int) -> Any:
+    async def ask(self, request: object, response: type[T], *, version: int) -> T:
         """A request of this broker's own to the controller; `Refused` if nobody took it in time."""
         route = find_route(api(type(request)).key)
         assert route is not None
         handle = bind(route.handle, self._services)
-        answer = self.relay(route, version, handle)
-        return await answer(request, Call(None, version, None))
+        answer = await self.relay(route, version, handle)(request, Call(None, version, None))
+        assert isinstance(answer, response)
+        return answer
 
-    async def _ask(self, route: Route, version: int, request: Any, client_id: str | None, deadline: float) -> Any:
+    async def _ask(self, route: Route, version: int, request: Any, client_id: str | None, deadline: float) -> object:
         body = bytearray()
-        codec(route.request, version).encode(request, body)
+        await finished(codec(route.request, version).encode_slices(request, body))
         envelope = ForwardedRequest(api_key=route.key, api_version=version, client_id=client_id, body=bytes(body))
         left = max(deadline - time.monotonic(), RETRY_SECONDS)
         link = self._peers.to_controller(purpose="forwarding")
@@ -73,7 +77,7 @@ class Forwarding:
         if answer.error_code != ErrorCode.NONE:
             raise Refused(ErrorCode(answer.error_code), "The controller did not take it.")
         await self._seen(answer.index)
-        return codec(route.response, version).decode(memoryview(answer.body))
+        return await finished(codec(route.response, version).decode_slices(memoryview(answer.body)))
 
     async def _seen(self, index: int) -> None:
         try:
@@ -91,21 +95,23 @@ class Forwarding:
         if not self._store.is_controller:
             return ForwardedResponse(error_code=ErrorCode.NOT_CONTROLLER)
         version = forwarded.api_version
-        request = codec(route.request, version).decode(memoryview(forwarded.body))
+        request = await finished(codec(route.request, version).decode_slices(memoryview(forwarded.body)))
         handle = bind(route.handle, self._services)
         try:
             response = await _finished(handle(request, Call(call.connection, version, forwarded.client_id)))
         except Refused as refusal:
             return ForwardedResponse(error_code=refusal.code)
         body = bytearray()
-        codec(route.response, version).encode(response, body)
+        await finished(codec(route.response, version).encode_slices(response, body))
         return ForwardedResponse(index=self._store.applied_index, body=bytes(body))
 
 
-async def _finished(response: Any) -> Any:
+async def _finished(response: Answer[T]) -> T:
+    if isinstance(response, Generator):
+        return await awaited(await finished(response))
     if inspect.isawaitable(response):
         return await response
-    return await awaited(response) if isinstance(response, Deferred) else response
+    return await awaited(response)
 
 
 def _seconds(request: Any) -> float:

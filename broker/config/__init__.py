@@ -1,6 +1,6 @@
 """Configuration: one table of settings for brokers and one for topics, with loaders and descriptions."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tidemark.broker.config.broker import KEYS, BrokerConfig, broker_key, validate_broker_config
 from tidemark.broker.config.errors import ConfigError
@@ -57,7 +57,7 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     """Descriptions are loaded when the first is asked for: a broker starts without."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields, replace
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from tidemark.broker.config.coordinator_settings import CoordinatorSettings
 from tidemark.broker.config.key import (
@@ -13,6 +13,7 @@ from tidemark.broker.config.key import (
     Key,
     OneOf,
     Scope,
+    Value,
     boolean,
     integer,
     listing,
@@ -21,11 +22,12 @@ from tidemark.broker.config.key import (
 )
 from tidemark.broker.config.topic import TopicConfig
 
+V = TypeVar("V", bound=Value)
 UNSET: Any = object()
 _TOPIC_FIELDS = {f.name.replace("_", "."): f.metadata["key"] for f in fields(TopicConfig)}
 
 
-def default_of(topic_key: str, *, default: Any = UNSET, unit: str | None = None, **rest: Any) -> Any:
+def default_of(topic_key: str, *, default: V = UNSET, unit: str | None = None, **rest: Any) -> V:
     """The broker setting that topics without `topic_key` take their value from: same type, bounds and meaning."""
     model: Key = _TOPIC_FIELDS[topic_key]
     doc = f"The `{topic_key}` of topics that do not set their own" + (f", in {unit}. " if unit else ". ") + model.doc
@@ -37,7 +39,7 @@ def default_of(topic_key: str, *, default: Any = UNSET, unit: str | None = None,
         synonyms=(),
         **rest,
     )
-    return field(default=key.default, metadata={"key": key})
+    return field(default=cast(V, key.default), metadata={"key": key})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)

@@ -10,11 +10,16 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from enum import Enum, IntEnum
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from tidemark.broker.config.errors import ConfigError
 
 Value: TypeAlias = "bool | int | float | str | tuple[str, ...] | None"
+
+V = TypeVar("V", bound=Value)
+Whole = TypeVar("Whole", int, None)
+Text = TypeVar("Text", str, None)
+Items = TypeVar("Items", tuple[str, ...], None)
 
 INT_MAX = 2**31 - 1
 LONG_MAX = 2**63 - 1
@@ -212,35 +217,35 @@ _PARSERS: Mapping[Type, Any] = {
 }
 
 
-def _declare(type_: Type, default: Value, doc: str, **rest: Any) -> Any:
+def _declare(type_: Type, default: V, doc: str, **rest: Any) -> V:
     return field(default=default, metadata={"key": Key(name="", type=type_, default=default, doc=doc, **rest)})
 
 
-def integer(default: int | None, doc: str, **rest: Any) -> Any:
+def integer(default: Whole, doc: str, **rest: Any) -> Whole:
     return _declare(Type.INT, default, doc, **rest)
 
 
-def short(default: int | None, doc: str, **rest: Any) -> Any:
+def short(default: Whole, doc: str, **rest: Any) -> Whole:
     return _declare(Type.SHORT, default, doc, **rest)
 
 
-def long(default: int | None, doc: str, **rest: Any) -> Any:
+def long(default: Whole, doc: str, **rest: Any) -> Whole:
     return _declare(Type.LONG, default, doc, **rest)
 
 
-def boolean(default: bool, doc: str, **rest: Any) -> Any:
+def boolean(default: bool, doc: str, **rest: Any) -> bool:
     return _declare(Type.BOOLEAN, default, doc, **rest)
 
 
-def double(default: float, doc: str, **rest: Any) -> Any:
+def double(default: float, doc: str, **rest: Any) -> float:
     return _declare(Type.DOUBLE, default, doc, **rest)
 
 
-def string(default: str | None, doc: str, **rest: Any) -> Any:
+def string(default: Text, doc: str, **rest: Any) -> Text:
     return _declare(Type.STRING, default, doc, **rest)
 
 
-def listing(default: tuple[str, ...] | None, doc: str, **rest: Any) -> Any:
+def listing(default: Items, doc: str, **rest: Any) -> Items:
     return _declare(Type.LIST, default, doc, **rest)
 
 

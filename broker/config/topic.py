@@ -6,7 +6,7 @@ change nothing yet.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -53,7 +53,7 @@ def _scaled(*names: tuple[str, int]) -> dict[str, Any]:
 class TopicConfig:
     """The settings of one topic, resolved and typed."""
 
-    cleanup_policy: frozenset[str] = listing(
+    cleanup_policy: Collection[str] = listing(
         ("delete",),
         "What happens to old data: delete removes whole segments by age and size, compact keeps the last"
         " record of every key. Both may be given; with neither, nothing is ever removed.",

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
-from typing import Any, ClassVar, Final, TypeVar
+from typing import Any, ClassVar, Final, TypeVar, cast
 
 from tidemark.broker.coordination.batch import build
 from tidemark.broker.coordination.loading import Decode, LogReplay, ReplaysTransactions
@@ -135,9 +135,9 @@ class ShardHost(ABC):
     def _code_of(self, error: Exception) -> ErrorCode:
         return _CODES.get(fault_of(error, where=self.name).code, ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
-    def _when_committed(self, result: Any, refuse: Callable[[ErrorCode], Any] | None) -> Deferred[Any]:
+    def _when_committed(self, result: T, refuse: Callable[[ErrorCode], T] | None) -> Deferred[T]:
         """Clients must not see what a failover could still undo."""
-        deferred: Deferred[Any] = Deferred()
+        deferred: Deferred[T] = Deferred()
 
         def reached(error: Exception | None) -> None:
             if error is None:
@@ -153,9 +153,9 @@ class ShardHost(ABC):
             self._task.cancel()
 
 
-def _refused(result: Any) -> Any:
+def _refused(result: T) -> T:
     """NOT_COORDINATOR as an answer of the same type, where the type has an error code."""
-    code = ErrorCode.NOT_COORDINATOR
+    code, make = ErrorCode.NOT_COORDINATOR, cast(Callable[..., T], type(result))
     if isinstance(result, ErrorCode):
-        return code
-    return type(result)(error_code=code) if hasattr(result, "error_code") else result
+        return make(code)
+    return make(error_code=code) if hasattr(result, "error_code") else result

@@ -11,13 +11,15 @@ import inspect
 from collections.abc import Callable, Mapping
 from functools import partial
 from importlib import import_module
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from tidemark.broker.core.api_table import api_table
+from tidemark.broker.core.deferred import Answer
 from tidemark.protocol.apis import api_module
 from tidemark.protocol.schema import Span, api
 
-H = TypeVar("H", bound=Callable[..., Any])
+H = TypeVar("H", bound=Callable[..., Answer[Any]])
+T = TypeVar("T")
 
 
 class NoAnswer:
@@ -41,14 +43,18 @@ class Call:
         self.memo: Any = None  # what the API's quick way has learnt
 
 
+Handler: TypeAlias = Callable[[Any, Call], Answer[Any]]
+"""A handler with its services bound. The request is of the type that its route names."""
+
+
 class Route(NamedTuple):
     request: type[Any]
     response: type[Any]
     versions: Span
-    handle: Callable[..., Any]
+    handle: Callable[..., Answer[Any]]
     in_parts: bool  # the response holds file slices
     on_controller: bool  # other nodes pass it on
-    quick: Callable[..., Any] | None
+    quick: Callable[..., Answer[Any]] | None
 
     @property
     def key(self) -> int:
@@ -68,7 +74,7 @@ def handles(
     *,
     in_parts: bool = False,
     on_controller: bool = False,
-    quick: Callable[..., Any] | None = None,
+    quick: Callable[..., Answer[Any]] | None = None,
 ) -> Callable[[H], H]:
     """Register the decorated function as the answer to every version of `request`.
 
@@ -100,7 +106,7 @@ def find_route(key: int) -> Route | None:
     return found
 
 
-def bind(handle: Callable[..., Any], services: Mapping[str, Callable[[], Any]]) -> Callable[..., Any]:
+def bind(handle: Callable[..., T], services: Mapping[str, Callable[[], Any]]) -> Callable[..., T]:
     """Give the handler the services it names."""
     named = [p.name for p in inspect.signature(handle).parameters.values() if p.kind is p.KEYWORD_ONLY]
     missing = [name for name in named if name not in services]

@@ -20,6 +20,7 @@ from tidemark.broker.coordination.result import CoordinatorResult, Decision
 from tidemark.broker.core.deferred import Deferred
 from tidemark.broker.groups.classic.group import ClassicGroup
 from tidemark.broker.groups.classic.join import refusal
+from tidemark.broker.groups.classic.leave import nobody_left
 from tidemark.broker.groups.committed_offsets import CommittedOffsets
 from tidemark.broker.groups.expected_members import ExpectedMembers
 from tidemark.broker.groups.group import Caller, Group
@@ -110,7 +111,7 @@ class GroupShard:
     def leave(self, request: LeaveGroupRequest, caller: Caller, now_ms: int) -> Decision[LeaveGroupResponse]:
         group = self.groups.get(request.group_id)
         if group is None:
-            return LeaveGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID)
+            return nobody_left(request)
         return group.leave(self, request, caller, now_ms)
 
     # -- groups ------------------------------------------------------------
@@ -159,7 +160,7 @@ class GroupShard:
 
     # -- the log -----------------------------------------------------------
 
-    def apply(self, result: CoordinatorResult) -> Any:
+    def apply(self, result: CoordinatorResult) -> object:
         """The records are in the log: apply them. Returns the answer."""
         if result.producer is None:
             for record in result.records:

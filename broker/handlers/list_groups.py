@@ -31,7 +31,7 @@ def list_groups(request: ListGroupsRequest, _call: Call, *, groups: GroupCoordin
                 group_id=group.group_id,
                 protocol_type=group.protocol_type_name,
                 group_state=group.state_name,
-                group_type=group.kind.capitalize(),
+                group_type=group.kind,
             )
             response.groups.append(listed)
     return response

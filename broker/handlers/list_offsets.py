@@ -17,11 +17,16 @@ v11: -6, the earliest offset that is still to be uploaded (KIP-1023)
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
+from functools import partial
 from typing import Final
 
+from tidemark.broker.core.deferred import Answer
 from tidemark.broker.core.errors import EXPECTED, Refused, check_leader_epoch, fault_of
 from tidemark.broker.core.registry import Call, handles
 from tidemark.broker.core.repeats import repeated
+from tidemark.broker.core.sliced_work import Job, finished, in_slices
 from tidemark.broker.replication.partition import Partition
 from tidemark.broker.replication.replica_table import ReplicaTable
 from tidemark.protocol.errors import ErrorCode
@@ -32,6 +37,7 @@ from tidemark.protocol.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
+from tidemark.storage import Found
 
 READ_COMMITTED: Final = 1
 OFFSET_NOT_AVAILABLE_FROM: Final = 5  # KIP-207
@@ -44,45 +50,96 @@ EARLIEST_PENDING_UPLOAD: Final = -6
 SPECIAL_FROM_VERSION: Final = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
 
 
+Place = tuple[str, int]  # topic and partition
+Search = Callable[[], Found | None]
+
+
 @handles(ListOffsetsRequest, ListOffsetsResponse)
-def list_offsets(request: ListOffsetsRequest, call: Call, *, replicas: ReplicaTable) -> ListOffsetsResponse:
-    twice = repeated((topic.name, each.partition_index) for topic in request.topics for each in topic.partitions)
-    committed = request.isolation_level == READ_COMMITTED
-    return ListOffsetsResponse(
-        topics=[
-            ListOffsetsTopicResponse(
-                name=topic.name,
-                partitions=[
-                    _one(replicas, topic.name, each, call.version, twice, committed) for each in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ]
-    )
+def list_offsets(request: ListOffsetsRequest, call: Call, *, replicas: ReplicaTable) -> Answer[ListOffsetsResponse]:
+    asking = _Asking(request, call.version, replicas)
+    return asking.search_and_answer() if asking.must_search else asking.answer()
 
 
-def _one(
-    replicas: ReplicaTable,
-    topic: str,
-    asked: ListOffsetsPartition,
+class _Asking:
+    """One request. Searches by time read index and batches, on another thread; the rest is known."""
+
+    def __init__(self, request: ListOffsetsRequest, version: int, replicas: ReplicaTable) -> None:
+        self._topics = request.topics
+        self._version = version
+        self._replicas = replicas
+        self._committed = request.isolation_level == READ_COMMITTED
+        self._twice = repeated(
+            (topic.name, each.partition_index) for topic in self._topics for each in topic.partitions
+        )
+        self._found: dict[Place, Search] = {}
+
+    @property
+    def must_search(self) -> bool:
+        return any(_is_search(each.timestamp) for topic in self._topics for each in topic.partitions)
+
+    async def search_and_answer(self) -> ListOffsetsResponse:
+        for topic in self._topics:
+            for asked in topic.partitions:
+                place = (topic.name, asked.partition_index)
+                if _is_search(asked.timestamp) and place not in self._twice:
+                    self._found[place] = await self._search(place, asked.timestamp)
+        return await finished(self.answer())
+
+    async def _search(self, place: Place, timestamp: int) -> Search:
+        """What is found, or the error, as a function."""
+        loop = asyncio.get_running_loop()
+        for is_last in (False, False, True):
+            try:
+                log = self._replicas.leader_of(*place).log
+                search = log.begin_search(None if timestamp == MAX_TIMESTAMP else timestamp)
+                found = await loop.run_in_executor(self._replicas.readers, search)
+                return lambda found=found: found  # type: ignore[misc]
+            except Refused as refusal:
+                return partial(_raise, refusal)
+            except EXPECTED as error:
+                if is_last:
+                    return partial(_raise, error)
+                # A segment was deleted or cut while it was read, perhaps: the log as it is now may be well.
+        raise AssertionError
+
+    def answer(self) -> Job[ListOffsetsResponse]:
+        response = ListOffsetsResponse()
+        for topic in self._topics:
+            partitions = yield from in_slices(partial(self._one, topic.name), topic.partitions)
+            response.topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=partitions))
+        return response
+
+    def _one(self, topic: str, asked: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
+        answer = ListOffsetsPartitionResponse(partition_index=asked.partition_index)
+        place = (topic, asked.partition_index)
+        try:
+            if place in self._twice:
+                raise Refused(ErrorCode.INVALID_REQUEST, "the partition is in the request twice")
+            partition = self._replicas.leader_of(*place)
+            check_leader_epoch(asked.current_leader_epoch, partition.leader_epoch)
+            end = partition.last_stable_offset if self._committed else partition.high_watermark
+            _find(partition, asked.timestamp, answer, self._version, end, self._found.get(place))
+        except EXPECTED as error:
+            answer.error_code = fault_of(error, where=f"{topic}-{asked.partition_index}").code
+        return answer
+
+
+def _is_search(timestamp: int) -> bool:
+    return timestamp >= 0 or timestamp == MAX_TIMESTAMP
+
+
+def _raise(error: Exception) -> Found | None:
+    raise error
+
+
+def _find(
+    partition: Partition,
+    timestamp: int,
+    answer: ListOffsetsPartitionResponse,
     version: int,
-    twice: set[tuple[str, int]],
-    committed: bool,
-) -> ListOffsetsPartitionResponse:
-    answer = ListOffsetsPartitionResponse(partition_index=asked.partition_index)
-    try:
-        if (topic, asked.partition_index) in twice:
-            raise Refused(ErrorCode.INVALID_REQUEST, "the partition is in the request twice")
-        partition = replicas.leader_of(topic, asked.partition_index)
-        check_leader_epoch(asked.current_leader_epoch, partition.leader_epoch)
-        end = partition.last_stable_offset if committed else partition.high_watermark
-        _find(partition, asked.timestamp, answer, version, end)
-    except EXPECTED as error:
-        answer.error_code = fault_of(error, where=f"{topic}-{asked.partition_index}").code
-    return answer
-
-
-def _find(partition: Partition, timestamp: int, answer: ListOffsetsPartitionResponse, version: int, end: int) -> None:
+    end: int,
+    searched: Search | None,
+) -> None:
     """`end` is where what this client may see ends."""
     log = partition.log
     if timestamp < 0 and version < SPECIAL_FROM_VERSION.get(timestamp, 0):
@@ -97,8 +154,9 @@ def _find(partition: Partition, timestamp: int, answer: ListOffsetsPartitionResp
         answer.offset, answer.leader_epoch = end, partition.leader_epoch
     elif timestamp in (EARLIEST, EARLIEST_LOCAL):
         answer.offset, answer.leader_epoch = log.start_offset, log.epoch_at(log.start_offset)
-    elif timestamp >= 0 or timestamp == MAX_TIMESTAMP:
-        found = log.offset_of_max_timestamp() if timestamp == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp)
+    elif _is_search(timestamp):
+        assert searched is not None, "what is searched for is searched before it is answered"
+        found = searched()
         if found is not None and found.offset < end:
             answer.offset, answer.timestamp, answer.leader_epoch = found.offset, found.timestamp, found.leader_epoch
     elif timestamp not in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):

@@ -1,7 +1,8 @@
 """OffsetCommit: how far a group has read, kept in `__consumer_offsets`. The answer waits until that is committed.
 
 A member must give its generation or epoch; whoever is not a member (an admin tool, a consumer without a group) gives
--1, and is refused while the group has members.
+-1, and is refused while the group has members. An empty group id is accepted, as of old, here, by OffsetFetch,
+DescribeGroups and DeleteGroups.
 
 v2: the retention time of a commit, which has no effect any more (KIP-211; gone in v5)
 v6: leader epochs (KIP-320)
@@ -18,7 +19,6 @@ from tidemark.broker.core.registry import Call, handles
 from tidemark.broker.groups.coordinator import GroupCoordinator
 from tidemark.broker.groups.group_shard_host import GroupShardHost
 from tidemark.broker.groups.offset_commit import commit, refuse_all
-from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 
 
@@ -26,8 +26,6 @@ from tidemark.protocol.messages.offset_commit import OffsetCommitRequest, Offset
 def offset_commit(
     request: OffsetCommitRequest, call: Call, *, groups: GroupCoordinator
 ) -> MaybeDeferred[OffsetCommitResponse]:
-    if not request.group_id:
-        return refuse_all(request, ErrorCode.INVALID_GROUP_ID)
     hosted = groups.find(request.group_id)
     if not isinstance(hosted, GroupShardHost):
         return refuse_all(request, hosted)

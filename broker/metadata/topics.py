@@ -9,6 +9,7 @@ from typing import Final
 
 from tidemark.broker.config import BrokerConfig, ConfigError, validate_topic_configs
 from tidemark.broker.core.errors import Refused
+from tidemark.broker.core.sliced_work import Job, at_once
 from tidemark.broker.metadata.image import TOPIC_RESOURCE, Image, PartitionImage, TopicImage, partition_record
 from tidemark.broker.metadata.partitions import fresh
 from tidemark.broker.metadata.placement import spread
@@ -48,20 +49,31 @@ def _name_problem(name: str) -> str | None:
     return None
 
 
+def check_partitions_of_request(count: int) -> None:
+    """Before anything is built for them."""
+    if count > PARTITIONS_MAX_PER_REQUEST:
+        raise Refused(
+            ErrorCode.POLICY_VIOLATION,
+            f"{count} partitions are too many for one request; {PARTITIONS_MAX_PER_REQUEST} are possible.",
+        )
+
+
 def create_topics(
     image: Image, wishes: Sequence[NewTopic], broker: BrokerConfig
-) -> tuple[list[Record], dict[str, Refused]]:
+) -> Job[tuple[list[Record], dict[str, Refused]]]:
     """The records of all that can be created, and why the others cannot. The time grows with the request only."""
     count = sum(len(wish.assignments) or (wish.partitions if wish.partitions > 0 else 1) for wish in wishes)
-    if count > PARTITIONS_MAX_PER_REQUEST:
-        too_many = f"{count} partitions are too many for one request; {PARTITIONS_MAX_PER_REQUEST} are possible."
-        return [], dict.fromkeys((wish.name for wish in wishes), Refused(ErrorCode.POLICY_VIOLATION, too_many))
+    try:
+        check_partitions_of_request(count)
+    except Refused as too_many:
+        return [], dict.fromkeys((wish.name for wish in wishes), too_many)
     by_metric_name = {metric_name(name): name for name in image.topics}
     records: list[Record] = []
     refused: dict[str, Refused] = {}
     for wish in wishes:
+        yield
         try:
-            records += _create(image, wish, broker, by_metric_name)
+            records += yield from _create(image, wish, broker, by_metric_name)
         except Refused as refusal:
             refused[wish.name] = refusal
             continue
@@ -70,7 +82,7 @@ def create_topics(
 
 
 def create_topic(image: Image, wish: NewTopic, broker: BrokerConfig) -> list[Record]:
-    return _create(image, wish, broker, {metric_name(name): name for name in image.topics})
+    return at_once(_create(image, wish, broker, {metric_name(name): name for name in image.topics}))
 
 
 def metric_name(topic: str) -> str:
@@ -78,7 +90,7 @@ def metric_name(topic: str) -> str:
     return topic.replace(".", "_")
 
 
-def _create(image: Image, wish: NewTopic, broker: BrokerConfig, by_metric_name: Mapping[str, str]) -> list[Record]:
+def _create(image: Image, wish: NewTopic, broker: BrokerConfig, by_metric_name: Mapping[str, str]) -> Job[list[Record]]:
     check_topic_name(wish.name)
     clash = by_metric_name.get(metric_name(wish.name))
     if clash == wish.name:
@@ -88,9 +100,9 @@ def _create(image: Image, wish: NewTopic, broker: BrokerConfig, by_metric_name: 
     placement = _placement(image, wish, broker, topics=len(by_metric_name))
     _check_configs(wish.configs, broker)
     records: list[Record] = [TopicRecord(name=wish.name, topic_id=wish.topic_id)]
-    records += [
-        partition_record(wish.topic_id, index, _fresh(image, replicas)) for index, replicas in enumerate(placement)
-    ]
+    for index, replicas in enumerate(placement):
+        records.append(partition_record(wish.topic_id, index, _fresh(image, replicas)))
+        yield
     records += [
         ConfigRecord(resource_type=TOPIC_RESOURCE, resource_name=wish.name, name=name, value=value)
         for name, value in wish.configs.items()
@@ -169,6 +181,12 @@ def delete_topic(topic: TopicImage) -> list[Record]:
 def add_partitions(
     image: Image, topic: TopicImage, *, count: int, assignments: Sequence[Sequence[int]] | None
 ) -> list[Record]:
+    return at_once(adding_partitions(image, topic, count=count, assignments=assignments))
+
+
+def adding_partitions(
+    image: Image, topic: TopicImage, *, count: int, assignments: Sequence[Sequence[int]] | None
+) -> Job[list[Record]]:
     have = len(topic.partitions)
     if count <= have:
         raise Refused(
@@ -187,7 +205,8 @@ def add_partitions(
         )
     else:
         placement = manual_placement(image, list(enumerate(assignments, start=have)), first=have)
-    return [
-        partition_record(topic.topic_id, have + step, _fresh(image, replicas))
-        for step, replicas in enumerate(placement)
-    ]
+    records: list[Record] = []
+    for step, replicas in enumerate(placement):
+        records.append(partition_record(topic.topic_id, have + step, _fresh(image, replicas)))
+        yield
+    return records

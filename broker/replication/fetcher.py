@@ -365,7 +365,7 @@ class Fetcher:
 
     def _refused(self, key: Key, followed: Followed, data: PartitionData) -> None:
         code = ErrorCode(data.error_code)
-        if code == ErrorCode.OFFSET_OUT_OF_RANGE and data.log_start_offset > followed.log.end_offset:
+        if code == ErrorCode.OFFSET_OUT_OF_RANGE and followed.is_beyond_leader(log_start_offset=data.log_start_offset):
             followed.restart_at(data.log_start_offset)
             return
         if code not in _TRANSIENT:

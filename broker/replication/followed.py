@@ -83,8 +83,7 @@ class Followed(Replica):
         if committed <= self.high_watermark:
             return  # a new leader may not know yet what the old one said: it is committed all the same
         self.high_watermark = committed
-        for watcher in list(self.watchers):
-            watcher.readable(self)
+        self.wake_all()
 
     def truncate_to_leader(self, *, epoch: int, end_offset: int) -> None:
         """The leader's log and ours part ways: `epoch`, the newest not after ours that it knows, ends at `end_offset`
@@ -107,6 +106,12 @@ class Followed(Replica):
                 self.topic, self.index, self.high_watermark,
             )  # fmt: skip
             self.high_watermark = self.log.end_offset
+
+    def is_beyond_leader(self, *, log_start_offset: int) -> bool:
+        """The leader has nothing at our end: has it nothing in common with us, either? Its log starts after our end, or
+        ours is empty and starts after its end (an unclean election, say, after our records were deleted)."""
+        own = self.log
+        return log_start_offset > own.end_offset or own.start_offset == own.end_offset > log_start_offset >= 0
 
     def restart_at(self, offset: int) -> None:
         """The leader has nothing of what we need next: begin where it begins."""

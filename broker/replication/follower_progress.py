@@ -8,7 +8,7 @@ from tidemark.broker.replication.partition import Partition
 from tidemark.broker.replication.replica_logs import check_records
 from tidemark.broker.replication.role_assignment import RoleAssignment
 from tidemark.protocol.records import InvalidBatch
-from tidemark.storage import StorageError
+from tidemark.storage import OffsetOutOfRange, StorageError
 
 log = logging.getLogger(__name__)
 
@@ -30,6 +30,8 @@ class FollowerProgress:
         """A follower cannot get past a place: perhaps what this node has there is damaged, and another has it whole."""
         try:
             check_records(partition.log, offset)
+        except OffsetOutOfRange:
+            return  # deleted meanwhile: nothing is wrong with what this node has
         except (StorageError, InvalidBatch) as error:
             log.error("%s-%d: what is at offset %d is damaged: %s", partition.topic, partition.index, offset, error)
             if len(partition.leadership.isr) > 1:

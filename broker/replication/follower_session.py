@@ -27,11 +27,13 @@ from tidemark.protocol.messages.fetch import (
     FetchResponse,
     PartitionData,
 )
+from tidemark.storage import ColdRead
 
 if TYPE_CHECKING:
     from tidemark.broker.replication.follower_progress import FollowerProgress
 
 HELD_BACK_SECONDS_MAX: Final = 1.0  # then the throttle may be another, or none
+COLD_ROUNDS_MAX: Final = 8  # of bringing into memory what is forgotten again; then it is read all the same
 
 Key = tuple[bytes, int]
 
@@ -39,7 +41,15 @@ Key = tuple[bytes, int]
 class _Position:
     """One partition in a session: where the follower reads, and what it was last sent."""
 
-    __slots__ = ("asked", "follower", "partition", "sent_high_watermark", "sent_start_offset")
+    __slots__ = (
+        "asked",
+        "cold_rounds",
+        "follower",
+        "is_loading",
+        "partition",
+        "sent_high_watermark",
+        "sent_start_offset",
+    )
 
     def __init__(self, asked: FetchPartition) -> None:
         self.asked = asked
@@ -47,6 +57,8 @@ class _Position:
         self.follower: Follower | None = None
         self.sent_high_watermark = -1
         self.sent_start_offset = -1
+        self.is_loading = False  # what it wants is not in memory, and is brought there by another thread
+        self.cold_rounds = 0  # of that, in a row
 
 
 class FollowerSession:
@@ -107,7 +119,9 @@ class FollowerSession:
                 return  # it knows before us that it is a replica: it is refused, and comes again
             position.partition, position.follower = partition, follower
             partition.replica_watchers.add(self)
-        if position.follower is not None and _divergence(partition, asked) is None:
+        # Who asks for more than there is has another log: it is refused, and has acknowledged nothing.
+        is_within = asked.fetch_offset <= partition.log.end_offset
+        if position.follower is not None and is_within and _divergence(partition, asked) is None:
             if position.follower.is_stuck_at(asked.fetch_offset):
                 self._progress.stuck_at(partition, asked.fetch_offset)
             position.follower.fetched(
@@ -207,6 +221,8 @@ class FollowerSession:
             if position is None:
                 quiet.append(key)
                 continue
+            if position.is_loading:
+                continue
             limit = left - found
             is_throttled = throttle.is_set and self._is_throttled(position)
             if is_throttled:
@@ -214,7 +230,11 @@ class FollowerSession:
                     self._hold_back(wait)
                     continue
                 limit = min(limit, throttle.at_once)
-            data = self._read_one(position, key, limit_bytes=limit, at_least_one=not found)
+            try:
+                data = self._read_one(position, key, limit_bytes=limit, at_least_one=not found)
+            except ColdRead as cold:
+                self._load(position, cold)
+                continue
             size = sum(map(len, data.records)) if isinstance(data.records, list) else 0
             found += size
             if is_throttled:
@@ -238,6 +258,18 @@ class FollowerSession:
         if due or at_any_rate:
             self._mark_sent(sent)
         return self._response(sent), due
+
+    def _load(self, position: _Position, cold: ColdRead) -> None:
+        """Until it is loaded, other partitions have their turn."""
+        position.is_loading = True
+        position.cold_rounds += 1
+
+        def loaded(_done: asyncio.Future[None]) -> None:
+            cold.finish()
+            position.is_loading = False
+            self._answer_if_due()
+
+        self._loop.run_in_executor(self._table.readers, cold.load).add_done_callback(loaded)
 
     def _is_throttled(self, position: _Position) -> bool:
         partition = position.partition
@@ -292,7 +324,9 @@ class FollowerSession:
                     offset=asked.fetch_offset,
                     limit_bytes=max(0, min(asked.partition_max_bytes, limit_bytes)),
                     at_least_one=at_least_one,
+                    wait=position.cold_rounds >= COLD_ROUNDS_MAX,
                 )
+                position.cold_rounds = 0
                 if slices:
                     data.records = slices
         except EXPECTED as error:

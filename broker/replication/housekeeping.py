@@ -57,7 +57,9 @@ class Housekeeping:
         for directory in self._table.directories:
             high_watermarks = self.high_watermarks(directory)
             directory.forget_replicated(high_watermarks)
-            writing = self._executor.submit(directory.write_checkpoints, high_watermarks)
+            # Noted here and not by the thread, which may come to it when a partition is deleted already.
+            directory.high_watermarks.update(high_watermarks)
+            writing = self._executor.submit(directory.write_checkpoints, {})
             writing.add_done_callback(partial(_report, "writing the checkpoints of", directory.path))
             writes.append(asyncio.wrap_future(writing))
         written: Deferred[None] = Deferred()
@@ -73,7 +75,7 @@ class Housekeeping:
             if known == self._written.get(directory.path):
                 continue  # an idle node leaves the disk alone
             try:
-                await loop.run_in_executor(self._executor, directory.write_high_watermarks, known)
+                await loop.run_in_executor(self._executor, directory.write_high_watermarks)
                 self._written[directory.path] = known
             except OSError as error:
                 log.error("writing the high watermarks of %s failed: %s", directory.path, error)

@@ -96,17 +96,20 @@ class Replica:
         """The end of what a read_committed consumer may see."""
         return self.log.last_stable_offset(self.high_watermark)
 
-    def read_committed(self, *, offset: int, limit_bytes: int, at_least_one: bool) -> list[FileSlice]:
+    def read_committed(
+        self, *, offset: int, limit_bytes: int, at_least_one: bool, wait: bool = True
+    ) -> list[FileSlice]:
         """As `read`, without what belongs to undecided transactions."""
         stable = self.last_stable_offset
         if stable == self.high_watermark:
-            return self.read(offset=offset, limit_bytes=limit_bytes, at_least_one=at_least_one)
+            return self.read(offset=offset, limit_bytes=limit_bytes, at_least_one=at_least_one, wait=wait)
         if stable <= offset <= self.log.end_offset:
             return _NOTHING
-        return self.log.read(offset=offset, limit_bytes=limit_bytes, up_to=stable, at_least_one=at_least_one)
+        return self.log.read(offset=offset, limit_bytes=limit_bytes, up_to=stable, at_least_one=at_least_one, wait=wait)
 
-    def read(self, *, offset: int, limit_bytes: int, at_least_one: bool) -> list[FileSlice]:
-        """What a consumer may see from `offset` on: nothing at or above the high watermark."""
+    def read(self, *, offset: int, limit_bytes: int, at_least_one: bool, wait: bool = True) -> list[FileSlice]:
+        """What a consumer may see from `offset` on: nothing at or above the high watermark. Without `wait`, ColdRead
+        rather than a wait for the disk."""
         high_watermark = self.high_watermark
         if high_watermark <= offset <= self.log.end_offset:
             return _NOTHING  # written, perhaps, but not committed: there will be something soon
@@ -117,6 +120,7 @@ class Replica:
             limit_bytes=limit_bytes,
             up_to=None if high_watermark == self.log.end_offset else high_watermark,
             at_least_one=at_least_one,
+            wait=wait,
         )
 
     def wake_all(self) -> None:

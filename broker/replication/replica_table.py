@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final
 
 from tidemark.broker.config import BrokerConfig, TopicConfig
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from tidemark.broker.peers import Peers
 
 EXPIRED: Final = 0.0
+READ_THREADS: Final = 4  # apart from syncs and from raft's journal, which must not wait for readers
 
 
 class ReplicaTable:
@@ -43,6 +45,7 @@ class ReplicaTable:
         self.peers: Peers | None = None
         self.append_queues = AppendQueues()
         self.stopping = False  # long polls end with what there is
+        self.readers = ThreadPoolExecutor(READ_THREADS, thread_name_prefix="read")  # of what is not in memory
         self.leader_throttle = Throttle(lambda: self.config.leader_replication_throttled_rate)
         self.follower_throttle = Throttle(lambda: self.config.follower_replication_throttled_rate)
 

@@ -65,6 +65,7 @@ class Replicas:
         """For any thread: with many logs it takes a while. What the metadata says meanwhile is not followed.
         `broker_epoch`: of the life that ends; each directory that is closed well keeps it for the next."""
         self.roles.close()
+        self.table.readers.shutdown(wait=True, cancel_futures=True)
         self._executor.shutdown(wait=True)
         for directory in self.table.directories:
             try:

@@ -1,5 +1,8 @@
 """Sending answers on one connection: small ones gathered into one send, batches straight from their segment files.
 
+What is sent from a file is in the page cache, or another thread brings it there first: the event loop never waits for a
+disk.
+
 Nothing is queued without bound: while a part cannot be sent (`is_blocked`), the connection reads no requests.
 """
 
@@ -8,13 +11,15 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
+from functools import partial
 from typing import Final
 
 from tidemark import portable
 from tidemark.storage import FileSlice
 
 INLINE_BYTES_MAX: Final = 32 << 10  # below this one read and one send are cheaper than a sendfile
-SENDFILE_BYTES_MAX: Final = 4 << 20  # per call, so that one fast reader cannot keep the loop
+SENDFILE_BYTES_MAX: Final = 1 << 20  # per call, so that one fast reader cannot keep the loop
 
 Part = bytes | bytearray | memoryview | FileSlice
 Parts = Sequence[Part]
@@ -26,8 +31,12 @@ class SendingFailed(Exception):
 
 class ResponseWriter:
     __slots__ = (
+        "_cached_bytes",
+        "_loading",
         "_loop",
         "_progress",
+        "_readers",
+        "_reads_cold",
         "_socket_fd",
         "_transport",
         "_waiting",
@@ -38,13 +47,22 @@ class ResponseWriter:
     )
 
     def __init__(
-        self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop, progress: Callable[[], None]
+        self,
+        transport: asyncio.Transport,
+        loop: asyncio.AbstractEventLoop,
+        progress: Callable[[], None],
+        readers: Executor,
     ) -> None:
-        """`progress` is called when a socket that could take no more can again; it calls `flush`."""
+        """`progress` is called when a socket that could take no more can again, or when `readers` have brought into the
+        page cache what was not there; it calls `flush`."""
         transport.set_write_buffer_limits(high=0)
         self._transport = transport
         self._loop = loop
         self._progress = progress
+        self._readers = readers
+        self._cached_bytes = 0  # how many of the next part's bytes are known to be in the page cache
+        self._loading = False  # the next part, by another thread
+        self._reads_cold = False  # and the kernel reads ahead for it
         self._socket_fd: int = transport.get_extra_info("socket").fileno()
         self._write_fd = -1
         self._waiting = False
@@ -65,9 +83,12 @@ class ResponseWriter:
                 self._transport.write(parts[0])
             return
         self.send_gathered()
-        if sum(map(_length, parts)) <= INLINE_BYTES_MAX:
+        size = sum(map(_length, parts))
+        if size <= INLINE_BYTES_MAX:
             try:
-                parts = [b"".join(map(_read, parts))]
+                parts = [_joined(parts, size)]
+            except BlockingIOError:
+                pass  # some of it is not in the page cache
             except OSError as error:
                 raise SendingFailed(f"reading a segment failed: {error}") from error
         self.parts.extend(parts)
@@ -85,7 +106,7 @@ class ResponseWriter:
         """Send as much as the socket takes. Raises SendingFailed."""
         parts = self.parts
         try:
-            while parts and self._transport.get_write_buffer_size() == 0:
+            while parts and not self._loading and self._transport.get_write_buffer_size() == 0:
                 part = parts[0]
                 if not isinstance(part, FileSlice):
                     parts.pop(0)
@@ -96,19 +117,43 @@ class ResponseWriter:
             raise SendingFailed(f"sending failed: {error}") from error
 
     def _send_file(self, part: FileSlice) -> bool:
+        if not self._cached_bytes:
+            if not part.is_cached(bytes_max=SENDFILE_BYTES_MAX, strictly=self._reads_cold):
+                self._load(part)
+                return False
+            self._cached_bytes = min(part.length, SENDFILE_BYTES_MAX)
         try:
-            count = min(part.length, SENDFILE_BYTES_MAX)
+            count = self._cached_bytes
             sent = portable.send_file(self._socket_fd, part.file.fileno(), part.position, count)
         except BlockingIOError:
             self._wait_writable()
             return False
         if sent == 0:
             raise SendingFailed("a segment ended before the bytes it was said to hold")
+        self._cached_bytes -= sent
         if sent == part.length:
             self.parts.pop(0)
         else:
             self.parts[0] = FileSlice(part.file, part.position + sent, part.length - sent)
         return True
+
+    def _load(self, part: FileSlice) -> None:
+        """Off the event loop: while the disk seeks, others are served. This connection's answers keep their order, and
+        its requests wait as they do for a socket that takes no more."""
+        self._loading = self._reads_cold = True
+        loading = self._loop.run_in_executor(self._readers, partial(part.load, bytes_max=SENDFILE_BYTES_MAX))
+        loading.add_done_callback(self._loaded)
+
+    def _loaded(self, done: asyncio.Future[None]) -> None:
+        self._loading = False
+        if not self.parts:
+            return  # the connection was closed meanwhile
+        if not done.cancelled() and done.exception() is None:
+            # Not asked again, so that it gets on even where memory is so short that the bytes are forgotten already.
+            part = self.parts[0]
+            assert isinstance(part, FileSlice), "what is loaded is sent next"
+            self._cached_bytes = min(part.length, SENDFILE_BYTES_MAX)
+        self._progress()
 
     def _wait_writable(self) -> None:
         if self._write_fd < 0:
@@ -136,10 +181,15 @@ def _length(part: Part) -> int:
     return part.length if isinstance(part, FileSlice) else len(part)
 
 
-def _read(part: Part) -> bytes | bytearray | memoryview:
-    if not isinstance(part, FileSlice):
-        return part
-    data = os.pread(part.file.fileno(), part.length, part.position)
-    if len(data) != part.length:
-        raise OSError("a segment ended before the bytes it was said to hold")
-    return data
+def _joined(parts: Parts, size: int) -> bytearray:
+    """All in one piece. Raises BlockingIOError if that would wait for the disk."""
+    joined = bytearray(size)
+    view, at = memoryview(joined), 0
+    for part in parts:
+        end = at + _length(part)
+        if not isinstance(part, FileSlice):
+            view[at:end] = part
+        elif portable.read_cached_into(part.file.fileno(), view[at:end], part.position) != part.length:
+            raise OSError("a segment ended before the bytes it was said to hold")
+        at = end
+    return joined

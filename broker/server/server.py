@@ -8,6 +8,7 @@ import logging
 import socket
 from collections import Counter
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 from tidemark.broker.config import BrokerConfig, Listener
@@ -27,6 +28,7 @@ FRAME_SECONDS_MAX: Final = 30.0
 # Requests other than Produce hold names and numbers: a fetch of 100,000 partitions has 4 MB.
 SMALL_REQUEST_BYTES_MAX: Final = 8 << 20
 PRODUCE_KEY: Final = 0
+READ_THREADS: Final = 4
 
 
 class Server:
@@ -39,6 +41,7 @@ class Server:
         self.memory = MemoryBudget(limit if limit > 0 else 1 << 62)
         self.controller_memory = MemoryBudget(self.memory.limit_bytes)
         self.frame_seconds_max = FRAME_SECONDS_MAX
+        self.readers = ThreadPoolExecutor(READ_THREADS, thread_name_prefix="send")  # of what is to be sent and is cold
         self.tick = 0  # advances with every sweep: cheaper to note than the time
         self.endpoints: dict[str, tuple[str, int]] = {}
         self._config = config
@@ -179,6 +182,7 @@ class Server:
         for connection in list(self._connections):
             connection.transport.abort()
         await _turns(ACCEPT_TURNS)
+        self.readers.shutdown(wait=False, cancel_futures=True)
 
 
 async def _turns(count: int) -> None:

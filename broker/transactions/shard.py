@@ -201,7 +201,7 @@ class TransactionShard:
     def _transition_to(self, new: Transaction, *, answer: Any, refuse: Callable[[ErrorCode], Any]) -> CoordinatorResult:
         return CoordinatorResult([record_of(new)], answer=answer, then=partial(self._follow_up, new), refuse=refuse)
 
-    def apply(self, result: CoordinatorResult) -> Any:
+    def apply(self, result: CoordinatorResult) -> object:
         """The records are in the log: apply them. Returns the answer."""
         if result.then is not None:
             result.then()  # same as a replay, plus the fields that are not stored

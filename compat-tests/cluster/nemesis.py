@@ -131,6 +131,7 @@ class Injected(NamedTuple):
     name: str
     began: float
     ended: float  # the cluster has recovered
+    stopped_everything: bool = False  # no majority was left, so a gap is no surprise
 
 
 class Nemesis:
@@ -152,7 +153,8 @@ class Nemesis:
             began = time.monotonic()
             fault(self._cluster, self._random)
             self._healthy()
-            self.injected.append(Injected(fault.name, began, time.monotonic()))
+            stopped_everything = getattr(fault, "stops_everything", False)
+            self.injected.append(Injected(fault.name, began, time.monotonic(), stopped_everything))
             time.sleep(self._random.uniform(0.5, 2.0))
 
 

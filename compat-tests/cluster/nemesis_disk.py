@@ -10,11 +10,13 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from random import Random
 
+from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 from harness.bad_syncs import BadSyncs
 from harness.cluster import Cluster, ClusterNode
 
 PAGE_BYTES = 4096
 REVIVED_SECONDS_MAX = 60
+PAST_THE_SESSION_SECONDS = (12.0, 16.0)
 
 
 def metadata_of(node: ClusterNode) -> Path:
@@ -72,16 +74,51 @@ class FullDisk:
         revive(cluster, node, self._topic)
 
 
-class FullController(FullDisk):
-    """For longer than a session: if it went on as controller, every lease would end."""
+class FullController:
+    """Its metadata cannot be saved for longer than a session. If it went on as controller, every lease would end."""
 
     name = "full disk on the controller, past the session"
 
     def __init__(self, topic: str) -> None:
-        super().__init__(topic, (14.0, 18.0))
+        self._topic = topic
 
-    def choose(self, cluster: Cluster, random: Random) -> ClusterNode:
-        return cluster.nodes[cluster.await_controller()]
+    def __call__(self, cluster: Cluster, random: Random) -> None:
+        node = cluster.nodes[cluster.await_controller()]
+        with full(metadata_of(node)):
+            something_to_save(cluster, self._topic, random)
+            time.sleep(random.uniform(*PAST_THE_SESSION_SECONDS))
+        revive(cluster, node, self._topic)
+
+
+class HungController:
+    """As `FullController`, but the disk does not even say so: a sync that was begun does not end."""
+
+    name = "hung disk on the controller, past the session"
+
+    def __init__(self, topic: str, disks: Mapping[int, BadSyncs]) -> None:
+        self._topic = topic
+        self._disks = disks
+
+    def __call__(self, cluster: Cluster, random: Random) -> None:
+        node_id = cluster.await_controller()
+        if node_id not in self._disks:
+            return  # one that has joined meanwhile
+        seconds = random.uniform(*PAST_THE_SESSION_SECONDS)
+        self._disks[node_id].slow(round(seconds * 1000))
+        try:
+            something_to_save(cluster, self._topic, random)
+            time.sleep(seconds)
+        finally:
+            self._disks[node_id].heal()
+        revive(cluster, cluster.nodes[node_id], self._topic)
+
+
+def something_to_save(cluster: Cluster, topic: str, random: Random) -> None:
+    """A change of the metadata, asked for and not waited for: whether it comes about is not the question."""
+    resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
+    value = str(random.randrange(10**9, 2 * 10**9))
+    resource.add_incremental_config(ConfigEntry("retention.ms", value, incremental_operation=AlterConfigOpType.SET))
+    cluster.admin().incremental_alter_configs([resource])
 
 
 class FailedSyncs:
@@ -181,7 +218,7 @@ def _recovery_point(data: Path, name: str) -> int:
 
 
 class ReplacedDisk:
-    """The data disk is replaced by an empty one after a clean stop. The metadata is on another disk and stays."""
+    """The data disk is replaced by an empty one. The metadata is on another disk and stays."""
 
     name = "an empty data disk"
 
@@ -191,6 +228,31 @@ class ReplacedDisk:
             node.kill()
         else:
             node.stop()
-        for path in list(node.data.iterdir()):
-            shutil.rmtree(path) if path.is_dir() else path.unlink()
+        wipe(node)
         node.start()
+
+
+class EmptyButEligible:
+    """The last but one to stop did so cleanly and is eligible to lead; then its data disk is replaced. The last one is
+    killed, and stays away for a while: nobody but an empty log asks for the lead."""
+
+    name = "an empty data disk on an eligible leader"
+    stops_everything = True
+
+    def __call__(self, cluster: Cluster, random: Random) -> None:
+        first, eligible, last = random.sample(list(cluster.nodes.values()), 3)
+        first.stop()
+        eligible.stop()
+        last.kill()
+        wipe(eligible)
+        for node in (first, eligible):
+            node.begin()
+        time.sleep(random.uniform(*PAST_THE_SESSION_SECONDS))
+        last.begin()
+        for node in (first, eligible, last):
+            node.await_ready()
+
+
+def wipe(node: ClusterNode) -> None:
+    for path in list(node.data.iterdir()):
+        shutil.rmtree(path) if path.is_dir() else path.unlink()

@@ -18,7 +18,9 @@ QUICK = {"broker.session.timeout.ms": "3000"}
 
 def fill(cluster: Cluster) -> None:
     cluster.create_topic("t", min_insync_replicas="2")
-    producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all", "linger.ms": 0, "log_level": 2})
+    producer = Producer(
+        {"bootstrap.servers": cluster.bootstrap, "enable.idempotence": True, "linger.ms": 0, "log_level": 2}
+    )
     for number in range(COUNT):
         producer.produce("t", b"1:%d " % number + b"x" * 100)
         if number % 10 == 9:

@@ -48,7 +48,7 @@ def consumer(cluster: Cluster, group: str, **settings: object) -> Consumer:
 
 
 def fill(cluster: Cluster, topic: str, count: int) -> None:
-    producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all", "log_level": 2})
+    producer = Producer({"bootstrap.servers": cluster.bootstrap, "enable.idempotence": True, "log_level": 2})
     failed: list[object] = []
     for number in range(count):
         producer.produce(

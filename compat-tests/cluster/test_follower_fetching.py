@@ -17,7 +17,7 @@ SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 def test_a_consumer_is_sent_to_the_replica_in_its_rack_and_reads_everything_there(new_cluster: NewCluster) -> None:
     cluster = new_cluster({"replica.selector.class": SELECTOR}, racks=True)
     cluster.create_topic("t", min_insync_replicas="2")
-    producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all", "log_level": 2})
+    producer = Producer({"bootstrap.servers": cluster.bootstrap, "enable.idempotence": True, "log_level": 2})
     for number in range(100):
         producer.produce("t", b"%d" % number, partition=0)
     assert producer.flush(30) == 0

@@ -19,7 +19,7 @@ QUICK = {"broker.session.timeout.ms": "3000"}
 
 def send(cluster: Cluster, first: int, count: int) -> None:
     failed: list[object] = []
-    producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all", "log_level": 2})
+    producer = Producer({"bootstrap.servers": cluster.bootstrap, "enable.idempotence": True, "log_level": 2})
     for number in range(first, first + count):
         producer.produce(
             "kept", b"1:%d " % number, partition=0, on_delivery=lambda error, _: failed.append(error) if error else None

@@ -23,7 +23,7 @@ RATE = 1_000_000
 def fill(cluster: Cluster) -> None:
     """On two of three brokers."""
     cluster.create_topic("moves", replicas=2, min_insync_replicas="1")
-    producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all", "log_level": 2})
+    producer = Producer({"bootstrap.servers": cluster.bootstrap, "enable.idempotence": True, "log_level": 2})
     for _ in range(MEGABYTES * 10):
         producer.produce("moves", bytes(100_000))
         producer.poll(0)
@@ -51,7 +51,7 @@ def throttles(cluster: Cluster) -> dict[str, str]:
 def produces_while_it_moves(cluster: Cluster) -> None:
     """Who is in sync is not held back."""
     failed: list[object] = []
-    producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all", "log_level": 2})
+    producer = Producer({"bootstrap.servers": cluster.bootstrap, "enable.idempotence": True, "log_level": 2})
     producer.produce("moves", b"meanwhile", on_delivery=lambda error, _: failed.append(error) if error else None)
     assert producer.flush(5) == 0
     assert not failed

@@ -17,9 +17,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tidemark.pipeline.sinks.batches import RUNS, Part, Run, encode, newest, partition_of
+
+if TYPE_CHECKING:
+    from confluent_kafka import Producer
 
 POLL_EVERY_ROWS = 1000
 RETRY_PAUSE_S = 0.2
@@ -113,7 +116,7 @@ def _is_written(writing: Writing, writer: int) -> bool:
     return True
 
 
-def _producer(writing: Writing, writer: int | None) -> Any:
+def _producer(writing: Writing, writer: int | None) -> Producer:
     from confluent_kafka import Producer
 
     return Producer(
@@ -130,7 +133,7 @@ def _producer(writing: Writing, writer: int | None) -> Any:
     )
 
 
-def _send(producer: Any, writing: Writing, rows: Iterable[Row]) -> int:
+def _send(producer: Producer, writing: Writing, rows: Iterable[Row]) -> int:
     began = time.monotonic()
     count = 0
     for topic, key, value, headers, timestamp in rows:
@@ -148,17 +151,17 @@ def _send(producer: Any, writing: Writing, rows: Iterable[Row]) -> int:
     return count
 
 
-def _keep_pace(producer: Any, *, began: float, count: int, rate: float) -> None:
+def _keep_pace(producer: Producer, *, began: float, count: int, rate: float) -> None:
     ahead = count / rate - (time.monotonic() - began)
     if ahead > 0.01:
         producer.poll(0)
         time.sleep(ahead)
 
 
-def _produce(producer: Any, topic: str, key: bytes | None, value: bytes | None, **extra: Any) -> None:
+def _produce(producer: Producer, topic: str, key: bytes | None, value: bytes | None, **extra: Any) -> None:
     while True:
         try:
-            return producer.produce(topic, value, key, **extra)  # type: ignore[no-any-return]
+            return producer.produce(topic, value, key, **extra)
         except BufferError:
             producer.poll(0.1)
 
@@ -177,7 +180,7 @@ def _patiently(call: Callable[[float], None], seconds_max: float) -> None:
             time.sleep(RETRY_PAUSE_S)
 
 
-def _abandon(producer: Any) -> None:
+def _abandon(producer: Producer) -> None:
     """Best effort, so that readers need not wait for the time-out. What is left, the next attempt's start aborts."""
     from confluent_kafka import KafkaException
 

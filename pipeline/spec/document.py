@@ -6,13 +6,14 @@ import difflib
 import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar, overload
 
 import yaml
 
 from tidemark.failure import CommandFailed, ExitCode
 
 T = TypeVar("T")
+D = TypeVar("D")
 REQUIRED: Any = object()
 _STEP = re.compile(r"(?P<name>[^.\[\]]+)|\[(?P<index>\d+)\]")
 
@@ -39,15 +40,23 @@ class Section:
         node = self._entries[key][0] if key is not None and key in self._entries else self._node
         raise CommandFailed(f"{self._file}:{node.start_mark.line + 1}: {message}.", code=ExitCode.USAGE)
 
-    def text(self, key: str, default: Any = REQUIRED, *, among: Sequence[str] | None = None) -> Any:
+    @overload
+    def text(self, key: str, *, among: Sequence[str] | None = None) -> str: ...
+    @overload
+    def text(self, key: str, default: T, *, among: Sequence[str] | None = None) -> str | T: ...
+    def text(self, key: str, default: object = REQUIRED, *, among: Sequence[str] | None = None) -> object:
         value = self._scalar(key, default, str, "a text")
-        if among is not None and value is not None and value not in among:
+        if among is not None and isinstance(value, str) and value not in among:
             self.refuse(
                 f"{self._name(key)} must be one of {', '.join(among)}, not {value!r}{_near(value, among)}", key=key
             )
         return value
 
-    def number(self, key: str, default: Any = REQUIRED, *, at_least: int = 0) -> Any:
+    @overload
+    def number(self, key: str, *, at_least: int = 0) -> int: ...
+    @overload
+    def number(self, key: str, default: T, *, at_least: int = 0) -> int | T: ...
+    def number(self, key: str, default: object = REQUIRED, *, at_least: int = 0) -> object:
         value = self._scalar(key, default, int, "a whole number")
         if isinstance(value, int) and value < at_least:
             self.refuse(f"{self._name(key)} must be at least {at_least}, not {value}", key=key)
@@ -56,19 +65,23 @@ class Section:
     def flag(self, key: str, default: bool) -> bool:
         return bool(self._scalar(key, default, bool, "true or false"))
 
-    def amount(self, key: str, default: Any, parse: Callable[[str], T]) -> T:
+    def amount(self, key: str, default: D, parse: Callable[[str], T]) -> T | D:
         """A value with a unit: `64MB`, `5 minutes`."""
-        value = self._take(key, default)
+        value = self._value(key, default)
         if not isinstance(value, yaml.Node):
-            return value  # type: ignore[no-any-return]
+            return value
         try:
             return parse(str(_plain(value)))
         except ValueError as error:
             self.refuse(f"{self._name(key)}: {error}", key=key)
 
-    def texts(self, key: str, default: Any = REQUIRED) -> Any:
+    @overload
+    def texts(self, key: str) -> tuple[str, ...]: ...
+    @overload
+    def texts(self, key: str, default: T) -> tuple[str, ...] | T: ...
+    def texts(self, key: str, default: object = REQUIRED) -> object:
         """A list of texts, or one alone."""
-        value = self._take(key, default)
+        value = self._value(key, default)
         if not isinstance(value, yaml.Node):
             return value
         plain = _plain(value)
@@ -79,7 +92,7 @@ class Section:
 
     def mapping(self, key: str) -> dict[str, str]:
         """Settings that are passed on as they are."""
-        value = self._take(key, None)
+        value = self._value(key, None)
         if value is None:
             return {}
         plain = _plain(value)
@@ -87,12 +100,12 @@ class Section:
             self.refuse(f"{self._name(key)} must map names to values", key=key)
         return {str(name): _setting(each) for name, each in plain.items()}
 
-    def plain(self, key: str, default: Any = None) -> Any:
-        value = self._take(key, default)
+    def plain(self, key: str, default: object = None) -> object:
+        value = self._value(key, default)
         return _plain(value) if isinstance(value, yaml.Node) else value
 
     def section(self, key: str, *, required: bool = False) -> Section | None:
-        value = self._take(key, REQUIRED if required else None)
+        value = self._value(key, REQUIRED if required else None)
         return None if value is None else Section(value, file=self._file, path=self._name(key))
 
     def named(self, key: str) -> Iterator[tuple[str, Section]]:
@@ -106,7 +119,7 @@ class Section:
             yield name, inner
 
     def listed(self, key: str) -> Iterator[Section]:
-        value = self._take(key, None)
+        value = self._value(key, None)
         if value is None:
             return
         if not isinstance(value, yaml.SequenceNode):
@@ -124,17 +137,17 @@ class Section:
     def _name(self, key: str) -> str:
         return f"{self._path}.{key}" if self._path else key
 
-    def _take(self, key: str, default: Any) -> Any:
+    def _value(self, key: str, default: T) -> yaml.Node | T:
         if key in self._entries:
-            value = self._entries[key][1]
+            value: yaml.Node = self._entries[key][1]
             if _plain(value) is not None:
                 return value
         if default is REQUIRED:
             self.refuse(f"{self._path or 'the file'} needs the key {key!r}")
         return default
 
-    def _scalar(self, key: str, default: Any, kind: type, wanted: str) -> Any:
-        value = self._take(key, default)
+    def _scalar(self, key: str, default: object, kind: type, wanted: str) -> object:
+        value = self._value(key, default)
         if not isinstance(value, yaml.Node):
             return value
         plain = _plain(value)
@@ -223,7 +236,7 @@ def _child(node: yaml.Node, step: str | int, path: str) -> yaml.Node:
     raise CommandFailed(f"--set {path}: there is no such place in the file.", code=ExitCode.USAGE)
 
 
-def _plain(node: yaml.Node) -> Any:
+def _plain(node: yaml.Node) -> object:
     loader = yaml.SafeLoader("")
     try:
         return loader.construct_document(node)
@@ -231,7 +244,7 @@ def _plain(node: yaml.Node) -> Any:
         loader.dispose()
 
 
-def _setting(value: Any) -> str:
+def _setting(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 

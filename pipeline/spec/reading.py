@@ -92,7 +92,7 @@ def _source(name: str, section: Section) -> Source:
 
 
 def _topic_source(name: str, section: Section, *, table: bool) -> TopicSource:
-    topics = section.texts("topics", None) or section.texts("topic", ())
+    topics = section.texts("topics", ()) or section.texts("topic", ())
     pattern = section.text("pattern", None)
     if bool(topics) == (pattern is not None):
         section.refuse(f"sources.{name} needs either 'topic', 'topics' or 'pattern'")

@@ -1,15 +1,20 @@
-"""A node in the test's own event loop, and a client that speaks our codecs over a real socket."""
+"""A node in the test's own event loop, and a client that speaks our codecs over a real socket.
+
+`support/` holds clients that several folders of tests use; this makes them importable.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import struct
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from harness.ports import free_port
 
 from tidemark.broker.config import load_config
 from tidemark.broker.node import Node
@@ -20,9 +25,12 @@ from tidemark.protocol.messages.create_topics import (
     CreateTopicsResponse,
 )
 from tidemark.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from tidemark.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from tidemark.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from tidemark.protocol.records import Record, build_batch
 from tidemark.protocol.schema import api, codec
+
+sys.path.append(str(Path(__file__).parent / "support"))
 
 
 class Client:
@@ -56,6 +64,12 @@ class Client:
         assert self.answered == sent
         return answer
 
+    async def ask(self, request: Any, version: int | None = None) -> Any:
+        """The answer to a request, in the newest version unless another is named."""
+        asked = type(request)
+        response = getattr(sys.modules[asked.__module__], asked.__name__.removesuffix("Request") + "Response")
+        return await self.call(request, response, api(asked).versions.last if version is None else version)
+
     async def create(self, name: str, partitions: int = 1, **configs: str) -> None:
         topic = CreatableTopic(
             name=name,
@@ -65,6 +79,10 @@ class Client:
         )
         answer = await self.call(CreateTopicsRequest(topics=[topic]), CreateTopicsResponse, 7)
         assert answer.topics[0].error_code == 0, answer.topics[0].error_message
+
+    async def topic_id(self, name: str) -> bytes:
+        answer = await self.ask(MetadataRequest(topics=[MetadataRequestTopic(name=name)]), 12)
+        return bytes(answer.topics[0].topic_id)
 
     async def produce(self, topic: str, *values: bytes, partition: int = 0, acks: int = -1, batch: Any = None) -> Any:
         answer = await self.call(
@@ -103,8 +121,9 @@ def fetch_request(topic: str, offset: int, *, wait_ms: int = 0, min_bytes: int =
     )
 
 
+SECONDS_MAX = 20  # for a node of several to start, to stop, or to see what must come
 Start = Callable[..., Awaitable[Node]]
-Connect = Callable[[Node], Awaitable[Client]]
+Connect = Callable[..., Awaitable[Client]]
 
 
 @pytest.fixture
@@ -130,8 +149,8 @@ async def start_node(tmp_path: Path) -> AsyncIterator[Start]:
 async def connect() -> AsyncIterator[Connect]:
     clients: list[Client] = []
 
-    async def open_client(node: Node) -> Client:
-        client = Client(*await asyncio.open_connection(*node.address))
+    async def open_client(node: Node, address: tuple[str, int] | None = None) -> Client:
+        client = Client(*await asyncio.open_connection(*(address or node.address)))
         clients.append(client)
         return client
 
@@ -149,3 +168,79 @@ def requests() -> Any:
         fetch = staticmethod(fetch_request)
 
     return Requests
+
+
+class Nodes:
+    """A cluster in the test's own event loop: nodes 1 to `voters`, and more that may join."""
+
+    def __init__(self, path: Path, *, voters: int, extra: int = 0) -> None:
+        self.path = path
+        self.ids = list(range(1, voters + extra + 1))
+        ports = [free_port() for _ in range(2 * len(self.ids))]
+        self.ports = dict(zip(self.ids, ports, strict=False))
+        self.own_ports = dict(zip(self.ids, ports[len(self.ids) :], strict=True))
+        self.voters = self.ids[:voters]
+        self.running: dict[int, Node] = {}
+
+    async def start(self, *ids: int, **settings: Any) -> None:
+        await asyncio.gather(*(self._start(node_id, settings) for node_id in ids or self.voters))
+
+    async def _start(self, node_id: int, settings: dict[str, Any]) -> None:
+        config = load_config(
+            None,
+            {
+                "node.id": node_id,
+                "listeners": f"PLAINTEXT://127.0.0.1:{self.ports[node_id]},CONTROLLER://127.0.0.1:{self.own_ports[node_id]}",
+                "controller.listener.names": "CONTROLLER",
+                "controller.quorum.voters": ",".join(
+                    f"{each}@127.0.0.1:{self.own_ports[each]}" for each in self.voters
+                ),
+                "log.dirs": self.path / str(node_id),
+                "offsets.topic.num.partitions": 2,
+                "broker.heartbeat.interval.ms": 100,
+                **{name.replace("_", "."): value for name, value in settings.items()},
+            },
+        )
+        node = self.running[node_id] = Node(config)
+        await asyncio.wait_for(node.start(), SECONDS_MAX)
+
+    async def stop(self, node_id: int) -> None:
+        await asyncio.wait_for(self.running.pop(node_id).stop(), SECONDS_MAX)
+
+    def image(self, node_id: int) -> Any:
+        return self.running[node_id]._store.image
+
+    @property
+    def controller(self) -> int:
+        return next(node_id for node_id, node in self.running.items() if node._store.is_controller)
+
+    @property
+    def another(self) -> int:
+        """A node that is not the controller."""
+        return next(node_id for node_id in self.running if node_id != self.controller)
+
+    async def until(self, condition: Callable[[], object]) -> None:
+        async with asyncio.timeout(SECONDS_MAX):
+            while True:
+                with contextlib.suppress(StopIteration):
+                    if condition():
+                        return
+                await asyncio.sleep(0.01)
+
+
+@pytest.fixture
+async def nodes(tmp_path: Path) -> AsyncIterator[Nodes]:
+    nodes = Nodes(tmp_path, voters=3, extra=1)
+    try:
+        yield nodes
+    finally:
+        await asyncio.gather(*(nodes.stop(node_id) for node_id in list(nodes.running)))
+
+
+@pytest.fixture
+async def ask(nodes: Nodes, connect: Any) -> Callable[..., Any]:
+    async def ask(node_id: int, request: Any, response: type[Any], version: int) -> Any:
+        client = await connect(nodes.running[node_id])
+        return await client.call(request, response, version)
+
+    return ask

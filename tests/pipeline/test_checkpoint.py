@@ -66,3 +66,9 @@ def test_notes_survive_and_remote_places_are_left_alone(tmp_path: Path) -> None:
     there = Checkpoint("s3a://bucket/x")
     there.write_note("n.json", {"a": 1})
     assert (there.read_note("n.json"), there.of_sink("s")) == ({}, "s3a://bucket/x/sinks/s")
+
+
+def test_a_note_that_is_no_object_is_damage(tmp_path: Path) -> None:
+    (tmp_path / "n.json").write_text("[1]")
+    with pytest.raises(CommandFailed, match=r"n\.json: it is not a JSON object"):
+        Checkpoint(str(tmp_path)).read_note("n.json")

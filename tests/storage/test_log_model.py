@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -142,9 +142,10 @@ class Run:
         self.log.remove_deleted(T0)
 
     def retain(self, limit: int) -> None:
-        self.log.config = LogConfig(
-            segment_bytes=9000, index_interval_bytes=700, retention_bytes=limit, retention_ms=-1, file_delete_delay_ms=0
-        )
+        config = LogConfig(segment_bytes=9000, index_interval_bytes=700, retention_ms=-1, file_delete_delay_ms=0)
+        self.log.config = replace(config, retention_bytes=-1)
+        self.log.apply_retention(T0)  # what lies before the log's start goes, however little is left
+        self.log.config = replace(config, retention_bytes=limit)
         before = self.log.size_bytes
         if self.log.apply_retention(T0):
             assert self.log.size_bytes >= min(before, limit)

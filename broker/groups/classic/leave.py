@@ -35,6 +35,20 @@ def leave(
     return response
 
 
+def nobody_left(request: LeaveGroupRequest) -> LeaveGroupResponse:
+    """There is no such group. As Kafka: that is each member's error, not the answer's."""
+    return LeaveGroupResponse(
+        members=[
+            MemberResponse(
+                member_id=each.member_id,
+                group_instance_id=each.group_instance_id,
+                error_code=ErrorCode.UNKNOWN_MEMBER_ID,
+            )
+            for each in request.members
+        ]
+    )
+
+
 def _leave_one(group: GroupMembership, identity: MemberIdentity, leaving: dict[str, Member]) -> MemberResponse:
     answer = MemberResponse(member_id=identity.member_id, group_instance_id=identity.group_instance_id)
     member_id: str | None = identity.member_id

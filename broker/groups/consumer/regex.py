@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from tidemark.broker.core.errors import Refused
 from tidemark.protocol.errors import ErrorCode
@@ -14,8 +14,14 @@ FOUND_BYTES_MAX: Final = 16 << 20  # of what is kept about expressions until top
 REGEX_BYTES_MAX: Final = 64 << 10  # well over any pattern that people write
 
 
+class Pattern(Protocol):
+    """What we use of a compiled expression; RE2's own class has no types."""
+
+    def fullmatch(self, text: str) -> object | None: ...
+
+
 @lru_cache(maxsize=64)
-def compiled(regex: str) -> Any:
+def compiled(regex: str) -> Pattern:
     """RE2 matches in linear time whatever the pattern, so an expression cannot block the broker."""
     if len(regex) > REGEX_BYTES_MAX:
         raise Refused(ErrorCode.INVALID_REGULAR_EXPRESSION, f"The regular expression has {len(regex)} characters.")
@@ -26,7 +32,8 @@ def compiled(regex: str) -> Any:
     options.never_capture = True
     options.max_mem = COMPILED_BYTES_MAX
     try:
-        return re2.compile(regex, options)
+        pattern: Pattern = re2.compile(regex, options)
+        return pattern
     except re2.error as error:
         reason = error.args[0] if error.args else "it cannot be compiled"
         text = reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)

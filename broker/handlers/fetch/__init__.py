@@ -6,7 +6,8 @@ Behaviour
   that a reader always gets on.
 - A consumer sees nothing at or above the high watermark, and a read_committed one nothing at or above the last stable
   offset.
-- What is read is file slices; their bytes never come into this process.
+- What is read is file slices; their bytes never come into this process. What is not in the page cache is brought there
+  by other threads: where the slices lie, here; what they hold, when they are sent.
 - A replica's fetch (`replica_id` of a broker) is answered by `replication.follower_sessions`.
 
 Versions
@@ -68,11 +69,17 @@ def fetch(
     if len(wanted) > PARTITIONS_AT_ONCE_MAX:
         return _fetch_many(reading)
     reading.read()
-    return _answer(reading)
+    return _answer(reading) if not reading.cold else _fetch_cold(reading)
 
 
 async def _fetch_many(reading: Reading) -> FetchResponse:
     await reading.read_in_slices()
+    return await _fetch_cold(reading)
+
+
+async def _fetch_cold(reading: Reading) -> FetchResponse:
+    if reading.cold:
+        await reading.read_cold()
     return await awaited(_answer(reading))
 
 

@@ -27,19 +27,23 @@ from tidemark.protocol.messages.fetch import (
     NodeEndpoint,
     PartitionData,
 )
-from tidemark.storage import FileSlice, Log
+from tidemark.storage import ColdRead, FileSlice, Log
 
 FOLLOWERS_FROM: Final = 11  # KIP-392
 READ_COMMITTED: Final = 1
 SLICE_SECONDS_MAX: Final = 0.01  # of reading at one go
 CLOCK_EVERY: Final = 64  # partitions between two looks at the clock
+COLD_ROUNDS_MAX: Final = 8  # of loading: a segment, a place in it, where the read ends, and some in vain
 
 
 class Reading:
     """One fetch: what it wants, and what a read of it yields now."""
 
     __slots__ = (
+        "_reserved_bytes",
+        "_waits",
         "call",
+        "cold",
         "committed",
         "cut_off",
         "endpoints",
@@ -82,6 +86,9 @@ class Reading:
         self.partitions: dict[Replica, int] = {}  # what is read, and its place among `wanted` and `results`
         self.size = 0
         self.has_error = False
+        self.cold: dict[int, ColdRead] = {}  # what is not in memory and has to be loaded first, by place
+        self._reserved_bytes = 0  # for that
+        self._waits = False  # for the disk, if need be
 
     @property
     def is_due(self) -> bool:
@@ -107,6 +114,20 @@ class Reading:
         for place in places:
             self.size -= _size_of(self.results[place])
             self.results[place] = self._read_one(self.wanted[place], place)
+
+    async def read_cold(self) -> None:
+        """What was not in memory is brought there by other threads, then read."""
+        loop, executor = asyncio.get_running_loop(), self.replicas.readers
+        for round_left in reversed(range(COLD_ROUNDS_MAX)):
+            cold, self.cold, self._reserved_bytes = self.cold, {}, 0
+            await asyncio.gather(*(loop.run_in_executor(executor, each.load) for each in cold.values()))
+            for each in cold.values():
+                each.finish()
+            self._waits = not round_left  # it was forgotten again and again: memory is that short
+            self.read_again(cold)
+            if not self.cold:
+                break
+        self._waits = False
 
     def _check_lease(self) -> None:
         lease_until = self.replicas.lease_until
@@ -145,19 +166,25 @@ class Reading:
                 if data.preferred_read_replica >= 0:
                     self.has_error = True
                     return data
-            left = self.limit_bytes - self.size
+            left = self.limit_bytes - self.size - self._reserved_bytes
+            limit_bytes = max(0, min(wanted.limit_bytes, left))
             slices: list[FileSlice] = []
-            if left > 0 or not self.size:
+            if left > 0 or not (self.size or self.cold):
                 slices = (partition.read_committed if self.committed else partition.read)(
                     offset=wanted.fetch_offset,
-                    limit_bytes=max(0, min(wanted.limit_bytes, left)),
+                    limit_bytes=limit_bytes,
                     at_least_one=not self.size,
+                    wait=self._waits,
                 )
-                if slices:
-                    data.records = slices
-                    self.size += sum(map(len, slices))
             if self.committed:
-                data.aborted_transactions = _aborted(log, wanted.fetch_offset, slices)
+                data.aborted_transactions = _aborted(log, wanted.fetch_offset, slices, wait=self._waits)
+            if slices:
+                data.records = slices
+                self.size += sum(map(len, slices))
+            self.partitions[partition] = place
+        except ColdRead as cold:
+            self.cold[place] = cold
+            self._reserved_bytes += limit_bytes
             self.partitions[partition] = place
         except EXPECTED as error:
             fault = fault_of(error, where=f"{partition.topic}-{partition.index}")
@@ -234,12 +261,12 @@ class Reading:
         return response
 
 
-def _aborted(log: Log, offset: int, slices: list[FileSlice]) -> list[AbortedTransaction]:
+def _aborted(log: Log, offset: int, slices: list[FileSlice], *, wait: bool) -> list[AbortedTransaction]:
     if not slices:
         return []
     return [
         AbortedTransaction(producer_id=each.producer_id, first_offset=each.first_offset)
-        for each in log.aborted_in(offset, slices)
+        for each in log.aborted_in(offset, slices, wait=wait)
     ]
 
 

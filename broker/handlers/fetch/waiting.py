@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 class WaitingFetch:
     """A fetch that waits for bytes: every partition it reads may end the wait, and so does its timer."""
 
-    __slots__ = ("_changed", "_loop", "_partitions", "_reading", "_scheduled", "_timer", "answer")
+    __slots__ = ("_changed", "_loading", "_loop", "_partitions", "_reading", "_scheduled", "_timer", "answer")
 
     def __init__(self, reading: Reading, wait_ms_max: int) -> None:
         self.answer: Deferred[FetchResponse] = Deferred()
@@ -27,6 +27,7 @@ class WaitingFetch:
         self._partitions = dict(reading.partitions)
         self._changed: dict[int, None] = {}  # places among what is read that have something new
         self._scheduled = False
+        self._loading: asyncio.Task[None] | None = None
         self._timer = self._loop.call_later(wait_ms_max / 1000, self._finish)
         for partition in self._partitions:
             partition.watchers.add(self)
@@ -43,7 +44,7 @@ class WaitingFetch:
 
     def _answer_if_due(self) -> None:
         self._scheduled = False
-        if self.answer.done:
+        if self.answer.done or self._loading is not None:
             return
         self._read(at_any_rate=self._reading.replicas.stopping)
 
@@ -55,6 +56,10 @@ class WaitingFetch:
         try:
             changed, self._changed = self._changed, {}
             reading.read_again(changed)
+            if reading.cold:
+                self._stop()
+                self._loading = self._loop.create_task(self._finish_cold())
+                return
             if not (reading.is_due or at_any_rate):
                 return
             response = reading.response()
@@ -62,6 +67,17 @@ class WaitingFetch:
             log.exception("a waiting fetch failed")
             response = FetchResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
         self._stop()
+        self.answer.resolve(response)
+
+    async def _finish_cold(self) -> None:
+        """The records that were waited for are not in memory any more. Rare, as they have just been written: so the
+        answer is what there is once they are loaded."""
+        try:
+            await self._reading.read_cold()
+            response = self._reading.response()
+        except Exception:
+            log.exception("a waiting fetch failed")
+            response = FetchResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
         self.answer.resolve(response)
 
     def _stop(self) -> None:

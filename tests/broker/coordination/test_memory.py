@@ -76,7 +76,7 @@ def requests(random: Random) -> list[tuple[Any, Any, int]]:
         (FindCoordinatorRequest(key_type=0, coordinator_keys=[name(), name()]), FindCoordinatorResponse, 6),
         (FindCoordinatorRequest(key_type=1, coordinator_keys=[name(), name()]), FindCoordinatorResponse, 6),
         (joins, JoinGroupResponse, 9),
-        (SyncGroupRequest(group_id=name(), member_id=name()), SyncGroupResponse, 5),
+        (SyncGroupRequest(group_id=name(), member_id=name()), SyncGroupResponse, 4),
         (HeartbeatRequest(group_id=name(), member_id=name()), HeartbeatResponse, 4),
         (LeaveGroupRequest(group_id=name(), members=[MemberIdentity(member_id=name())]), LeaveGroupResponse, 5),
         (heartbeat, ConsumerGroupHeartbeatResponse, 1),

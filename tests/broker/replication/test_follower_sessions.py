@@ -16,12 +16,13 @@ NewCluster = Callable[..., Cluster]
 
 
 async def fetch_as(
-    cluster: Cluster, node_id: int, epoch: int, *, offset: int = 0, session_id: int = 0
+    cluster: Cluster, node_id: int, epoch: int, *, offset: int = 0, session_id: int = 0, session_epoch: int = -1
 ) -> FetchResponse:
     asked = FetchPartition(partition=0, fetch_offset=offset, current_leader_epoch=0, partition_max_bytes=1 << 20)
     request = FetchRequest(
         replica_state=ReplicaState(replica_id=node_id, replica_epoch=epoch),
         session_id=session_id,
+        session_epoch=session_epoch,
         topics=[FetchTopic(topic_id=TOPIC_ID, partitions=[asked])],
     )
     return await awaited(cluster.nodes[1].follower_sessions.fetch(request))
@@ -35,6 +36,17 @@ async def test_a_fetch_without_the_exact_broker_epoch_acknowledges_nothing(new_c
     response = await fetch_as(cluster, 2, epoch, offset=last + 1)
     assert response.error_code == ErrorCode.STALE_BROKER_EPOCH
     assert cluster.led(1).must_wait(last), "the follower has not got it"
+
+
+async def test_a_follower_that_asks_for_more_than_there_is_acknowledges_nothing(new_cluster: NewCluster) -> None:
+    """Its log is another one: it may have none of what the leader has, and must not count as in sync."""
+    cluster = new_cluster(nodes=2)
+    await cluster.stop(2)
+    last = cluster.append(1, b"a")
+    response = await fetch_as(cluster, 2, 102, offset=last + 100, session_epoch=0)
+    assert response.responses[0].partitions[0].error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+    assert cluster.led(1).must_wait(last), "the follower has not got it"
+    assert cluster.led(1).leadership.followers[2].offset < 0
 
 
 async def test_a_forged_full_fetch_does_not_close_a_followers_session(new_cluster: NewCluster) -> None:

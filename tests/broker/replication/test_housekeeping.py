@@ -23,7 +23,7 @@ async def test_high_watermarks_are_written_by_themselves_and_only_when_they_chan
     await housekeeping.checkpoint_high_watermarks()
     assert file.read_text() == "0\n1\nt 0 2\n"
     writes: list[Any] = []
-    monkeypatch.setattr(LogDirectory, "write_high_watermarks", lambda _self, known: writes.append(known))
+    monkeypatch.setattr(LogDirectory, "write_high_watermarks", lambda self: writes.append(dict(self.high_watermarks)))
     await housekeeping.checkpoint_high_watermarks()
     assert not writes
     cluster.append(1, b"c")

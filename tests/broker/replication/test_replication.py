@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tidemark.broker.core.errors import Refused
+from tidemark.broker.replication.follower_progress import FollowerProgress
 from tidemark.protocol.errors import ErrorCode
 from tidemark.storage import WriteFailed
 
@@ -221,3 +222,27 @@ async def test_a_new_replica_that_hears_of_it_before_its_leader_does_comes_into_
     cluster.tell(cluster.nodes[1])
     await cluster.until(lambda: cluster.partition.isr == (1, 2, 3))
     assert cluster.values(3) == [b"a"]
+
+
+async def test_a_follower_with_an_empty_log_beyond_its_leaders_end_begins_anew(new_cluster: New) -> None:
+    """Its records were deleted, and then a leader was elected that had lost as many: there is no epoch to compare."""
+    cluster = new_cluster(nodes=2)
+    await cluster.stop(2)
+    cluster.become(isr=(1,))
+    cluster.append(1, b"a", b"b")
+    cluster.start(2)
+    cluster.replica(2).restart_at(100)
+    await cluster.until(lambda: cluster.values(2) == [b"a", b"b"])
+    await cluster.until(lambda: cluster.partition.isr == (1, 2))
+
+
+async def test_a_follower_stuck_at_what_was_deleted_meanwhile_does_not_make_its_leader_give_up(
+    new_cluster: New,
+) -> None:
+    cluster = new_cluster(nodes=2)
+    assert await cluster.acknowledged(1, cluster.append(1, b"a", b"b")) is None
+    led = cluster.led(1)
+    led.delete_before(2)
+    FollowerProgress(cluster.nodes[1].roles).stuck_at(led, 0)
+    assert await cluster.acknowledged(1, cluster.append(1, b"c")) is None
+    assert not cluster.altered, "nothing is damaged"

@@ -1,0 +1,70 @@
+"""Reads on the event loop must not wait for the disk. What is not in memory is read in three steps:
+
+log.read(…, wait=False)    # on the log's thread: raises ColdRead
+cold.load()                # anywhere: reads what was missing, touches no state of the log
+cold.finish()              # on the log's thread; then read again
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+
+from tidemark import portable
+from tidemark.storage.errors import StorageError
+from tidemark.storage.files import DataFile, Files
+from tidemark.storage.segment import Segment
+
+
+class ColdRead(Exception):
+    """Something that a read needs is not in memory."""
+
+    def load(self) -> None:
+        """For any thread. What fails here, fails again when it is read, and is told then."""
+
+    def finish(self) -> None:
+        """On the log's thread, after `load`."""
+
+
+class ColdBytes(ColdRead):
+    def __init__(self, fd: int, *, position: int, length: int) -> None:
+        super().__init__(f"{length} bytes at {position} are not in the page cache")
+        self._position = position
+        self._length = length
+        self._file: DataFile | None = None
+        with contextlib.suppress(OSError):
+            self._file = DataFile(os.dup(fd), "r")  # the segment may be closed before it is loaded
+
+    def load(self) -> None:
+        if self._file is not None:
+            with contextlib.suppress(OSError):
+                portable.load_pages(self._file.fileno(), position=self._position, length=self._length)
+
+
+class ColdSegment(ColdRead):
+    """A segment whose file and indexes are to be opened first."""
+
+    def __init__(self, segment: Segment) -> None:
+        super().__init__(f"the segment at {segment.base_offset} is not open")
+        self._segment = segment
+        self._copy = segment.copy()
+
+    def load(self) -> None:
+        with contextlib.suppress(OSError, StorageError):
+            self._copy.open()
+
+    def finish(self) -> None:
+        self._segment.adopt(self._copy)
+
+
+class CachedFiles(Files):
+    """Reads only what is in the page cache; ColdRead for the rest."""
+
+    def pread(self, fd: int, length: int, position: int) -> bytes:
+        try:
+            return portable.read_cached(fd, length, position)
+        except BlockingIOError:
+            raise ColdBytes(fd, position=position, length=length) from None
+
+
+CACHED_FILES = CachedFiles()

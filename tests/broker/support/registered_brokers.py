@@ -1,0 +1,89 @@
+"""Node 1 as the controller of a cluster, and brokers that exist only by their registrations and heartbeats.
+
+So a test has leaders, replicas and coordinators elsewhere, and every epoch, without a second process.
+"""
+
+from __future__ import annotations
+
+import socket
+from typing import Any
+
+from harness.ports import free_port
+
+from tidemark.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
+from tidemark.protocol.messages.broker_registration import BrokerRegistrationRequest, Listener
+from tidemark.protocol.messages.create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
+
+
+class OneNodeCluster:
+    """`client` is connected as clients are, `controller` as brokers are."""
+
+    def __init__(self) -> None:
+        self.epochs: dict[int, int] = {}
+        self._sockets: list[socket.socket] = []
+
+    async def start(self, start_node: Any, connect: Any, **settings: Any) -> None:
+        port = free_port()
+        self.node = await start_node(
+            node_id=1,
+            listeners=f"PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:{port}",
+            controller_listener_names="CONTROLLER",
+            controller_quorum_voters=f"1@127.0.0.1:{port}",
+            controlled_shutdown_enable=False,  # nobody would take over
+            **settings,
+        )
+        self.client = await connect(self.node)
+        self.controller = await connect(self.node, ("127.0.0.1", port))
+        self.address = ("127.0.0.1", port)
+        self.epochs[1] = self.image.brokers[1].broker_epoch
+
+    @property
+    def image(self) -> Any:
+        return self.node._store.image
+
+    def partition(self, topic: str = "t", index: int = 0) -> Any:
+        return self.image.topics[topic].partitions[index]
+
+    async def register(self, broker_id: int, *, version: int = 4, **fields: Any) -> Any:
+        """Something listens at the broker's address, so that nobody takes it for dead."""
+        listening = socket.create_server(("127.0.0.1", 0))
+        self._sockets.append(listening)
+        where = Listener(name="PLAINTEXT", host="127.0.0.1", port=listening.getsockname()[1])
+        wish: dict[str, Any] = {
+            "broker_id": broker_id,
+            "cluster_id": self.image.cluster_id,
+            "incarnation_id": bytes([broker_id]) * 16,
+            "listeners": [where],
+        }
+        answer = await self.controller.ask(BrokerRegistrationRequest(**wish | fields), version)
+        if answer.error_code == 0:
+            self.epochs[broker_id] = answer.broker_epoch
+        return answer
+
+    async def heartbeat(self, broker_id: int, *, version: int = 1, **fields: Any) -> Any:
+        known = {
+            "broker_id": broker_id,
+            "broker_epoch": self.epochs[broker_id],
+            "current_metadata_offset": self.node._store.applied_index,
+        }
+        return await self.controller.ask(BrokerHeartbeatRequest(**known | fields), version)
+
+    async def join(self, *broker_ids: int) -> None:
+        """Registered, caught up and unfenced."""
+        for broker_id in broker_ids:
+            assert (await self.register(broker_id)).error_code == 0
+            answer = await self.heartbeat(broker_id)
+            assert (answer.error_code, answer.is_fenced) == (0, False)
+
+    async def create(self, name: str, *replicas: list[int]) -> None:
+        """A topic with these replicas, partition by partition; the first of each leads."""
+        assignments = [
+            CreatableReplicaAssignment(partition_index=index, broker_ids=ids) for index, ids in enumerate(replicas)
+        ]
+        wish = CreatableTopic(name=name, num_partitions=-1, replication_factor=-1, assignments=assignments)
+        answer = await self.client.ask(CreateTopicsRequest(topics=[wish], timeout_ms=10_000))
+        assert answer.topics[0].error_code == 0, answer.topics[0].error_message
+
+    def close(self) -> None:
+        for each in self._sockets:
+            each.close()
