@@ -49,7 +49,7 @@ class Node:
     """After `start()`, `address` says where clients connect."""
 
     def __init__(self, config: BrokerConfig, *, failed: Callable[[BaseException], None] | None = None) -> None:
-        """`failed` is told when the node cannot go on, after the reason is logged."""
+        """`failed` is called when the node cannot go on, after the reason is logged."""
         self.config = config
         self.settings = DynamicConfig(config)
         self.address = ("", 0)

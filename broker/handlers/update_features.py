@@ -31,7 +31,7 @@ async def update_features(
     request: UpdateFeaturesRequest, _call: Call, *, store: MetadataStore
 ) -> UpdateFeaturesResponse:
     def decide(image: Image) -> list[Record]:
-        records: list[Record] = [_update(image, wish, version=_call.version) for wish in request.feature_updates]
+        records: list[Record] = [_update(image, update, version=_call.version) for update in request.feature_updates]
         return [] if request.validate_only else records
 
     try:
@@ -45,8 +45,8 @@ async def update_features(
     )
 
 
-def _update(image: Image, wish: FeatureUpdateKey, *, version: int) -> FeatureLevelRecord:
-    name, level = wish.feature, wish.max_version_level
+def _update(image: Image, update: FeatureUpdateKey, *, version: int) -> FeatureLevelRecord:
+    name, level = update.feature, update.max_version_level
     if name not in SUPPORTED:
         raise Refused(ErrorCode.INVALID_UPDATE_VERSION, f"There is no feature {name!r} here.")
     if name in FIXED and level != SUPPORTED[name][1]:
@@ -55,7 +55,7 @@ def _update(image: Image, wish: FeatureUpdateKey, *, version: int) -> FeatureLev
     low, high = max(each[0] for each in ranges), min(each[1] for each in ranges)
     if not low <= level <= high:
         raise Refused(ErrorCode.INVALID_UPDATE_VERSION, f"{name} can be {low} to {high}, not {level}.")
-    may_lower = wish.allow_downgrade if version == 0 else wish.upgrade_type != UPGRADE
+    may_lower = update.allow_downgrade if version == 0 else update.upgrade_type != UPGRADE
     if level < finalized(image)[name] and not may_lower:
         raise Refused(
             ErrorCode.INVALID_UPDATE_VERSION, f"{name} is {finalized(image)[name]}; lowering it must be asked for."

@@ -116,8 +116,8 @@ async def ask(nodes: Nodes, connect: Any) -> Callable[..., Any]:
 
 
 def topic(name: str, *, partitions: int = 3, factor: int = 3) -> CreateTopicsRequest:
-    wish = CreatableTopic(name=name, num_partitions=partitions, replication_factor=factor)
-    return CreateTopicsRequest(topics=[wish], timeout_ms=10_000)
+    topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=factor)
+    return CreateTopicsRequest(topics=[topic], timeout_ms=10_000)
 
 
 async def test_a_topic_is_created_over_any_node_and_seen_where_it_was_created(nodes: Nodes, ask: Any) -> None:
