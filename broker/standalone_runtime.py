@@ -14,11 +14,11 @@ from tidemark.broker.cluster.identity import NodeIdentity, random_id
 from tidemark.broker.cluster.kafka_adoption import adopt_topics
 from tidemark.broker.cluster.view import ClusterView
 from tidemark.broker.config import BrokerConfig
-from tidemark.broker.metadata.features import SUPPORTED
+from tidemark.broker.metadata.features import SUPPORTED, new_cluster
 from tidemark.broker.metadata.image import Image
 from tidemark.broker.metadata.min_isr import write_cluster_value
 from tidemark.broker.metadata.producer_ids import reserve
-from tidemark.broker.metadata.records import ClusterRecord, Endpoint, FeatureRange, Record, RegisterBrokerRecord
+from tidemark.broker.metadata.records import Endpoint, FeatureRange, Record, RegisterBrokerRecord
 from tidemark.broker.metadata.store import MetadataStore
 from tidemark.broker.replication.replicas import Replicas
 from tidemark.broker.server.server import Server
@@ -68,7 +68,7 @@ class StandaloneRuntime:
         )
         records: list[Record] = [registration, *write_cluster_value(image, self._config)]
         if not image.cluster_id:
-            records.insert(0, ClusterRecord(cluster_id=self._identity.cluster_id or random_id()))
+            return [*new_cluster(self._identity.cluster_id or random_id()), *records]
         return records
 
     def start_replication(self) -> None:

@@ -26,7 +26,8 @@ log = logging.getLogger(__name__)
 
 SNAPSHOT_AFTER_BYTES: Final = 4 << 20
 DISK_FULL: Final = (errno.ENOSPC, errno.EDQUOT)
-DISK_FULL_PAUSE: Final = 1.0  # seconds
+NO_DESCRIPTORS: Final = (errno.EMFILE, errno.ENFILE)  # clients have opened as many connections as there can be, say
+SAVE_AGAIN_SECONDS: Final = 1.0
 
 
 class Storage(Protocol):
@@ -204,16 +205,17 @@ class Driver:
         self._maybe_snapshot()
 
     async def _save(self, effects: Effects) -> None:
-        """A full disk is waited out: nothing has been promised, and what was written of it is cut off again."""
+        """A full disk is waited out: nothing has been promised, and what was written of it is cut off again. So is a
+        process that has no descriptor left."""
         while True:
             try:
                 await self._run_blocking(self._storage.save, effects)
                 return
             except OSError as error:
-                if error.errno not in DISK_FULL or self._is_stopping:
+                if error.errno not in (*DISK_FULL, *NO_DESCRIPTORS) or self._is_stopping:
                     raise
-                log.error("the disk is full, and the quorum's log waits for room: %s", error)
-                await asyncio.sleep(DISK_FULL_PAUSE)
+                log.error("the quorum's log cannot be written, and waits: %s", error)
+                await asyncio.sleep(SAVE_AGAIN_SECONDS)
 
     def _stepped(self) -> None:
         """The node's state has changed: send what may leave at once, set the clock, wake the loop."""

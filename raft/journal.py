@@ -142,8 +142,8 @@ class Journal:
 
     def _keep_tail(self, tail: bytes, *, gone: int) -> None:
         write_atomically(self._path, tail)
-        os.close(self._fd)
-        self._fd = self._open()
+        old, self._fd = self._fd, self._open()  # in this order: if there is no descriptor left, the call is repeated
+        os.close(old)
         start = self._positions[gone]
         self._positions = [position - start for position in self._positions[gone:]]
         self._terms = self._terms[gone:]
@@ -187,7 +187,9 @@ class Journal:
 
     def _recover(self) -> list[Entry]:
         entries = self._read_entries()
-        if self._sync_point.index != self.last_index:
+        if (synced := self._sync_point.index) is not None and self.last_index < synced:
+            raise JournalCorrupt(f"{self._path} ends with entry {self.last_index}, but entry {synced} was synced")
+        if synced != self.last_index:
             # A process that ended between a write and its sync: from now on these entries count as saved.
             portable.sync_data(self._fd)
             self._sync_point.lower(self.last_index)
@@ -202,6 +204,7 @@ class Journal:
             start, (entry, position) = position, found
             if entry.index == self.snapshot_index and entry.term != self.snapshot_term:
                 # A crash came between a leader's snapshot and the end of the log that it replaced.
+                self._sync_point.lower(self.snapshot_index)
                 self._cut(0)
                 return []
             if entry.index <= self.snapshot_index:
@@ -223,8 +226,10 @@ class Journal:
         if position == len(data):
             return
         synced = self._sync_point.index
-        if synced is None or self.last_index < synced:
+        if synced is None:
             self._refuse_damage_before_an_entry(data, position)
+        elif self.last_index < synced:
+            raise JournalCorrupt(f"{self._path} is damaged at byte {position}: up to entry {synced} it was synced")
         log.warning(
             "%s: the last append was not synced, and is cut off: %d bytes after entry %d",
             self._path,

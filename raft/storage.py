@@ -13,8 +13,8 @@ from tidemark.raft.journal import Journal, JournalCorrupt, write_atomically
 
 
 class FileStorage:
-    """Not thread-safe: one call at a time. A save that failed because the disk is full can be repeated; whatever else
-    raises leaves the node no choice but to stop."""
+    """Not thread-safe: one call at a time. A save that failed because the disk is full, or because no descriptor was
+    free, can be repeated; whatever else raises leaves the node no choice but to stop."""
 
     def __init__(self, directory: Path) -> None:
         self._journal = Journal(directory)

@@ -40,17 +40,18 @@ class SyncPoint:
         """The journal is synced up to `index`. This may be lost, so failing to write it is no reason to stop."""
         with contextlib.suppress(OSError):
             self._write(index)
+            self.index = index
 
     def lower(self, index: int) -> None:
         """Entries after `index` are about to be cut off. Durable on return."""
         if self.index is None or self.index > index:
             self._write(index)
             portable.sync_data(self._fd)
+            self.index = index  # not before: if the sync fails, and the call is repeated, it must sync
 
     def _write(self, index: int) -> None:
         body = _BODY.pack(_MAGIC, index)
         os.pwrite(self._fd, body + _CRC.pack(zlib.crc32(body)), 0)
-        self.index = index
 
     def close(self) -> None:
         if self._fd >= 0:

@@ -86,6 +86,7 @@ class LogDirectory:
             path, files=files, now_ms=now_ms, lock=lock, clean_epoch=clean_epoch, open_files_max=open_files_max
         )
         directory._remove_leftovers()
+        directory._forget_missing()
         return directory
 
     # Partitions
@@ -325,6 +326,13 @@ class LogDirectory:
 
     def _write(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
         checkpoints.write_offsets(self.files, os.path.join(self.path, name), offsets)
+
+    def _forget_missing(self) -> None:
+        """A crash came after a partition was deleted, and before the files forgot it: one of its name begins at 0."""
+        told = {*self._recovery_points, *self._start_offsets, *self.high_watermarks}
+        if told:
+            for key in told.difference(self.partitions()):
+                self._forget(key)
 
     def _remove_leftovers(self) -> None:
         for name in directories_below(self.files, self.path):

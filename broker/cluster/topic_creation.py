@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final
 
 from tidemark.broker.core.errors import Refused
+from tidemark.broker.core.sliced_work import Job, finished
 from tidemark.broker.metadata.dynamic_config import DynamicConfig
 from tidemark.broker.metadata.image import Image
 from tidemark.broker.metadata.internal import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, offsets_topic, transactions_topic
@@ -85,8 +86,8 @@ class TopicCreation:
         """Create all that can be, in one commit; the others with their reasons."""
         refused: dict[str, Refused] = {}
 
-        def decide(image: Image) -> list[Record]:
-            records, refusals = create_topics(image, topics, self._settings.current)
+        def decide(image: Image) -> Job[list[Record]]:
+            records, refusals = yield from create_topics(image, topics, self._settings.current)
             refused.update(refusals)
             return records
 
@@ -100,11 +101,11 @@ class TopicCreation:
             async with asyncio.timeout(OPENED_SECONDS_MAX):
                 await self._opened()
 
-    def check(self, topics: list[NewTopic]) -> tuple[dict[str, Refused], Image]:
+    async def check(self, topics: list[NewTopic]) -> tuple[dict[str, Refused], Image]:
         """As `create`, but nothing is created: the image is what would be."""
-        records, refused = create_topics(self._store.image, topics, self._settings.current)
-        image = self._store.image.apply(records)
-        return refused, image
+        before = self._store.image
+        records, refused = await finished(create_topics(before, topics, self._settings.current))
+        return refused, await finished(before.apply_in_slices(records))
 
 
 def new_topic_id() -> bytes:

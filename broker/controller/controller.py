@@ -20,10 +20,11 @@ from tidemark.broker.core.lease import LeaseTimings
 from tidemark.broker.metadata import brokers
 from tidemark.broker.metadata.dynamic_config import DynamicConfig
 from tidemark.broker.metadata.elections import return_to_preferred
+from tidemark.broker.metadata.features import check_broker, new_cluster
 from tidemark.broker.metadata.image import BrokerImage, Image
 from tidemark.broker.metadata.isr import check_sender
 from tidemark.broker.metadata.min_isr import write_cluster_value
-from tidemark.broker.metadata.records import ClusterRecord, Record
+from tidemark.broker.metadata.records import Record
 from tidemark.broker.metadata.store import MetadataStore
 from tidemark.protocol.errors import ErrorCode
 
@@ -101,7 +102,7 @@ class Controller:
     async def _begin(self) -> None:
         if not self._store.image.cluster_id:
             cluster_id = self._new_cluster_id()
-            await self._store.change(lambda image: [] if image.cluster_id else [ClusterRecord(cluster_id=cluster_id)])
+            await self._store.change(lambda image: [] if image.cluster_id else new_cluster(cluster_id))
         await self._store.change(lambda image: write_cluster_value(image, self._settings.static))
         # The controller before this one is probably dead, and others may have died with it.
         for broker_id, broker in self._store.image.brokers.items():
@@ -120,6 +121,7 @@ class Controller:
                 raise Refused(
                     ErrorCode.INCONSISTENT_CLUSTER_ID, f"This is cluster {image.cluster_id}, not {cluster_id}."
                 )
+            check_broker(image, wanted)
             known = image.brokers.get(wanted.broker_id)
             if known is not None and known.incarnation_id == wanted.incarnation_id:
                 epoch = known.broker_epoch  # the answer was lost: the broker has not been restarted since

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Generator
 from typing import Generic, TypeAlias, TypeVar
 
 T = TypeVar("T")
@@ -72,7 +72,8 @@ class Deferred(Generic[T]):
 
 
 MaybeDeferred: TypeAlias = T | Deferred[T]
-Answer: TypeAlias = T | Deferred[T] | Awaitable[T]  # what a handler may return
+# What a handler may return. A generator yields where others may have their turn.
+Answer: TypeAlias = T | Deferred[T] | Awaitable[T] | Generator[None, None, MaybeDeferred[T]]
 
 
 def mapped(value: MaybeDeferred[T], change: Callable[[T], U]) -> MaybeDeferred[U]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from tidemark.broker.core.errors import Refused
 from tidemark.broker.core.registry import Call, handles
+from tidemark.broker.core.sliced_work import Job
 from tidemark.broker.metadata.dynamic_config import DynamicConfig
 from tidemark.broker.metadata.image import Image, TopicImage, partition_record
 from tidemark.broker.metadata.reassignment import reassign
@@ -46,14 +47,21 @@ async def alter_partition_reassignments(
             return []
         return [partition_record(topic.topic_id, partition.partition_index, after)]
 
-    def decide(image: Image) -> list[Record]:
+    def decide(image: Image) -> Job[list[Record]]:
         results.clear()
         records: list[Record] = []
         for wanted in request.topics:
             result = ReassignableTopicResponse(name=wanted.name)
             results.append(result)
+<<<<<<< HEAD
             for partition in wanted.partitions:
                 answer = ReassignablePartitionResponse(partition_index=partition.partition_index)
+=======
+            yield
+            for wish in wanted.partitions:
+                yield
+                answer = ReassignablePartitionResponse(partition_index=wish.partition_index)
+>>>>>>> main
                 result.partitions.append(answer)
                 try:
                     records += one(image, image.topics.get(wanted.name), partition)

@@ -23,6 +23,7 @@ from tidemark.broker.config import (
 )
 from tidemark.broker.core.errors import Refused
 from tidemark.broker.core.registry import Call, handles
+from tidemark.broker.core.sliced_work import Job, in_slices
 from tidemark.broker.metadata.dynamic_config import DynamicConfig
 from tidemark.broker.metadata.image import (
     BROKER_RESOURCE,
@@ -47,10 +48,10 @@ from tidemark.protocol.messages.describe_configs import (
 @handles(DescribeConfigsRequest, DescribeConfigsResponse)
 def describe_configs(
     request: DescribeConfigsRequest, _call: Call, *, cluster: ClusterView, settings: DynamicConfig
-) -> DescribeConfigsResponse:
-    return DescribeConfigsResponse(
-        results=[_describe(resource, request, cluster.image, settings) for resource in request.resources]
-    )
+) -> Job[DescribeConfigsResponse]:
+    image = cluster.image
+    results = yield from in_slices(lambda resource: _describe(resource, request, image, settings), request.resources)
+    return DescribeConfigsResponse(results=results)
 
 
 def _describe(

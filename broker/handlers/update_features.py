@@ -9,9 +9,11 @@ v2: no results of single features any more, only an error of the whole answer (K
 
 from __future__ import annotations
 
+from typing import Final
+
 from tidemark.broker.core.errors import Refused
 from tidemark.broker.core.registry import Call, handles
-from tidemark.broker.metadata.features import FIXED, SUPPORTED, finalized
+from tidemark.broker.metadata.features import check_level, finalized
 from tidemark.broker.metadata.image import Image
 from tidemark.broker.metadata.records import FeatureLevelRecord, Record
 from tidemark.broker.metadata.store import MetadataStore
@@ -23,15 +25,24 @@ from tidemark.protocol.messages.update_features import (
     UpdateFeaturesResponse,
 )
 
-UPGRADE = 1
+UPGRADE: Final = 1
+UPGRADE_TYPES: Final = (UPGRADE, 2, 3)  # 2 and 3: a downgrade, safe or not
 
 
 @handles(UpdateFeaturesRequest, UpdateFeaturesResponse, on_controller=True)
 async def update_features(
-    request: UpdateFeaturesRequest, _call: Call, *, store: MetadataStore
+    request: UpdateFeaturesRequest, call: Call, *, store: MetadataStore
 ) -> UpdateFeaturesResponse:
     def decide(image: Image) -> list[Record]:
+<<<<<<< HEAD
         records: list[Record] = [_update(image, update, version=_call.version) for update in request.feature_updates]
+=======
+        records: list[Record] = []
+        for wish in request.feature_updates:
+            check_level(image, wish.feature, wish.max_version_level, may_lower=_may_lower(wish, call.version))
+            if finalized(image).get(wish.feature, 0) != wish.max_version_level:
+                records.append(FeatureLevelRecord(name=wish.feature, level=wish.max_version_level))
+>>>>>>> main
         return [] if request.validate_only else records
 
     try:
@@ -45,6 +56,7 @@ async def update_features(
     )
 
 
+<<<<<<< HEAD
 def _update(image: Image, update: FeatureUpdateKey, *, version: int) -> FeatureLevelRecord:
     name, level = update.feature, update.max_version_level
     if name not in SUPPORTED:
@@ -61,3 +73,11 @@ def _update(image: Image, update: FeatureUpdateKey, *, version: int) -> FeatureL
             ErrorCode.INVALID_UPDATE_VERSION, f"{name} is {finalized(image)[name]}; lowering it must be asked for."
         )
     return FeatureLevelRecord(name=name, level=level)
+=======
+def _may_lower(wish: FeatureUpdateKey, version: int) -> bool:
+    if version == 0:
+        return wish.allow_downgrade
+    if wish.upgrade_type not in UPGRADE_TYPES:
+        raise Refused(ErrorCode.INVALID_UPDATE_VERSION, f"There is no upgrade type {wish.upgrade_type}.")
+    return wish.upgrade_type != UPGRADE
+>>>>>>> main

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
+from tidemark.broker.core.sliced_work import Job
 from tidemark.broker.metadata.records import (
     BrokerStateRecord,
     ClusterRecord,
@@ -108,6 +109,14 @@ class Image:
         draft = _Draft(self)
         for record in records:
             _FOLD[type(record)](draft, record)
+        return draft.finish()
+
+    def apply_in_slices(self, records: Iterable[Record]) -> Job[Image]:
+        """As `apply`, for very many records: others have their turn in between."""
+        draft = _Draft(self)
+        for record in records:
+            _FOLD[type(record)](draft, record)
+            yield
         return draft.finish()
 
     def records(self) -> Iterator[Record]:

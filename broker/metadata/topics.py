@@ -9,6 +9,7 @@ from typing import Final
 
 from tidemark.broker.config import BrokerConfig, ConfigError, validate_topic_configs
 from tidemark.broker.core.errors import Refused
+from tidemark.broker.core.sliced_work import Job, at_once
 from tidemark.broker.metadata.image import TOPIC_RESOURCE, Image, PartitionImage, TopicImage, partition_record
 from tidemark.broker.metadata.partitions import fresh
 from tidemark.broker.metadata.placement import spread
@@ -48,7 +49,17 @@ def _name_problem(name: str) -> str | None:
     return None
 
 
+def check_partitions_of_request(count: int) -> None:
+    """Before anything is built for them."""
+    if count > PARTITIONS_MAX_PER_REQUEST:
+        raise Refused(
+            ErrorCode.POLICY_VIOLATION,
+            f"{count} partitions are too many for one request; {PARTITIONS_MAX_PER_REQUEST} are possible.",
+        )
+
+
 def create_topics(
+<<<<<<< HEAD
     image: Image, new_topics: Sequence[NewTopic], broker: BrokerConfig
 ) -> tuple[list[Record], dict[str, Refused]]:
     """The records of all that can be created, and why the others cannot. The time grows with the request only."""
@@ -67,6 +78,23 @@ def create_topics(
     for new_topic in new_topics:
         try:
             records += _create(image, new_topic, broker, by_metric_name)
+=======
+    image: Image, wishes: Sequence[NewTopic], broker: BrokerConfig
+) -> Job[tuple[list[Record], dict[str, Refused]]]:
+    """The records of all that can be created, and why the others cannot. The time grows with the request only."""
+    count = sum(len(wish.assignments) or (wish.partitions if wish.partitions > 0 else 1) for wish in wishes)
+    try:
+        check_partitions_of_request(count)
+    except Refused as too_many:
+        return [], dict.fromkeys((wish.name for wish in wishes), too_many)
+    by_metric_name = {metric_name(name): name for name in image.topics}
+    records: list[Record] = []
+    refused: dict[str, Refused] = {}
+    for wish in wishes:
+        yield
+        try:
+            records += yield from _create(image, wish, broker, by_metric_name)
+>>>>>>> main
         except Refused as refusal:
             refused[new_topic.name] = refusal
             continue
@@ -74,8 +102,13 @@ def create_topics(
     return records, refused
 
 
+<<<<<<< HEAD
 def create_topic(image: Image, new_topic: NewTopic, broker: BrokerConfig) -> list[Record]:
     return _create(image, new_topic, broker, {metric_name(name): name for name in image.topics})
+=======
+def create_topic(image: Image, wish: NewTopic, broker: BrokerConfig) -> list[Record]:
+    return at_once(_create(image, wish, broker, {metric_name(name): name for name in image.topics}))
+>>>>>>> main
 
 
 def metric_name(topic: str) -> str:
@@ -83,6 +116,7 @@ def metric_name(topic: str) -> str:
     return topic.replace(".", "_")
 
 
+<<<<<<< HEAD
 def _create(image: Image, new_topic: NewTopic, broker: BrokerConfig, by_metric_name: Mapping[str, str]) -> list[Record]:
     check_topic_name(new_topic.name)
     clash = by_metric_name.get(metric_name(new_topic.name))
@@ -98,6 +132,21 @@ def _create(image: Image, new_topic: NewTopic, broker: BrokerConfig, by_metric_n
     records += [
         partition_record(new_topic.topic_id, index, _fresh(image, replicas)) for index, replicas in enumerate(placement)
     ]
+=======
+def _create(image: Image, wish: NewTopic, broker: BrokerConfig, by_metric_name: Mapping[str, str]) -> Job[list[Record]]:
+    check_topic_name(wish.name)
+    clash = by_metric_name.get(metric_name(wish.name))
+    if clash == wish.name:
+        raise Refused(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{wish.name}' already exists.")
+    if clash is not None:
+        raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{wish.name}' collides with existing topic '{clash}'.")
+    placement = _placement(image, wish, broker, topics=len(by_metric_name))
+    _check_configs(wish.configs, broker)
+    records: list[Record] = [TopicRecord(name=wish.name, topic_id=wish.topic_id)]
+    for index, replicas in enumerate(placement):
+        records.append(partition_record(wish.topic_id, index, _fresh(image, replicas)))
+        yield
+>>>>>>> main
     records += [
         ConfigRecord(resource_type=TOPIC_RESOURCE, resource_name=new_topic.name, name=name, value=value)
         for name, value in new_topic.configs.items()
@@ -176,6 +225,12 @@ def delete_topic(topic: TopicImage) -> list[Record]:
 def add_partitions(
     image: Image, topic: TopicImage, *, count: int, assignments: Sequence[Sequence[int]] | None
 ) -> list[Record]:
+    return at_once(adding_partitions(image, topic, count=count, assignments=assignments))
+
+
+def adding_partitions(
+    image: Image, topic: TopicImage, *, count: int, assignments: Sequence[Sequence[int]] | None
+) -> Job[list[Record]]:
     have = len(topic.partitions)
     if count <= have:
         raise Refused(
@@ -194,7 +249,8 @@ def add_partitions(
         )
     else:
         placement = manual_placement(image, list(enumerate(assignments, start=have)), first=have)
-    return [
-        partition_record(topic.topic_id, have + step, _fresh(image, replicas))
-        for step, replicas in enumerate(placement)
-    ]
+    records: list[Record] = []
+    for step, replicas in enumerate(placement):
+        records.append(partition_record(topic.topic_id, have + step, _fresh(image, replicas)))
+        yield
+    return records

@@ -54,6 +54,7 @@ class Connection(asyncio.BufferedProtocol):
         self._closing = False
         self._reserved_bytes = 0
         self._waiting_for_memory = False
+        self._working = False  # on a request so large that others have their turn in between
 
     # -- the transport calls these ----------------------------------------
 
@@ -184,7 +185,21 @@ class Connection(asyncio.BufferedProtocol):
             self._abort(f"{framer.arrived_bytes} of a request's {framer.frame_size} bytes came, and then too little")
 
     def _must_wait(self) -> bool:
-        return self._waiting_for_memory or len(self._unanswered) >= IN_FLIGHT_MAX or self._writer.is_blocked
+        return (
+            self._waiting_for_memory
+            or self._working
+            or len(self._unanswered) >= IN_FLIGHT_MAX
+            or self._writer.is_blocked
+        )
+
+    def begin_work(self) -> None:
+        """Handle no further request before `end_work`: they are handled in order, and one client has one long job."""
+        self._working = True
+
+    def end_work(self) -> None:
+        self._working = False
+        if not self._reading:
+            self.server.loop.call_soon(self._resume)
 
     def _stop_reading(self) -> None:
         if self._reading and not self._closing:

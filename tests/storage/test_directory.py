@@ -375,8 +375,41 @@ def test_a_failed_sync_at_the_stop_leaves_no_epoch(path, faulty_files, make_batc
     directory.close()
 
 
+<<<<<<< HEAD
 @pytest.mark.usefixtures("one_damaged")
 def test_a_log_that_was_refused_is_checked_again_at_every_start(open_directory):
+=======
+def test_a_sync_that_failed_on_its_thread_just_before_the_stop_leaves_no_epoch(path, faulty_files, make_batch, append):
+    """The kernel tells of a failed sync once. The one at the stop succeeds, and says nothing about those pages."""
+    path.mkdir()
+    disk = faulty_files(path)
+    directory = LogDirectory.open(str(path), files=disk, now_ms=lambda: T0)
+    log = directory.open_log("a", 0, config=CONFIG)
+    append(log, make_batch(1))
+    flush = log.begin_flush()
+    disk.fail_sync = True
+    with pytest.raises(OSError, match="sync failed"):
+        flush()
+    disk.fail_sync = False
+    directory.close(broker_epoch=7)  # before anybody has called finish_flush
+    directory = LogDirectory.open(str(path), now_ms=lambda: T0)
+    assert not directory.was_clean
+    assert directory.open_log("a", 0, config=CONFIG).recovery_point == 0
+    directory.close()
+
+
+def test_a_log_that_was_refused_is_checked_again_at_every_start(open_directory, path, make_batch, append):
+    directory = open_directory()
+    for partition in range(2):
+        log = directory.open_log("a", partition, config=CONFIG)
+        for _ in range(5):
+            append(log, make_batch(1, size=200))
+    directory.close(clean=False)
+    victim = path / "a-0" / f"{0:020d}.log"
+    data = bytearray(victim.read_bytes())
+    data[100] ^= 1
+    victim.write_bytes(data)
+>>>>>>> main
     for _ in range(3):
         directory = open_directory()
         assert not directory.was_clean
@@ -418,6 +451,24 @@ def test_a_new_topic_has_nothing_of_a_deleted_one_of_its_name_even_after_a_kill(
     again = directory.logs["t", 0]
     assert (again.start_offset, again.end_offset, again.recovery_point) == (0, 6, 0)
     assert directory.high_watermarks.get(("t", 0), 0) == 0
+
+
+def test_a_new_topic_has_nothing_of_one_that_was_deleted_just_before_a_kill(open_directory, make_batch, append):
+    directory = open_directory()
+    old = directory.open_log("t", 0, config=CONFIG)
+    append(old, make_batch(5))
+    old.flush()
+    old.delete_before(3)
+    directory.write_checkpoints({("t", 0): 5})
+    directory.delete("t", 0)
+    directory.close(clean=False)
+    directory = open_directory()
+    new = directory.open_log("t", 0, config=CONFIG)
+    assert (new.start_offset, new.end_offset) == (0, 0)
+    append(new, make_batch(2))
+    directory.close(clean=False)
+    again = open_directory().open_log("t", 0, config=CONFIG)
+    assert (again.start_offset, again.end_offset, again.recovery_point) == (0, 2, 0)
 
 
 def test_a_partition_deleted_while_checkpoints_are_written_is_not_in_them(

@@ -51,7 +51,7 @@ class Cluster:
     def step(self) -> None:
         events = [self.start] * 3 + [self.unfence] * 4 + [self.kill, self.stop, self.create, self.write, self.catch_up]
         events += [self.write, self.catch_up, self.catch_up, self.shrink, self.expand, self.expand]
-        events += [self.prefer, self.rebalance, self.reassign, self.cancel]
+        events += [self.prefer, self.rebalance, self.reassign, self.cancel, self.unregister]
         self.random.choice(events)()
 
     def commit(self, records: list[Record]) -> None:
@@ -102,6 +102,13 @@ class Cluster:
         for broker in self.random.sample(sorted(self.alive), k=min(1, len(self.alive))):
             if broker in self.image.brokers:
                 self.commit(brokers.unfence(self.image, broker, self.config))
+
+    def unregister(self) -> None:
+        """A broker is gone for good, as its operator thinks; it may come back, with an empty disk."""
+        broker = self.random.choice(BROKERS)
+        if broker not in self.alive and broker in self.image.brokers and self.unclean_stops:
+            self.clean.discard(broker)
+            self.commit(brokers.unregister(self.image, broker, self.config))
 
     def kill(self) -> None:
         if self.alive:

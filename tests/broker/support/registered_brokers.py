@@ -49,13 +49,13 @@ class OneNodeCluster:
         listening = socket.create_server(("127.0.0.1", 0))
         self._sockets.append(listening)
         where = Listener(name="PLAINTEXT", host="127.0.0.1", port=listening.getsockname()[1])
-        wish: dict[str, Any] = {
+        registration: dict[str, Any] = {
             "broker_id": broker_id,
             "cluster_id": self.image.cluster_id,
             "incarnation_id": bytes([broker_id]) * 16,
             "listeners": [where],
         }
-        answer = await self.controller.ask(BrokerRegistrationRequest(**wish | fields), version)
+        answer = await self.controller.ask(BrokerRegistrationRequest(**registration | fields), version)
         if answer.error_code == 0:
             self.epochs[broker_id] = answer.broker_epoch
         return answer
@@ -80,8 +80,8 @@ class OneNodeCluster:
         assignments = [
             CreatableReplicaAssignment(partition_index=index, broker_ids=ids) for index, ids in enumerate(replicas)
         ]
-        wish = CreatableTopic(name=name, num_partitions=-1, replication_factor=-1, assignments=assignments)
-        answer = await self.client.ask(CreateTopicsRequest(topics=[wish], timeout_ms=10_000))
+        topic = CreatableTopic(name=name, num_partitions=-1, replication_factor=-1, assignments=assignments)
+        answer = await self.client.ask(CreateTopicsRequest(topics=[topic], timeout_ms=10_000))
         assert answer.topics[0].error_code == 0, answer.topics[0].error_message
 
     def close(self) -> None:
