@@ -49,10 +49,6 @@ WARM_UP_PAUSE_SECONDS: Final = 0.02
 class Node:
     """After `start()`, `address` says where clients connect."""
 
-<<<<<<< HEAD
-    def __init__(self, config: BrokerConfig, *, failed: Callable[[BaseException], None] | None = None) -> None:
-        """`failed` is called when the node cannot go on, after the reason is logged."""
-=======
     def __init__(
         self,
         config: BrokerConfig,
@@ -60,9 +56,8 @@ class Node:
         failed: Callable[[BaseException], None] | None = None,
         alarm: Alarm | None = None,
     ) -> None:
-        """`failed` is told when the node cannot go on, after the reason is logged. `alarm` tells what holds up the
+        """`failed` is called when the node cannot go on, after the reason is logged. `alarm` tells what holds up the
         event loop, if this process has one to spare."""
->>>>>>> main
         self.config = config
         self.settings = DynamicConfig(config)
         self.address = ("", 0)

@@ -53,15 +53,10 @@ async def alter_partition_reassignments(
         for wanted in request.topics:
             result = ReassignableTopicResponse(name=wanted.name)
             results.append(result)
-<<<<<<< HEAD
-            for partition in wanted.partitions:
-                answer = ReassignablePartitionResponse(partition_index=partition.partition_index)
-=======
             yield
-            for wish in wanted.partitions:
+            for partition in wanted.partitions:
                 yield
-                answer = ReassignablePartitionResponse(partition_index=wish.partition_index)
->>>>>>> main
+                answer = ReassignablePartitionResponse(partition_index=partition.partition_index)
                 result.partitions.append(answer)
                 try:
                     records += one(image, image.topics.get(wanted.name), partition)

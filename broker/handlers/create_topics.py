@@ -48,11 +48,7 @@ async def create_topics(
         except Refused as refusal:
             refused[topic.name] = refusal
     refused |= dict.fromkeys(twice, Refused(ErrorCode.INVALID_REQUEST, "The topic is in the request twice."))
-<<<<<<< HEAD
-    outcome, image = creation.check(new_topics) if request.validate_only else await creation.create(new_topics)
-=======
-    outcome, image = await creation.check(wishes) if request.validate_only else await creation.create(wishes)
->>>>>>> main
+    outcome, image = await creation.check(new_topics) if request.validate_only else await creation.create(new_topics)
     refused |= outcome
     response = CreateTopicsResponse()
     time_slice = TimeSlice()

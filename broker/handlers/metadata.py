@@ -103,37 +103,22 @@ def _all(request: MetadataRequest, image: Image) -> Job[list[MetadataResponseTop
 
 def _wanted(request: MetadataRequest, image: Image) -> Job[list[MetadataResponseTopic]]:
     # As Kafka: a topic that is named again and again is answered once.
-<<<<<<< HEAD
     asked_for = {(asked.topic_id, asked.name): asked for asked in request.topics or ()}
-    return [_one(asked, image, request) for asked in asked_for.values()]
+    topics = []
+    for asked in asked_for.values():
+        topics.append((yield from _one(asked, image, request)))
+        yield
+    return topics
 
 
-def _one(asked: MetadataRequestTopic, image: Image, request: MetadataRequest) -> MetadataResponseTopic:
+def _one(asked: MetadataRequestTopic, image: Image, request: MetadataRequest) -> Job[MetadataResponseTopic]:
     if asked.topic_id != ZERO_UUID:
         found = image.topic_by_id(asked.topic_id)
         if found is None:
             # Before version 12 the name cannot be null; Kafka answers an empty one there.
             return MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name="", topic_id=asked.topic_id)
-        return _topic(found, request, image)
-    name = asked.name or ""
-=======
-    wishes = {(wish.topic_id, wish.name): wish for wish in request.topics or ()}
-    topics = []
-    for wish in wishes.values():
-        topics.append((yield from _one(wish, image, request)))
-        yield
-    return topics
-
-
-def _one(wish: MetadataRequestTopic, image: Image, request: MetadataRequest) -> Job[MetadataResponseTopic]:
-    if wish.topic_id != ZERO_UUID:
-        found = image.topic_by_id(wish.topic_id)
-        if found is None:
-            # Before version 12 the name cannot be null; Kafka answers an empty one there.
-            return MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name="", topic_id=wish.topic_id)
         return (yield from _topic(found, request, image))
-    name = wish.name or ""
->>>>>>> main
+    name = asked.name or ""
     found = image.topics.get(name)
     if found is not None:
         return (yield from _topic(found, request, image))

@@ -34,15 +34,11 @@ async def update_features(
     request: UpdateFeaturesRequest, call: Call, *, store: MetadataStore
 ) -> UpdateFeaturesResponse:
     def decide(image: Image) -> list[Record]:
-<<<<<<< HEAD
-        records: list[Record] = [_update(image, update, version=_call.version) for update in request.feature_updates]
-=======
         records: list[Record] = []
-        for wish in request.feature_updates:
-            check_level(image, wish.feature, wish.max_version_level, may_lower=_may_lower(wish, call.version))
-            if finalized(image).get(wish.feature, 0) != wish.max_version_level:
-                records.append(FeatureLevelRecord(name=wish.feature, level=wish.max_version_level))
->>>>>>> main
+        for update in request.feature_updates:
+            check_level(image, update.feature, update.max_version_level, may_lower=_may_lower(update, call.version))
+            if finalized(image).get(update.feature, 0) != update.max_version_level:
+                records.append(FeatureLevelRecord(name=update.feature, level=update.max_version_level))
         return [] if request.validate_only else records
 
     try:
@@ -56,28 +52,9 @@ async def update_features(
     )
 
 
-<<<<<<< HEAD
-def _update(image: Image, update: FeatureUpdateKey, *, version: int) -> FeatureLevelRecord:
-    name, level = update.feature, update.max_version_level
-    if name not in SUPPORTED:
-        raise Refused(ErrorCode.INVALID_UPDATE_VERSION, f"There is no feature {name!r} here.")
-    if name in FIXED and level != SUPPORTED[name][1]:
-        raise Refused(ErrorCode.INVALID_UPDATE_VERSION, f"{name} is always {SUPPORTED[name][1]} here.")
-    ranges = [SUPPORTED[name], *(broker.features.get(name, SUPPORTED[name]) for broker in image.brokers.values())]
-    low, high = max(each[0] for each in ranges), min(each[1] for each in ranges)
-    if not low <= level <= high:
-        raise Refused(ErrorCode.INVALID_UPDATE_VERSION, f"{name} can be {low} to {high}, not {level}.")
-    may_lower = update.allow_downgrade if version == 0 else update.upgrade_type != UPGRADE
-    if level < finalized(image)[name] and not may_lower:
-        raise Refused(
-            ErrorCode.INVALID_UPDATE_VERSION, f"{name} is {finalized(image)[name]}; lowering it must be asked for."
-        )
-    return FeatureLevelRecord(name=name, level=level)
-=======
-def _may_lower(wish: FeatureUpdateKey, version: int) -> bool:
+def _may_lower(update: FeatureUpdateKey, version: int) -> bool:
     if version == 0:
-        return wish.allow_downgrade
-    if wish.upgrade_type not in UPGRADE_TYPES:
-        raise Refused(ErrorCode.INVALID_UPDATE_VERSION, f"There is no upgrade type {wish.upgrade_type}.")
-    return wish.upgrade_type != UPGRADE
->>>>>>> main
+        return update.allow_downgrade
+    if update.upgrade_type not in UPGRADE_TYPES:
+        raise Refused(ErrorCode.INVALID_UPDATE_VERSION, f"There is no upgrade type {update.upgrade_type}.")
+    return update.upgrade_type != UPGRADE

@@ -59,42 +59,24 @@ def check_partitions_of_request(count: int) -> None:
 
 
 def create_topics(
-<<<<<<< HEAD
     image: Image, new_topics: Sequence[NewTopic], broker: BrokerConfig
-) -> tuple[list[Record], dict[str, Refused]]:
+) -> Job[tuple[list[Record], dict[str, Refused]]]:
     """The records of all that can be created, and why the others cannot. The time grows with the request only."""
     count = sum(
         len(new_topic.assignments) or (new_topic.partitions if new_topic.partitions > 0 else 1)
         for new_topic in new_topics
     )
-    if count > PARTITIONS_MAX_PER_REQUEST:
-        too_many = f"{count} partitions are too many for one request; {PARTITIONS_MAX_PER_REQUEST} are possible."
-        return [], dict.fromkeys(
-            (new_topic.name for new_topic in new_topics), Refused(ErrorCode.POLICY_VIOLATION, too_many)
-        )
+    try:
+        check_partitions_of_request(count)
+    except Refused as too_many:
+        return [], dict.fromkeys((new_topic.name for new_topic in new_topics), too_many)
     by_metric_name = {metric_name(name): name for name in image.topics}
     records: list[Record] = []
     refused: dict[str, Refused] = {}
     for new_topic in new_topics:
-        try:
-            records += _create(image, new_topic, broker, by_metric_name)
-=======
-    image: Image, wishes: Sequence[NewTopic], broker: BrokerConfig
-) -> Job[tuple[list[Record], dict[str, Refused]]]:
-    """The records of all that can be created, and why the others cannot. The time grows with the request only."""
-    count = sum(len(wish.assignments) or (wish.partitions if wish.partitions > 0 else 1) for wish in wishes)
-    try:
-        check_partitions_of_request(count)
-    except Refused as too_many:
-        return [], dict.fromkeys((wish.name for wish in wishes), too_many)
-    by_metric_name = {metric_name(name): name for name in image.topics}
-    records: list[Record] = []
-    refused: dict[str, Refused] = {}
-    for wish in wishes:
         yield
         try:
-            records += yield from _create(image, wish, broker, by_metric_name)
->>>>>>> main
+            records += yield from _create(image, new_topic, broker, by_metric_name)
         except Refused as refusal:
             refused[new_topic.name] = refusal
             continue
@@ -102,13 +84,8 @@ def create_topics(
     return records, refused
 
 
-<<<<<<< HEAD
 def create_topic(image: Image, new_topic: NewTopic, broker: BrokerConfig) -> list[Record]:
-    return _create(image, new_topic, broker, {metric_name(name): name for name in image.topics})
-=======
-def create_topic(image: Image, wish: NewTopic, broker: BrokerConfig) -> list[Record]:
-    return at_once(_create(image, wish, broker, {metric_name(name): name for name in image.topics}))
->>>>>>> main
+    return at_once(_create(image, new_topic, broker, {metric_name(name): name for name in image.topics}))
 
 
 def metric_name(topic: str) -> str:
@@ -116,8 +93,9 @@ def metric_name(topic: str) -> str:
     return topic.replace(".", "_")
 
 
-<<<<<<< HEAD
-def _create(image: Image, new_topic: NewTopic, broker: BrokerConfig, by_metric_name: Mapping[str, str]) -> list[Record]:
+def _create(
+    image: Image, new_topic: NewTopic, broker: BrokerConfig, by_metric_name: Mapping[str, str]
+) -> Job[list[Record]]:
     check_topic_name(new_topic.name)
     clash = by_metric_name.get(metric_name(new_topic.name))
     if clash == new_topic.name:
@@ -129,24 +107,9 @@ def _create(image: Image, new_topic: NewTopic, broker: BrokerConfig, by_metric_n
     placement = _placement(image, new_topic, broker, topics=len(by_metric_name))
     _check_configs(new_topic.configs, broker)
     records: list[Record] = [TopicRecord(name=new_topic.name, topic_id=new_topic.topic_id)]
-    records += [
-        partition_record(new_topic.topic_id, index, _fresh(image, replicas)) for index, replicas in enumerate(placement)
-    ]
-=======
-def _create(image: Image, wish: NewTopic, broker: BrokerConfig, by_metric_name: Mapping[str, str]) -> Job[list[Record]]:
-    check_topic_name(wish.name)
-    clash = by_metric_name.get(metric_name(wish.name))
-    if clash == wish.name:
-        raise Refused(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{wish.name}' already exists.")
-    if clash is not None:
-        raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{wish.name}' collides with existing topic '{clash}'.")
-    placement = _placement(image, wish, broker, topics=len(by_metric_name))
-    _check_configs(wish.configs, broker)
-    records: list[Record] = [TopicRecord(name=wish.name, topic_id=wish.topic_id)]
     for index, replicas in enumerate(placement):
-        records.append(partition_record(wish.topic_id, index, _fresh(image, replicas)))
+        records.append(partition_record(new_topic.topic_id, index, _fresh(image, replicas)))
         yield
->>>>>>> main
     records += [
         ConfigRecord(resource_type=TOPIC_RESOURCE, resource_name=new_topic.name, name=name, value=value)
         for name, value in new_topic.configs.items()

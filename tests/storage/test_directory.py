@@ -375,10 +375,6 @@ def test_a_failed_sync_at_the_stop_leaves_no_epoch(path, faulty_files, make_batc
     directory.close()
 
 
-<<<<<<< HEAD
-@pytest.mark.usefixtures("one_damaged")
-def test_a_log_that_was_refused_is_checked_again_at_every_start(open_directory):
-=======
 def test_a_sync_that_failed_on_its_thread_just_before_the_stop_leaves_no_epoch(path, faulty_files, make_batch, append):
     """The kernel tells of a failed sync once. The one at the stop succeeds, and says nothing about those pages."""
     path.mkdir()
@@ -391,25 +387,15 @@ def test_a_sync_that_failed_on_its_thread_just_before_the_stop_leaves_no_epoch(p
     with pytest.raises(OSError, match="sync failed"):
         flush()
     disk.fail_sync = False
-    directory.close(broker_epoch=7)  # before anybody has called finish_flush
+    directory.close(broker_epoch=7)  # before finish_flush is called
     directory = LogDirectory.open(str(path), now_ms=lambda: T0)
     assert not directory.was_clean
     assert directory.open_log("a", 0, config=CONFIG).recovery_point == 0
     directory.close()
 
 
-def test_a_log_that_was_refused_is_checked_again_at_every_start(open_directory, path, make_batch, append):
-    directory = open_directory()
-    for partition in range(2):
-        log = directory.open_log("a", partition, config=CONFIG)
-        for _ in range(5):
-            append(log, make_batch(1, size=200))
-    directory.close(clean=False)
-    victim = path / "a-0" / f"{0:020d}.log"
-    data = bytearray(victim.read_bytes())
-    data[100] ^= 1
-    victim.write_bytes(data)
->>>>>>> main
+@pytest.mark.usefixtures("one_damaged")
+def test_a_log_that_was_refused_is_checked_again_at_every_start(open_directory):
     for _ in range(3):
         directory = open_directory()
         assert not directory.was_clean
