@@ -5,7 +5,7 @@ from __future__ import annotations
 from tidemark.storage.aborted import AbortedTransaction
 from tidemark.storage.cache import SegmentCache
 from tidemark.storage.config import LogConfig
-from tidemark.storage.directory import LogDirectory, clean_broker_epoch, locked
+from tidemark.storage.directory import LogDirectory, clean_broker_epoch, locked, read_meta_properties
 from tidemark.storage.errors import (
     BatchTooLarge,
     CorruptFile,
@@ -62,4 +62,5 @@ __all__ = [
     "WriteFailed",
     "clean_broker_epoch",
     "locked",
+    "read_meta_properties",
 ]
