@@ -378,3 +378,8 @@ def _lock(files: Files, path: str) -> OpenFile:
         raise DirectoryLocked(f"{path} is locked: another broker uses this directory")
     _held.add(path)
     return lock
+
+
+def read_meta_properties(path: str) -> dict[str, str]:
+    """What `LogDirectory.meta_properties` says, of a directory that no broker has open."""
+    return checkpoints.read_properties(REAL_FILES, os.path.join(path, checkpoints.META_PROPERTIES))

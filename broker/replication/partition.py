@@ -167,10 +167,20 @@ class Partition(Replica):
         """There is more in the log: followers fetch it, and the high watermark advances when they have it."""
         for follower in self.leadership.followers.values():
             follower.fell_behind()
-        for watcher in self.replica_watchers:
-            watcher.appended(self)
+        self._tell_appended()
         if not self.flush_each and len(self.leadership.isr) == 1:
             self.update_high_watermark()
+
+    def _tell_appended(self) -> None:
+        """One session that fails must not leave the others asleep, nor harm the producer whose append this is."""
+        for watcher in self.replica_watchers:
+            try:
+                watcher.appended(self)
+            except Exception:
+                self._watcher_failed()
+
+    def _watcher_failed(self) -> None:
+        log.exception("%s-%d: a follower's session failed", self.topic, self.index)
 
     # -- acknowledging -----------------------------------------------------
 
@@ -234,17 +244,18 @@ class Partition(Replica):
             _tell(waiting.popleft()[1], None)
         if self.watchers:
             self.wake_all()
-        if self.replica_watchers:
-            for each in self.replica_watchers:
-                each.high_watermark_advanced(self)
+        for watcher in self.replica_watchers:
+            try:
+                watcher.high_watermark_advanced(self)
+            except Exception:
+                self._watcher_failed()
 
     # -- deleting ----------------------------------------------------------
 
     def delete_before(self, offset: int) -> None:
         """DeleteRecords. Followers hear of it at once, and do as much."""
         self.log.delete_before(offset)
-        for watcher in self.replica_watchers:
-            watcher.appended(self)
+        self._tell_appended()
 
     @property
     def low_watermark(self) -> int:
@@ -309,7 +320,10 @@ class Partition(Replica):
         self.close_waiting(error)
         self.wake_all()
         for watcher in list(self.replica_watchers):
-            watcher.ended(self)
+            try:
+                watcher.ended(self)
+            except Exception:
+                self._watcher_failed()
         self.replica_watchers.clear()
 
     @property

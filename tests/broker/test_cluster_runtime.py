@@ -265,7 +265,7 @@ async def test_a_node_without_its_metadata_refuses_to_start_until_it_is_formatte
     gone = nodes.another
     await nodes.stop(gone)
     shutil.rmtree(nodes.path / str(gone) / "tidemark-metadata")
-    with pytest.raises(RuntimeError, match=r"metadata of node \d is missing.*tidemark\.broker\.format"):
+    with pytest.raises(RuntimeError, match=r"metadata of node \d is missing.*tidemark format"):
         await nodes.start(gone)
     nodes.running.pop(gone)
     answer = await ask(nodes.another, remove.RemoveRaftVoterRequest(voter_id=gone), remove.RemoveRaftVoterResponse, 0)
