@@ -56,7 +56,7 @@ class Node:
         failed: Callable[[BaseException], None] | None = None,
         alarm: Alarm | None = None,
     ) -> None:
-        """`failed` is told when the node cannot go on, after the reason is logged. `alarm` tells what holds up the
+        """`failed` is called when the node cannot go on, after the reason is logged. `alarm` tells what holds up the
         event loop, if this process has one to spare."""
         self.config = config
         self.settings = DynamicConfig(config)

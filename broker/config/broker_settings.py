@@ -71,7 +71,7 @@ class BrokerSettings(CoordinatorSettings):
         kafka_default="PLAINTEXT://:9092",
     )
     advertised_listeners: tuple[str, ...] | None = listing(
-        None, "The addresses that clients are told to connect to, as NAME://host:port; those of listeners when not set."
+        None, "The addresses that clients connect to, as NAME://host:port; those of listeners when not set."
     )
     listener_security_protocol_map: str = string(
         "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT",

@@ -91,7 +91,7 @@ class Partition(Replica):
         self._lag_seconds_max = lag_seconds_max
         self.leadership = leadership or _sole(leader_epoch, log.end_offset)
         self.replica_watchers: set[ReplicaWatcher] = set()
-        # (offset that must be below the high watermark, whom to call, whether to call when too few are in sync)
+        # (offset that must be below the high watermark, what to call, whether to call when too few are in sync)
         self._waiting: deque[tuple[int, Reached, bool]] = deque()
         self._flush_waiting: deque[tuple[int, Reached]] = deque()
         self._update_timer: asyncio.TimerHandle | None = None
@@ -363,7 +363,7 @@ class Partition(Replica):
 
 
 def _tell(reached: Reached, error: Exception | None) -> None:
-    """One that waits and fails must not stop the next, nor whoever's append got us here."""
+    """One waiter that fails must not stop the next, nor the append that woke them."""
     try:
         reached(error)
     except Exception:

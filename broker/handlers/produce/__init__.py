@@ -15,7 +15,7 @@ v0–2: the record formats of before 0.11. Advertised, as Kafka 4 does, because 
       broker without compression; a request that uses one of them is refused by hanging up.
 v3: record batches, transactional ids (KIP-98). v5: log_start_offset in the answer (KIP-107).
 v7: zstd (KIP-110); before, a zstd batch is UNSUPPORTED_COMPRESSION_TYPE. v8: errors by record (KIP-467).
-v9: flexible (KIP-482). v10: the new leader is told with NOT_LEADER_OR_FOLLOWER (KIP-951).
+v9: flexible (KIP-482). v10: NOT_LEADER_OR_FOLLOWER names the new leader (KIP-951).
 v11: TRANSACTION_ABORTABLE (KIP-890). v12: writing to a partition adds it to the transaction (KIP-890).
 v13: topics by id (KIP-516).
 """
