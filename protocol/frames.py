@@ -44,7 +44,7 @@ class Scratch:
         for _ in range(len(self._spares)):
             spare = self._spares.popleft()
             try:
-                last = spare.pop()  # refused while somebody has a view
+                last = spare.pop()  # refused while a view of it exists
             except BufferError:
                 self._spares.append(spare)
                 continue
@@ -121,7 +121,7 @@ class Framer:
         more = bytes(min(GROWTH_FACTOR * len(frame), self._size) - len(frame))
         try:
             frame.extend(more)
-        except BufferError:  # somebody keeps the last view: a copy will do
+        except BufferError:  # the last view is still in use: a copy will do
             frame = self._frame = frame + more
         return frame
 

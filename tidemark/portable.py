@@ -243,8 +243,8 @@ boot_clock: Callable[[], float] = _boot_clock()
 
 
 def end_with_parent() -> None:
-    """In a child: when the parent dies, however it does, this process is told to stop. Linux only; elsewhere a parent
-    that is killed leaves its children running."""
+    """In a child: when the parent dies, however it does, this process gets a signal to stop. Linux only; elsewhere a
+    parent that is killed leaves its children running."""
     if not IS_LINUX:
         return
     import ctypes

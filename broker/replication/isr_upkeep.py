@@ -100,7 +100,7 @@ class IsrUpkeep:
         self.brokers_changed()
 
     def _check_silence(self, now: float) -> None:
-        """Partitions are looked at only if a broker is silent."""
+        """Partitions are checked only if a broker is silent."""
         table, seconds_max = self._table, self._silence_seconds_max
         others = [each for each in table.image.brokers if each != table.node_id and table.image.is_active(each)]
         if not table.is_leased or all(
@@ -131,7 +131,7 @@ class IsrUpkeep:
 
 
 class PeriodicCheck:
-    """A look at the followers, again and again. A check that comes late itself (the process was stopped) proves nothing
+    """Checks the followers periodically. A check that comes late itself (the process was stopped) proves nothing
     about others, and is left out: what they sent in the meantime is still to be read."""
 
     def __init__(self, *, seconds: Callable[[], float], check: Callable[[float], None]) -> None:

@@ -1,4 +1,4 @@
-"""Listening sockets and the connections they accept: who may connect, who is idle, how it all ends."""
+"""Listening sockets and the connections they accept: which may connect, which are idle, how they are closed."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Server:
     ) -> tuple[str, int]:
         """Open one listener; returns the address it really has (its port may have been 0).
 
-        `handle`: if its requests are not for clients' handlers. `lost` is told of each connection that ends.
+        `handle`: if its requests are not for clients' handlers. `lost` is called with each connection that ends.
         """
         handle = handle or self._handle
         if lost is not None:
