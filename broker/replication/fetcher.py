@@ -145,8 +145,6 @@ class Fetcher:
         self._followed[key] = followed
         self._changed[key] = None
         self._signal.set()
-        if followed.is_truncating:  # begun by another fetcher, for the leader before
-            followed.when_truncated(partial(self._truncated, key, followed))
 
     def remove(self, followed: Followed) -> None:
         key = (followed.topic_id, followed.index)
@@ -273,6 +271,8 @@ class Fetcher:
         forgotten: dict[bytes, ForgottenTopic] = {}
         for key in changed:
             followed = self._followed.get(key)
+            if followed is not None and followed.is_truncating:  # for the leader before, perhaps
+                followed.when_truncated(partial(self._truncated, key, followed))
             if followed is None or followed.is_truncating or key in self._backing_off:
                 if self._sent.pop(key, None) is not None:
                     forgotten.setdefault(key[0], ForgottenTopic(topic_id=key[0])).partitions.append(key[1])
