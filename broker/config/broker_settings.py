@@ -415,4 +415,5 @@ class BrokerSettings(CoordinatorSettings):
     log_segment_delete_delay_ms: int = default_of("file.delete.delay.ms")
     message_max_bytes: int = default_of("max.message.bytes")
     min_insync_replicas: int = default_of("min.insync.replicas")
+    tidemark_produce_validation: str = default_of("tidemark.produce.validation")
     unclean_leader_election_enable: bool = default_of("unclean.leader.election.enable")

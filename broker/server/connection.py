@@ -158,10 +158,21 @@ class Connection(asyncio.BufferedProtocol):
             return
         has_room = self._memory.count(arrived_bytes - self._reserved_bytes, self)
         self._reserved_bytes = arrived_bytes
-        if not has_room:
+        if not has_room and not self._waiting_for_memory:
             self._waiting_for_memory = True
             self._stop_reading()
             self._memory.await_room(self)
+
+    def count_waiting(self, size_bytes: int) -> None:
+        """A whole request that waits in memory counts likewise, until `release_waiting`."""
+        self._memory.count(size_bytes, self)
+        if self._memory.is_exceeded and not self._waiting_for_memory and not self._closing:
+            self._waiting_for_memory = True
+            self._stop_reading()
+            self._memory.await_room(self)
+
+    def release_waiting(self, size_bytes: int) -> None:
+        self._memory.release(size_bytes, self)
 
     def room_granted(self) -> bool:
         """There is room for the rest of the frame. False: it is not wanted any more."""
