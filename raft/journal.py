@@ -52,6 +52,7 @@ class Journal:
         self.configuration = b""  # in force at the snapshot
         self._load_snapshot()
         self._path = directory / "journal"
+        is_new = not self._path.exists()
         self._fd = self._open()
         self._sync_point = SyncPoint(directory / "journal-synced")
         self.last_index, self.last_term = self.snapshot_index, self.snapshot_term
@@ -59,6 +60,8 @@ class Journal:
         self._terms: list[int] = []
         self._entries: list[Entry] | None = self._recover()
         self._size = os.fstat(self._fd).st_size
+        if is_new:
+            _sync_directory(directory)  # after a loss of power both files are there, and the sync point is in its file
 
     def _open(self) -> int:
         return os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
@@ -288,7 +291,11 @@ def write_atomically(path: Path, data: bytes) -> None:
         file.flush()
         portable.sync_all(file.fileno())
     os.replace(temporary, path)
-    directory = os.open(path.parent, os.O_RDONLY | portable.O_DIRECTORY)
+    _sync_directory(path.parent)
+
+
+def _sync_directory(path: Path) -> None:
+    directory = os.open(path, os.O_RDONLY | portable.O_DIRECTORY)
     try:
         portable.sync_all(directory)
     finally:

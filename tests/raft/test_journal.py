@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import stat
 from collections.abc import Callable
 from functools import partial
@@ -22,6 +23,7 @@ from tidemark.raft import (
     JournalCorrupt,
     Snapshot,
 )
+from tidemark.raft.journal import _frame
 
 
 def replayed(path: Path) -> list[tuple[int, int, bytes]]:
@@ -222,6 +224,62 @@ def test_after_entries_were_replaced_the_new_ones_may_be_torn(tmp_path: Path) ->
     (tmp_path / "journal-synced").write_bytes(synced)
     lose_first_page(tmp_path, position=synced_bytes)
     assert replayed(tmp_path) == [(1, 1, b"kept")]
+
+
+class PowerCuts:
+    """Watches what is synced: `left` is all that a loss of power may leave in the file of the sync point by now."""
+
+    def __init__(self, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._path = directory / "journal-synced"
+        self.left: list[bytes] = [b""]
+        self.was_directory_synced = False
+        sync_data, sync_all = portable.sync_data, portable.sync_all
+        monkeypatch.setattr(portable, "sync_data", partial(self._data, sync_data))
+        monkeypatch.setattr(portable, "sync_all", partial(self._all, sync_all))
+
+    def _data(self, sync: Callable[[int], None], fd: int) -> None:
+        sync(fd)
+        if os.fstat(fd).st_ino == self._path.stat().st_ino:
+            self.left = [self._path.read_bytes()]
+
+    def _all(self, sync: Callable[[int], None], fd: int) -> None:
+        sync(fd)
+        self.was_directory_synced |= stat.S_ISDIR(os.fstat(fd).st_mode) and self._path.exists()
+
+    def note(self) -> None:
+        self.left.append(self._path.read_bytes())
+
+
+def test_whatever_a_loss_of_power_leaves_of_the_sync_point_all_that_was_synced_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = tmp_path / "journal"
+    directory.mkdir()
+    power = PowerCuts(directory, monkeypatch)
+    journal = Journal(directory)
+    assert power.was_directory_synced
+    steps: list[Callable[[], object]] = [
+        lambda: journal.append([b"one", b"two"], term=1),
+        lambda: journal.append([b"three"], term=1),
+        lambda: journal.truncate_from(2),
+        lambda: journal.append([b"another two", b"another three"], term=2),
+        lambda: journal.replace_before(b"state", index=2, term=2, configuration=b""),
+        lambda: journal.append([b"four"], term=2),
+    ]
+    for number, step in enumerate([lambda: None, *steps]):
+        step()
+        power.note()
+        synced, data = journal.last_index, (directory / "journal").read_bytes()
+        for tried, left in enumerate(power.left):
+            cut = shutil.copytree(directory, tmp_path / f"cut-{number}-{tried}")
+            (cut / "journal-synced").write_bytes(left)
+            # The next append of several pages was under way, and only its last pages have reached the disk.
+            entries = [Entry(9, synced + 1 + each, bytes([each]) * 3000) for each in range(4)]
+            (cut / "journal").write_bytes(data + bytes(4096) + b"".join(map(_frame, entries))[4096:])
+            reopened = Journal(cut)
+            assert reopened.last_index == synced
+            reopened.close()
+    journal.close()
 
 
 def test_entries_that_a_dead_process_had_not_synced_are_synced_before_they_count(
