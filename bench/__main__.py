@@ -16,7 +16,7 @@ from bench.environment import describe
 from bench.figures import Rounds
 from bench.run import ALL_CASES, Plan, Run, say
 
-# An idle Apache Kafka beside the broker under load takes 0.03 to 0.06; more than this is somebody else.
+# An idle Apache Kafka beside the broker under load takes 0.03 to 0.06; more than this is another program.
 QUIET_CORES = 0.2
 
 

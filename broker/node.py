@@ -56,7 +56,7 @@ class Node:
         failed: Callable[[BaseException], None] | None = None,
         alarm: Alarm | None = None,
     ) -> None:
-        """`failed` is told when the node cannot go on, after the reason is logged. `alarm` tells what holds up the
+        """`failed` is called when the node cannot go on, after the reason is logged. `alarm` tells what holds up the
         event loop, if this process has one to spare."""
         self.config = config
         self.settings = DynamicConfig(config)
@@ -99,6 +99,7 @@ class Node:
         dispatcher = Dispatcher(services)
         self._server = Server(config, dispatcher)
         self._server.current_config = lambda: self.settings.current
+        opened.callback(self._replicas.table.append_queues.stop)  # when the last connection is gone
         opened.push_async_callback(self._server.close)
         opened.push_async_callback(dispatcher.finish_tasks)
         for listener in config.parsed_listeners:

@@ -1,7 +1,7 @@
 """A node that is a cluster of its own: a quorum of one, without peers.
 
-It offers what `ClusterRuntime` offers, made of simpler parts: registering needs nobody's leave, the lease has no end
-(nobody else can become leader), and there is nobody to hand leadership to.
+It offers what `ClusterRuntime` offers, made of simpler parts: registering needs no other node, the lease has no end
+(no other node can become leader), and there is no other node to hand leadership to.
 """
 
 from __future__ import annotations
@@ -72,17 +72,17 @@ class StandaloneRuntime:
         return records
 
     def start_replication(self) -> None:
-        """Nobody to follow, and nobody who follows."""
+        """No leader to follow, and no followers."""
 
     async def unfence(self) -> None:
         """A broker that registers with itself is never fenced."""
 
     async def leave(self) -> None:
-        """Nobody could lead in this node's place."""
+        """No other node could lead in this one's place."""
 
     @property
     def broker_epoch(self) -> int:
-        """Nobody asks how the last life of this node ended."""
+        """No controller asks how the last run of this node ended."""
         return -1
 
     async def allocate_producer_ids(self) -> int:

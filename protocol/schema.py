@@ -239,7 +239,7 @@ def _refuse_assignment(self: Any, name: str, value: Any) -> None:
 
 
 def frozen_default(cls: type[T]) -> T:
-    """An all-defaults instance that many messages can share, because nobody can change it."""
+    """An all-defaults instance that many messages can share, because it cannot be changed."""
     frozen = type(cls.__name__, (cls,), {"__slots__": (), "__setattr__": _refuse_assignment})
     instance: T = object.__new__(frozen)
     for name, field in fields_of(cls).items():

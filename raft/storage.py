@@ -68,7 +68,7 @@ class FileStorage:
 
     def _load_hard_state(self) -> HardState:
         if not self._hard_state_path.exists():
-            # A journal from before there was a quorum: nobody else has voted in its terms.
+            # A journal from before there was a quorum: no other node has voted in its terms.
             return HardState(term=self._journal.last_term)
         try:
             return decode_hard_state(self._hard_state_path.read_bytes())

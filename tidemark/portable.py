@@ -243,14 +243,20 @@ boot_clock: Callable[[], float] = _boot_clock()
 
 
 def end_with_parent() -> None:
-    """In a child: when the parent dies, however it does, this process is told to stop. Linux only; elsewhere a parent
-    that is killed leaves its children running."""
+    """In a child: when the parent dies, however it does, this process gets a signal to stop. Linux only; elsewhere a
+    parent that is killed leaves its children running."""
     if not IS_LINUX:
         return
     import ctypes
 
     pr_set_pdeathsig = 1
     ctypes.CDLL(None, use_errno=True).prctl(pr_set_pdeathsig, signal.SIGTERM)
+
+
+def descriptor_limit() -> int:
+    """How many files and connections this process may have open."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return sys.maxsize if soft == resource.RLIM_INFINITY else soft
 
 
 def raise_descriptor_limit() -> tuple[int, int]:

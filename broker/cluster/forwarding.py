@@ -53,13 +53,15 @@ class Forwarding:
                         return refusal_of(request, route.response, error)
                     if time.monotonic() + RETRY_SECONDS > deadline:
                         code = ErrorCode.REQUEST_TIMED_OUT
-                        return refusal_of(request, route.response, Refused(code, f"No controller took it: {error}"))
+                        return refusal_of(
+                            request, route.response, Refused(code, f"No controller accepted it in time: {error}")
+                        )
                 await asyncio.sleep(RETRY_SECONDS)
 
         return answer
 
     async def ask(self, request: object, response: type[T], *, version: int) -> T:
-        """A request of this broker's own to the controller; `Refused` if nobody took it in time."""
+        """A request of this broker's own to the controller; `Refused` if no controller answered in time."""
         route = find_route(api(type(request)).key)
         assert route is not None
         handle = bind(route.handle, self._services)
@@ -75,7 +77,7 @@ class Forwarding:
         link = self._peers.to_controller(purpose="forwarding")
         answer = await link.send(envelope, version=0, timeout=left, response=ForwardedResponse)
         if answer.error_code != ErrorCode.NONE:
-            raise Refused(ErrorCode(answer.error_code), "The controller did not take it.")
+            raise Refused(ErrorCode(answer.error_code), "The controller did not accept it.")
         await self._seen(answer.index)
         return await finished(codec(route.response, version).decode_slices(memoryview(answer.body)))
 

@@ -56,7 +56,7 @@ class QuorumMembership:
         broker_lost: Callable[[int], None],
         failed: Callable[[BaseException], None],
     ) -> None:
-        """`cluster_id` as the log directories have it. `broker_lost` is told of a node whose connection closed: its
+        """`cluster_id` as the log directories have it. `broker_lost` is called with a node whose connection closed: its
         process may have ended."""
         self._config = config
         self._directory_id = directory.id

@@ -42,7 +42,7 @@ class TopicCreation:
         self._forwarding = forwarding
 
     async def create_automatically(self, name: str) -> None:
-        """For a client that names a topic nobody created; another client may be doing the same."""
+        """For a client that names a topic that does not exist; another client may do the same at once."""
         try:
             if self._forwarding is not None and not self._store.is_controller:
                 await self._ask_controller(self._forwarding, self._new_topic(self._store.image, name))
@@ -96,7 +96,7 @@ class TopicCreation:
         return refused, image
 
     async def _wait_until_opened(self) -> None:
-        """A client that was told of a new topic can use it at once, at least over this node."""
+        """A client that has the answer can use the new topic at once, at least through this node."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(OPENED_SECONDS_MAX):
                 await self._opened()

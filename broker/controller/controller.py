@@ -1,8 +1,8 @@
 """What the active controller does by itself: fence brokers that are gone, let those in that are ready, keep order.
 
 A broker is gone when its heartbeats are missing for a session, when it gives no sign of life at all for half of one, or
-when its connection closes and nobody listens at its address any more: a process that dies closes both at once. One
-closed connection alone fences nobody.
+when its connection closes and no process listens at its address any more: a process that dies closes both at once. One
+closed connection alone fences no broker.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 
 REBALANCED_AT_ONCE_MAX: Final = 1000
 WATCH_SECONDS_MAX: Final = 1.0
-LATE_SECONDS_MAX: Final = 0.3  # a look that comes later than that was held up: what others said is still to be read
+LATE_SECONDS_MAX: Final = 0.3  # a check that comes later than that was held up: messages of others are still to be read
 
 
 class Controller:
@@ -155,7 +155,9 @@ class Controller:
             )
         session.heard_at, session.is_heard = now, True
         session.metadata_offset = metadata_offset
-        await self._store.confirm()  # the answer is a lease: only who surely was the controller when asked may grant it
+        await (
+            self._store.confirm()
+        )  # the answer is a lease: only a node that certainly was the controller when asked may grant it
         is_caught_up = metadata_offset >= session.unfence_after
         broker = self._store.image.brokers.get(broker_id)
         if broker is None:
@@ -206,10 +208,10 @@ class Controller:
         await self._store.change(decide)
         session = self._sessions.get(broker_id)
         if session is not None and session.broker_epoch == epoch:
-            # Before it may serve again, it must know who has taken its place.
+            # Before it may serve again, it must know which brokers lead in its place.
             session.unfence_after = max(session.unfence_after, self._store.applied_index)
 
-    # -- who is gone -------------------------------------------------------
+    # -- brokers that are gone -------------------------------------------------------
 
     async def _watch_sessions(self) -> None:
         while True:

@@ -4,9 +4,9 @@ A topic that is named twice in a request is refused. Replicas are placed by rack
 ValidateOnly checks everything and creates nothing. The controller decides; other brokers forward the request to it.
 
 v4: -1 partitions or replicas take the broker's defaults (KIP-464)
-v5: the answer tells partitions, replication factor and settings (KIP-525); flexible (KIP-482)
+v5: the answer has partitions, replication factor and settings (KIP-525); flexible (KIP-482)
 v6: the client may be throttled by THROTTLING_QUOTA_EXCEEDED (KIP-599)
-v7: the answer tells the topic's id (KIP-516)
+v7: the answer has the topic's id (KIP-516)
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ async def create_topics(
     request: CreateTopicsRequest, call: Call, *, creation: TopicCreation, settings: DynamicConfig
 ) -> CreateTopicsResponse:
     twice = repeated([topic.name for topic in request.topics])
-    wishes, refused = [], {}
+    new_topics, refused = [], {}
     for topic in request.topics:
         try:
             if topic.name not in twice:
-                wishes.append(_wish(topic))
+                new_topics.append(_new_topic(topic))
         except Refused as refusal:
             refused[topic.name] = refusal
     refused |= dict.fromkeys(twice, Refused(ErrorCode.INVALID_REQUEST, "The topic is in the request twice."))
-    outcome, image = await creation.check(wishes) if request.validate_only else await creation.create(wishes)
+    outcome, image = await creation.check(new_topics) if request.validate_only else await creation.create(new_topics)
     refused |= outcome
     response = CreateTopicsResponse()
     time_slice = TimeSlice()
@@ -71,7 +71,7 @@ async def create_topics(
     return response
 
 
-def _wish(topic: CreatableTopic) -> NewTopic:
+def _new_topic(topic: CreatableTopic) -> NewTopic:
     configs = {}
     for config in topic.configs:
         if config.value is None:

@@ -1,6 +1,6 @@
 """DescribeConfigs: the settings of topics, brokers and groups, each with where its value comes from.
 
-A topic's settings are told by any broker, a broker's own only by that broker; an empty broker name asks for what is
+Any broker describes a topic's settings, only a broker itself its own; an empty broker name asks for what is
 set for the whole cluster. A sensitive value is never told. Each resource gets an error of its own, and the others
 are answered.
 

@@ -1,6 +1,6 @@
 """DescribeGroups: classic groups with their members, metadata and assignments.
 
-Groups of other kinds are told of as if they did not exist: ConsumerGroupDescribe is for those. What members
+Groups of other kinds are answered as if they did not exist: ConsumerGroupDescribe is for those. What members
 subscribe to and own is only shown while the group is stable, since during a rebalance it would be half old and half
 new.
 

@@ -59,7 +59,7 @@ def _directory(replicas: ReplicaTable, directory: LogDirectory, wanted: Wanted) 
     try:
         space = os.statvfs(directory.path)
     except OSError as error:
-        log.error("%s cannot be looked at: %s", directory.path, error)
+        log.error("%s cannot be read: %s", directory.path, error)
         result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
         return result
     result.total_bytes = space.f_frsize * space.f_blocks

@@ -55,7 +55,7 @@ async def elect_leaders(
                     records += one(image, name, index)
                 except Refused as refusal:
                     if request.topic_partitions is None and refusal.code == ErrorCode.ELECTION_NOT_NEEDED:
-                        continue  # as Kafka: who asks for all hears only of those that something was done about
+                        continue  # as Kafka: a request for all partitions is answered only for those that changed
                     result.error_code, result.error_message = refusal.code, refusal.message
                 results.setdefault(name, []).append(result)
                 yield

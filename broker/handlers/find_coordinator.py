@@ -1,6 +1,6 @@
 """FindCoordinator: the broker that coordinates a group or a transactional id.
 
-The internal topic behind it is created when somebody first asks.
+The internal topic behind it is created when a client first asks.
 
 v1: the type of the key: group or transaction (KIP-98)
 v3: flexible (KIP-482)

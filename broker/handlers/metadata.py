@@ -49,7 +49,7 @@ def metadata(
     request: MetadataRequest, call: Call, *, cluster: ClusterView, settings: DynamicConfig, creation: TopicCreation
 ) -> Job[MetadataResponse] | Awaitable[MetadataResponse]:
     cluster.check_contact()
-    if cluster.suspects:  # somebody has probably died: in a moment it is known who leads in its place
+    if cluster.suspects:  # a broker has probably died: in a moment it is known which one leads in its place
         return _answer_soon(request, call, cluster, settings, creation)
     return _answer_now(request, call, cluster, settings, creation)
 
@@ -103,22 +103,22 @@ def _all(request: MetadataRequest, image: Image) -> Job[list[MetadataResponseTop
 
 def _wanted(request: MetadataRequest, image: Image) -> Job[list[MetadataResponseTopic]]:
     # As Kafka: a topic that is named again and again is answered once.
-    wishes = {(wish.topic_id, wish.name): wish for wish in request.topics or ()}
+    asked_for = {(asked.topic_id, asked.name): asked for asked in request.topics or ()}
     topics = []
-    for wish in wishes.values():
-        topics.append((yield from _one(wish, image, request)))
+    for asked in asked_for.values():
+        topics.append((yield from _one(asked, image, request)))
         yield
     return topics
 
 
-def _one(wish: MetadataRequestTopic, image: Image, request: MetadataRequest) -> Job[MetadataResponseTopic]:
-    if wish.topic_id != ZERO_UUID:
-        found = image.topic_by_id(wish.topic_id)
+def _one(asked: MetadataRequestTopic, image: Image, request: MetadataRequest) -> Job[MetadataResponseTopic]:
+    if asked.topic_id != ZERO_UUID:
+        found = image.topic_by_id(asked.topic_id)
         if found is None:
             # Before version 12 the name cannot be null; Kafka answers an empty one there.
-            return MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name="", topic_id=wish.topic_id)
+            return MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name="", topic_id=asked.topic_id)
         return (yield from _topic(found, request, image))
-    name = wish.name or ""
+    name = asked.name or ""
     found = image.topics.get(name)
     if found is not None:
         return (yield from _topic(found, request, image))

@@ -44,7 +44,7 @@ GROUP_ERROR_FROM: Final = 2  # before, an error could only be told of each parti
 def offset_fetch(
     request: OffsetFetchRequest, call: Call, *, groups: GroupCoordinator
 ) -> Job[MaybeDeferred[OffsetFetchResponse]]:
-    """Nobody is told of a commit that a failure could still undo: a group would go back behind where it has begun."""
+    """A commit that a failover could still undo is not shown: a group would go back behind where it began."""
     answer = yield from _offset_fetch(request, call, groups)
     asked = [each.group_id for each in request.groups] if call.version >= MANY_FROM else [request.group_id]
     found = {hosted for each in asked if isinstance(hosted := groups.find(each), GroupShardHost)}

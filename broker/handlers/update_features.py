@@ -35,10 +35,10 @@ async def update_features(
 ) -> UpdateFeaturesResponse:
     def decide(image: Image) -> list[Record]:
         records: list[Record] = []
-        for wish in request.feature_updates:
-            check_level(image, wish.feature, wish.max_version_level, may_lower=_may_lower(wish, call.version))
-            if finalized(image).get(wish.feature, 0) != wish.max_version_level:
-                records.append(FeatureLevelRecord(name=wish.feature, level=wish.max_version_level))
+        for update in request.feature_updates:
+            check_level(image, update.feature, update.max_version_level, may_lower=_may_lower(update, call.version))
+            if finalized(image).get(update.feature, 0) != update.max_version_level:
+                records.append(FeatureLevelRecord(name=update.feature, level=update.max_version_level))
         return [] if request.validate_only else records
 
     try:
@@ -52,9 +52,9 @@ async def update_features(
     )
 
 
-def _may_lower(wish: FeatureUpdateKey, version: int) -> bool:
+def _may_lower(update: FeatureUpdateKey, version: int) -> bool:
     if version == 0:
-        return wish.allow_downgrade
-    if wish.upgrade_type not in UPGRADE_TYPES:
-        raise Refused(ErrorCode.INVALID_UPDATE_VERSION, f"There is no upgrade type {wish.upgrade_type}.")
-    return wish.upgrade_type != UPGRADE
+        return update.allow_downgrade
+    if update.upgrade_type not in UPGRADE_TYPES:
+        raise Refused(ErrorCode.INVALID_UPDATE_VERSION, f"There is no upgrade type {update.upgrade_type}.")
+    return update.upgrade_type != UPGRADE

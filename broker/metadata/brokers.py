@@ -1,4 +1,4 @@
-"""What the controller decides about brokers: who is registered, who is fenced, who is leaving.
+"""What the controller decides about brokers: which are registered, fenced, shutting down.
 
 A fenced broker leads nothing and is in no in-sync set; every change of a broker's state carries the changes of its
 partitions with it, in one entry of the log.

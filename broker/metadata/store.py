@@ -1,7 +1,7 @@
 """The metadata on this node: a replica of the quorum's log, folded into an image; and on the controller, its changes.
 
 The controller (the quorum's leader) decides on the newest image, which includes what it has proposed and the quorum has
-not committed yet, so that decisions need not wait for each other; everybody else, and every answer, sees only what is
+not committed yet, so that decisions need not wait for each other; all other code, and every answer, sees only what is
 committed. A single node is a quorum of one.
 """
 
@@ -47,7 +47,7 @@ class MetadataStore:
         settings: RaftSettings | None = None,
         failed: Callable[[BaseException], None] | None = None,
     ) -> None:
-        """`voters` of a new quorum: this node alone, if not given. `failed` is told when this node must stop."""
+        """`voters` of a new quorum: this node alone, if not given. `failed` is called when this node must stop."""
         self.node_id = node_id
         self.image = Image()
         self._storage = FileStorage(directory)
@@ -95,7 +95,7 @@ class MetadataStore:
         if task.cancelled() or (error := task.exception()) is None:
             return
         log.critical("the metadata log failed, and this node with it", exc_info=error)
-        self._active.set()  # whoever waits for it finds out by the next thing it does
+        self._active.set()  # those that wait for it find out with their next step
         if self._failed is not None:
             self._failed(error)
 
@@ -117,7 +117,7 @@ class MetadataStore:
         self._controller_watchers.append(watcher)
 
     def watch_leader(self, watcher: Callable[[], object]) -> None:
-        """`watcher()` is called when somebody else, or nobody, leads the quorum as far as this node knows."""
+        """`watcher()` is called when another node, or none, leads the quorum as far as this node knows."""
         self._leader_watchers.append(watcher)
 
     # -- following ---------------------------------------------------------
@@ -142,7 +142,7 @@ class MetadataStore:
         return self._newest if self._epoch else self.image
 
     async def confirm(self) -> None:
-        """Returns when it is certain that nobody else was the controller when this was called; refused if it is not."""
+        """Returns once it is certain that no other node was the controller at the time of this call; else refused."""
         if not self._epoch:
             raise Refused(ErrorCode.NOT_CONTROLLER, "This node is not the controller.")
         try:
@@ -269,4 +269,4 @@ class MetadataStore:
 
 class _Alone:
     def send(self, to: int, data: bytes) -> None:
-        """A quorum of one has nobody to write to."""
+        """A quorum of one has no other node to write to."""

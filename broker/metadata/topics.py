@@ -1,4 +1,4 @@
-"""What the controller decides about topics: pure functions from an image and a wish to records, or a refusal."""
+"""What the controller decides about topics: pure functions from an image and a request to records, or a refusal."""
 
 from __future__ import annotations
 
@@ -59,30 +59,33 @@ def check_partitions_of_request(count: int) -> None:
 
 
 def create_topics(
-    image: Image, wishes: Sequence[NewTopic], broker: BrokerConfig
+    image: Image, new_topics: Sequence[NewTopic], broker: BrokerConfig
 ) -> Job[tuple[list[Record], dict[str, Refused]]]:
     """The records of all that can be created, and why the others cannot. The time grows with the request only."""
-    count = sum(len(wish.assignments) or (wish.partitions if wish.partitions > 0 else 1) for wish in wishes)
+    count = sum(
+        len(new_topic.assignments) or (new_topic.partitions if new_topic.partitions > 0 else 1)
+        for new_topic in new_topics
+    )
     try:
         check_partitions_of_request(count)
     except Refused as too_many:
-        return [], dict.fromkeys((wish.name for wish in wishes), too_many)
+        return [], dict.fromkeys((new_topic.name for new_topic in new_topics), too_many)
     by_metric_name = {metric_name(name): name for name in image.topics}
     records: list[Record] = []
     refused: dict[str, Refused] = {}
-    for wish in wishes:
+    for new_topic in new_topics:
         yield
         try:
-            records += yield from _create(image, wish, broker, by_metric_name)
+            records += yield from _create(image, new_topic, broker, by_metric_name)
         except Refused as refusal:
-            refused[wish.name] = refusal
+            refused[new_topic.name] = refusal
             continue
-        by_metric_name[metric_name(wish.name)] = wish.name
+        by_metric_name[metric_name(new_topic.name)] = new_topic.name
     return records, refused
 
 
-def create_topic(image: Image, wish: NewTopic, broker: BrokerConfig) -> list[Record]:
-    return at_once(_create(image, wish, broker, {metric_name(name): name for name in image.topics}))
+def create_topic(image: Image, new_topic: NewTopic, broker: BrokerConfig) -> list[Record]:
+    return at_once(_create(image, new_topic, broker, {metric_name(name): name for name in image.topics}))
 
 
 def metric_name(topic: str) -> str:
@@ -90,22 +93,26 @@ def metric_name(topic: str) -> str:
     return topic.replace(".", "_")
 
 
-def _create(image: Image, wish: NewTopic, broker: BrokerConfig, by_metric_name: Mapping[str, str]) -> Job[list[Record]]:
-    check_topic_name(wish.name)
-    clash = by_metric_name.get(metric_name(wish.name))
-    if clash == wish.name:
-        raise Refused(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{wish.name}' already exists.")
+def _create(
+    image: Image, new_topic: NewTopic, broker: BrokerConfig, by_metric_name: Mapping[str, str]
+) -> Job[list[Record]]:
+    check_topic_name(new_topic.name)
+    clash = by_metric_name.get(metric_name(new_topic.name))
+    if clash == new_topic.name:
+        raise Refused(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{new_topic.name}' already exists.")
     if clash is not None:
-        raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{wish.name}' collides with existing topic '{clash}'.")
-    placement = _placement(image, wish, broker, topics=len(by_metric_name))
-    _check_configs(wish.configs, broker)
-    records: list[Record] = [TopicRecord(name=wish.name, topic_id=wish.topic_id)]
+        raise Refused(
+            ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{new_topic.name}' collides with existing topic '{clash}'."
+        )
+    placement = _placement(image, new_topic, broker, topics=len(by_metric_name))
+    _check_configs(new_topic.configs, broker)
+    records: list[Record] = [TopicRecord(name=new_topic.name, topic_id=new_topic.topic_id)]
     for index, replicas in enumerate(placement):
-        records.append(partition_record(wish.topic_id, index, _fresh(image, replicas)))
+        records.append(partition_record(new_topic.topic_id, index, _fresh(image, replicas)))
         yield
     records += [
-        ConfigRecord(resource_type=TOPIC_RESOURCE, resource_name=wish.name, name=name, value=value)
-        for name, value in wish.configs.items()
+        ConfigRecord(resource_type=TOPIC_RESOURCE, resource_name=new_topic.name, name=name, value=value)
+        for name, value in new_topic.configs.items()
     ]
     return records
 
@@ -117,16 +124,16 @@ def _check_configs(configs: Mapping[str, str], broker: BrokerConfig) -> None:
         raise Refused(ErrorCode.INVALID_CONFIG, str(error)) from error
 
 
-def _placement(image: Image, wish: NewTopic, broker: BrokerConfig, *, topics: int) -> list[Sequence[int]]:
-    if wish.assignments:
-        if wish.partitions != -1 or wish.replication_factor != -1:
+def _placement(image: Image, new_topic: NewTopic, broker: BrokerConfig, *, topics: int) -> list[Sequence[int]]:
+    if new_topic.assignments:
+        if new_topic.partitions != -1 or new_topic.replication_factor != -1:
             raise Refused(
                 ErrorCode.INVALID_REQUEST,
                 "A manual assignment was given, so the partition count and replication factor must both be -1.",
             )
-        return manual_placement(image, wish.assignments, first=0)
-    partitions = broker.num_partitions if wish.partitions == -1 else wish.partitions
-    factor = broker.default_replication_factor if wish.replication_factor == -1 else wish.replication_factor
+        return manual_placement(image, new_topic.assignments, first=0)
+    partitions = broker.num_partitions if new_topic.partitions == -1 else new_topic.partitions
+    factor = broker.default_replication_factor if new_topic.replication_factor == -1 else new_topic.replication_factor
     if not 0 < partitions <= PARTITIONS_MAX:
         raise Refused(
             ErrorCode.INVALID_PARTITIONS, f"Number of partitions must be 1 to {PARTITIONS_MAX}, not {partitions}."

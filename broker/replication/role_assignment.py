@@ -53,10 +53,11 @@ class RoleAssignment:
             return
         self._table.image = new
         self._slice_end = time.monotonic() + SLICE_SECONDS
-        if old.topics is not new.topics:
-            self._follow_topics(old, new)
+        # Settings first: with fewer in sync nothing may be committed by a min.insync.replicas that no longer holds.
         if old.configs is not new.configs:
             self._follow_configs(old, new)
+        if old.topics is not new.topics:
+            self._follow_topics(old, new)
         if old.brokers is not new.brokers:
             self.replicator.brokers_changed()
 
@@ -99,6 +100,11 @@ class RoleAssignment:
                 continue
             if not self.opening.defers(hosted, index) and not self._puts_off((topic.topic_id, index)):
                 self.assign(hosted, index)
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether some roles are still as an earlier image gave them."""
+        return bool(self._put_off)
 
     def _puts_off(self, key: Key) -> bool:
         """A broker that dies leaves thousands of partitions to others at once. What does not fit into a slice follows

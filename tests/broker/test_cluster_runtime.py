@@ -35,8 +35,8 @@ from tidemark.protocol.messages.unregister_broker import UnregisterBrokerRequest
 
 
 def topic(name: str, *, partitions: int = 3, factor: int = 3) -> CreateTopicsRequest:
-    wish = CreatableTopic(name=name, num_partitions=partitions, replication_factor=factor)
-    return CreateTopicsRequest(topics=[wish], timeout_ms=10_000)
+    topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=factor)
+    return CreateTopicsRequest(topics=[topic], timeout_ms=10_000)
 
 
 async def test_a_topic_is_created_over_any_node_and_seen_where_it_was_created(nodes: Any, ask: Any) -> None:
@@ -273,3 +273,20 @@ async def test_a_node_without_its_metadata_refuses_to_start_until_it_is_formatte
     MetadataDirectory(nodes.path / str(gone) / "tidemark-metadata").allow_rejoining()
     await nodes.start(gone)
     assert nodes.running[nodes.controller]._store.driver.node.configuration.learners == (gone,)
+
+
+async def test_a_fenced_broker_serves_again_when_it_has_given_up_what_others_lead_now(nodes: Any) -> None:
+    """To know who leads is not enough: thousands of partitions change their roles in slices, after the image."""
+    await nodes.start()
+    controller: Any = nodes.running[nodes.controller]._cluster
+    late = nodes.another
+    roles = nodes.running[late]._replicas.roles
+    roles._put_off[bytes(16), 0] = None
+    await controller.controller._fence(late, "this test wants it")
+    session = controller.controller._sessions.get(late)
+    for _ in range(5):
+        session.is_heard = False
+        await nodes.until(lambda: session.is_heard)
+    assert nodes.image(nodes.controller).brokers[late].fenced
+    roles._put_off.clear()
+    await nodes.until(lambda: not nodes.image(late).brokers[late].fenced)

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from random import Random
+from unittest.mock import Mock
 
 import pytest
 
@@ -94,7 +95,9 @@ def test_a_log_that_went_offline_denies_the_clean_mark(open_directory, path, mak
     assert directory.logs["a", 0].end_offset == 1
 
 
-def test_one_damaged_partition_does_not_hinder_the_others(open_directory, path, make_batch, append):
+@pytest.fixture
+def one_damaged(open_directory, path, make_batch, append):
+    """Two logs of five batches, not closed cleanly, and a bit flipped in the file of a-0, which is returned."""
     directory = open_directory()
     for partition in range(2):
         log = directory.open_log("a", partition, config=CONFIG)
@@ -105,11 +108,15 @@ def test_one_damaged_partition_does_not_hinder_the_others(open_directory, path, 
     data = bytearray(victim.read_bytes())
     data[100] ^= 1
     victim.write_bytes(data)
+    return victim
+
+
+def test_one_damaged_partition_does_not_hinder_the_others(open_directory, one_damaged):
     directory = open_directory()
     failures = open_all(directory)
     assert list(failures) == [("a", 0)]
     assert isinstance(failures["a", 0], CorruptLog)
-    assert str(victim) in str(failures["a", 0])
+    assert str(one_damaged) in str(failures["a", 0])
     assert directory.logs["a", 1].end_offset == 5
 
 
@@ -381,24 +388,15 @@ def test_a_sync_that_failed_on_its_thread_just_before_the_stop_leaves_no_epoch(p
     with pytest.raises(OSError, match="sync failed"):
         flush()
     disk.fail_sync = False
-    directory.close(broker_epoch=7)  # before anybody has called finish_flush
+    directory.close(broker_epoch=7)  # before finish_flush is called
     directory = LogDirectory.open(str(path), now_ms=lambda: T0)
     assert not directory.was_clean
     assert directory.open_log("a", 0, config=CONFIG).recovery_point == 0
     directory.close()
 
 
-def test_a_log_that_was_refused_is_checked_again_at_every_start(open_directory, path, make_batch, append):
-    directory = open_directory()
-    for partition in range(2):
-        log = directory.open_log("a", partition, config=CONFIG)
-        for _ in range(5):
-            append(log, make_batch(1, size=200))
-    directory.close(clean=False)
-    victim = path / "a-0" / f"{0:020d}.log"
-    data = bytearray(victim.read_bytes())
-    data[100] ^= 1
-    victim.write_bytes(data)
+@pytest.mark.usefixtures("one_damaged")
+def test_a_log_that_was_refused_is_checked_again_at_every_start(open_directory):
     for _ in range(3):
         directory = open_directory()
         assert not directory.was_clean
@@ -409,6 +407,22 @@ def test_a_log_that_was_refused_is_checked_again_at_every_start(open_directory, 
     directory.discard("a", 0)  # it is rebuilt from another replica
     directory.close(broker_epoch=7)
     assert open_directory().clean_epoch == 7
+
+
+def test_a_log_that_was_refused_after_a_clean_stop_denies_the_next_clean_mark(
+    open_directory, make_batch, append, monkeypatch
+):
+    directory = open_directory()
+    append(directory.open_log("a", 0, config=CONFIG), make_batch(1))
+    directory.close()
+    directory = open_directory()
+    assert directory.was_clean
+    with monkeypatch.context() as damaged:
+        reason = CorruptLog(path="a-0", position=0, reason="on purpose")
+        damaged.setattr("tidemark.storage.directory.Log.open", Mock(side_effect=reason))
+        assert list(open_all(directory)) == [("a", 0)]
+    directory.close()
+    assert not open_directory().was_clean
 
 
 def test_a_log_that_nobody_opened_after_an_unclean_stop_denies_the_clean_mark(open_directory, make_batch, append):

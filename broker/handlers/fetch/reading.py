@@ -32,7 +32,7 @@ from tidemark.storage import ColdRead, FileSlice, Log
 FOLLOWERS_FROM: Final = 11  # KIP-392
 READ_COMMITTED: Final = 1
 SLICE_SECONDS_MAX: Final = 0.01  # of reading at one go
-CLOCK_EVERY: Final = 64  # partitions between two looks at the clock
+CLOCK_EVERY: Final = 64  # partitions between two readings of the clock
 COLD_ROUNDS_MAX: Final = 8  # of loading: a segment, a place in it, where the read ends, and some in vain
 
 
@@ -197,7 +197,8 @@ class Reading:
         """KIP-392: a consumer may read from a follower as well."""
         if hosted is None or self.cut_off or self.call.version < FOLLOWERS_FROM:
             return None
-        return hosted.followed.get(wanted.index)
+        followed = hosted.followed.get(wanted.index)
+        return None if followed is None or followed.is_truncating else followed
 
     def _nearer(self, partition: Partition, wanted: ReadPosition) -> int:
         """An in-sync replica in the client's rack that has what it wants; -1 if that is this node, or there is none."""

@@ -84,7 +84,7 @@ class Cluster:
             for key, end in self.ends.items():
                 if key[2] == broker:
                     self.ends[key] = self.random.randint(0, end)
-        wish = BrokerImage(
+        registration = BrokerImage(
             broker_id=broker,
             broker_epoch=self.epoch,
             rack=None,
@@ -94,7 +94,7 @@ class Cluster:
         known = broker in self.image.brokers
         self.commit(
             brokers.register(
-                self.image, wish, self.config, stopped_cleanly=stopped_cleanly and known, has_session=False
+                self.image, registration, self.config, stopped_cleanly=stopped_cleanly and known, has_session=False
             )
         )
 
@@ -114,7 +114,7 @@ class Cluster:
         if self.alive:
             broker = self.random.choice(sorted(self.alive))
             self.alive.discard(broker)
-            if self.random.random() < 0.8:  # else it is back before anybody notices
+            if self.random.random() < 0.8:  # else it is back before the controller notices
                 self.commit(brokers.fence(self.image, broker, self.config))
 
     def stop(self) -> None:
@@ -129,13 +129,13 @@ class Cluster:
     def create(self) -> None:
         number = len(self.image.topics)
         if number < 4:
-            wish = NewTopic(
+            new_topic = NewTopic(
                 name=f"t{number}",
                 topic_id=b"%16d" % number,
                 partitions=2,
                 replication_factor=self.random.randint(1, 3),
             )
-            self.attempt(lambda: create_topic(self.image, wish, self.config))
+            self.attempt(lambda: create_topic(self.image, new_topic, self.config))
 
     def write(self) -> None:
         if (found := self.led()) is not None:
@@ -174,14 +174,14 @@ class Cluster:
 
     def alter(self, topic: TopicImage, index: int, isr: list[int]) -> None:
         partition = topic.partitions[index]
-        wish = IsrProposal(
+        proposal = IsrProposal(
             partition_index=index,
             leader_epoch=partition.leader_epoch,
             partition_epoch=partition.partition_epoch,
             isr=[(each, self.image.brokers[each].broker_epoch) for each in isr if each in self.image.brokers],
             leader_recovery_state=RECOVERED,
         )
-        self.one(topic, index, lambda: alter_isr(self.image, topic, wish, self.config, leader=partition.leader))
+        self.one(topic, index, lambda: alter_isr(self.image, topic, proposal, self.config, leader=partition.leader))
 
     def prefer(self) -> None:
         if (found := self.led()) is not None:

@@ -192,7 +192,7 @@ class Cluster:
             isr = tuple(each.broker_id for each in asked.new_isr_with_epochs)
             self.altered.append(frozenset(isr))
             elected = {} if self.partition.leader in isr else {"leader": isr[0]}
-            self.become(isr=isr, except_for=tuple(self.nodes) if what == "lose" else (), **elected)
+            self.become(isr=isr, except_for=tuple(self.nodes) if what in ("lose", "early") else (), **elected)
         if what == "lose":
             raise PeerUnavailable("the answer is lost")
         result.leader_epoch = self.partition.leader_epoch
@@ -223,6 +223,8 @@ class Cluster:
     def values(self, node_id: int) -> list[bytes | None]:
         replica_log = self.replica(node_id).log
         found: list[bytes | None] = []
+        if self.replica(node_id).is_truncating:
+            return found  # another thread is at work on it
         offset = replica_log.start_offset
         while slices := replica_log.read(offset=offset, limit_bytes=1 << 20):
             for each in slices:
