@@ -15,6 +15,9 @@ SPARK_JARS := .cache/spark-jars/.gathered
 CLIENTS := .cache/clients/.gathered
 ARGS ?=
 
+# The tests start hundreds of interpreters: each would compile everything anew if it may not keep what it compiled.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help install run test check chaos lint types layers jars clients spark spark-jars system bench docs clean
 .DEFAULT_GOAL := help
 
@@ -69,9 +72,12 @@ test: $(DEV) system
 	@$(MAKE) --no-print-directory clients || echo "Going on without clients of other versions: their cases will fail." >&2
 	@$(PY) -m pytest -n $(WORKERS) tests compat-tests $(ARGS)
 
-# Without Java, Spark, Docker and clusters of processes.
+# Without Java, Spark, Docker, wheels, and commands that are typed at brokers in processes of their own.
+NOT_UNIT := pipeline test_docker.py storage/test_dump_log_segments.py \
+	storage/test_kafka_directories.py tidemark/test_installed.py \
+	cli/test_documented_commands.py cli/test_end_to_end.py
 check: lint types layers
-	@$(PY) -m pytest -n 2 tests --ignore=tests/pipeline --ignore=tests/test_docker.py $(ARGS)
+	@$(PY) -m pytest -n 3 tests $(NOT_UNIT:%=--ignore=tests/%) $(ARGS)
 
 # A cluster under load while its nodes are killed, stopped, cut off and restarted, for as long as you like.
 MINUTES ?= 10

@@ -86,7 +86,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
 
 @contextmanager
 def _turn(*, alone: bool) -> Iterator[None]:
-    """One test alone, or several together. Whoever wants to be alone closes the gate: then no other test begins."""
+    """One test alone, or several together. A test that wants to be alone closes the gate: then no other test begins."""
     folder = tempfile.gettempdir()
     with (
         open(f"{folder}/tidemark-tests-{RUN_ID}.gate", "w") as gate,

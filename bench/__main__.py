@@ -3,6 +3,7 @@
 import argparse
 import datetime
 import shutil
+import signal
 import sys
 import tempfile
 from dataclasses import replace
@@ -15,7 +16,7 @@ from bench.environment import describe
 from bench.figures import Rounds
 from bench.run import ALL_CASES, Plan, Run, say
 
-# An idle Apache Kafka beside the broker under load takes 0.03 to 0.06; more than this is somebody else.
+# An idle Apache Kafka beside the broker under load takes 0.03 to 0.06; more than this is another program.
 QUIET_CORES = 0.2
 
 
@@ -77,6 +78,7 @@ def main() -> int:
     if complaint := _complaint(arguments, plan):
         say(complaint)
         return 2
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that no broker outlives us, nor its data
     arguments.data.mkdir(parents=True, exist_ok=True)
     environment = describe(directory=arguments.data.resolve(), jars=arguments.jars)
     with tempfile.TemporaryDirectory(prefix="bench-", dir=arguments.data, ignore_cleanup_errors=True) as directory:
@@ -92,13 +94,16 @@ def main() -> int:
 
 
 def _show(rounds: Rounds, environment: dict[str, str], *, charts: list[Path]) -> None:
-    from bench import chart  # here: matplotlib takes half a second, and is only needed at the end
-
     print("; ".join(f"{key} {value}" for key, value in environment.items()))
     print()
     print(report.table(rounds))
     if (cores := report.disturbance(rounds)) > QUIET_CORES:
         print(f"\nOther processes used up to {cores:.2f} cores meanwhile: run it again on a quiet machine.")
+    try:
+        from bench import chart  # here: matplotlib takes half a second, and is only needed at the end
+    except ImportError:
+        say("no chart: matplotlib is not installed")
+        return
     for path in charts:
         if chart.draw(path, rounds=rounds, environment=environment):
             say(f"drawn: {path}")

@@ -56,6 +56,12 @@ class Scale:
     txn_bytes: int = 500_000_000
     clicks: int = 200_000
     click_probes: int = 10
+    steady_s: float = 15.0
+    cold_bytes: int = 4_000_000_000
+    disk_s: float = 60.0
+    create_topics: int = 1_000
+    missed_bytes: int = 1_000_000_000
+    sustained_bytes: int = 3_000_000_000
     java_jars: Path | None = None
 
     def bytes_of(self, size: int) -> int:
@@ -81,6 +87,12 @@ QUICK = Scale(
     txn_bytes=100_000_000,
     clicks=20_000,
     click_probes=3,
+    steady_s=3.0,
+    cold_bytes=400_000_000,
+    disk_s=20.0,
+    create_topics=50,
+    missed_bytes=100_000_000,
+    sustained_bytes=400_000_000,
 )
 
 

@@ -18,7 +18,7 @@ from bench.run import say
 
 TIMEOUT_S = 300.0
 PARTITIONS_EACH = 10
-TOGETHER = 100  # topics in one request: Apache Kafka takes at most 10,000 records for one wish
+TOGETHER = 100  # topics in one request: Apache Kafka takes at most 10,000 records for one request
 DEAD = NODES[0]
 LOOKS = 5
 

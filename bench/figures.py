@@ -21,7 +21,7 @@ class Figure:
         if self.absolute:
             return f"{sign} {self.goal:,g} {self.unit}"
         whole = round(1 / self.goal)
-        return f"{sign} 1/{whole}" if self.goal < 0.5 else f"{sign} {self.goal:.1f}"
+        return f"{sign} 1/{whole}" if self.goal < 0.5 else f"{sign} {_short(self.goal)}"
 
     def met(self, *, tidemark: float, kafka: float | None) -> bool | None:
         """None where there is no goal, or nothing to compare with."""
@@ -29,6 +29,10 @@ class Figure:
             return None
         value = tidemark if self.absolute or kafka is None else tidemark / kafka
         return value >= self.goal if self.higher_is_better else value <= self.goal
+
+
+def _short(goal: float) -> str:
+    return f"{goal:.1f}" if goal == round(goal, 1) else f"{goal:g}"
 
 
 def _rate(title: str, goal: float) -> Figure:
@@ -44,6 +48,15 @@ def _group_start(case: str, *, protocol: str) -> dict[str, Figure]:
     return {
         name: Figure(title=title.replace("1 consumers", "1 consumer"), unit="s", higher_is_better=False, goal=1.0)
         for name, title in titles.items()
+    }
+
+
+def _steady(case: str, title: str) -> dict[str, Figure]:
+    """The middle is told too, but the goal is about the worst record of a thousand."""
+    return {
+        f"{case}.p50": Figure(title=f"{title}: p50", unit="ms", higher_is_better=False),
+        f"{case}.p99": Figure(title="… p99", unit="ms", higher_is_better=False),
+        f"{case}.p999": Figure(title="… p99.9", unit="ms", higher_is_better=False, goal=0.5),
     }
 
 
@@ -124,6 +137,18 @@ FIGURES: dict[str, Figure] = {
     ),
     "connections.rss": Figure(title="memory per idle connection", unit="KiB", higher_is_better=False),
     "connections.produce": Figure(title="produce while they are held", unit="ms", higher_is_better=False),
+    **_steady("steady-alone", "1,000 records/s, alone"),
+    **_steady("steady-cold", "… beside a cold read of 4 GB"),
+    "steady-cold.rate": Figure(title="… the cold read", unit="MB/s", higher_is_better=True),
+    **_steady("steady-disk", "… while two producers fill the disk"),
+    "steady-disk.rate": Figure(title="… these two", unit="MB/s", higher_is_better=True),
+    **_steady("steady-create", "… while 10,000 partitions are made"),
+    "steady-create.time": Figure(title="… all made and led", unit="s", higher_is_better=False),
+    **_steady("steady-catch-up", "… while a follower catches up, three nodes"),
+    "steady-catch-up.time": Figure(title="… in sync again", unit="s", higher_is_better=False),
+    "sustained.rate": _rate("produce 3 GB in batches of 1 MB, acks=1", 1.25),
+    "sustained.cpu": Figure(title="… broker CPU", unit="CPU s/GB", higher_is_better=False),
+    "sustained.per_cpu": Figure(title="… per broker CPU", unit="MB/CPU s", higher_is_better=True, goal=1.5),
     "cluster-produce.rate": _rate("three nodes: produce 1 KB, acks=all", 1.0),
     "cluster-produce.cpu": Figure(title="the same, CPU of all three", unit="CPU s/GB", higher_is_better=False),
     "cluster-acks.p50": Figure(title="acknowledgement by all, p50", unit="ms", higher_is_better=False),

@@ -55,7 +55,7 @@ class Group:
         self.last_beat = 0.0
 
     def start(self) -> float:
-        """When the members were told to start."""
+        """When the members were started."""
         for process in self._processes:
             process.wait_ready()
         started = time.monotonic()

@@ -4,20 +4,26 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from bench import steady_cluster
 from bench.brokers import KAFKA, TIDEMARK, Launch, Running, prepare_kafka, prepare_tidemark
 from bench.cases import CASES, QUICK, Round, Scale
+from bench.cluster_brokers import Cluster
+from bench.cluster_cases import Topics
 from bench.figures import Rounds
 from bench.fresh import CONNECTIONS, FRESH_CASES, fresh_round
 from bench.group_cases import GROUP_CASES, UNREHEARSED
 from bench.spark_cases import SPARK_CASES, UNREHEARSED_SPARK
+from bench.steady_cases import STEADY_CASES, UNREHEARSED_STEADY
 from bench.transaction_cases import TRANSACTION_CASES
 
 # Groups first: the data loads leave memory behind them, in which a thousand groups would not be seen.
-WARM_CASES = {**GROUP_CASES, **TRANSACTION_CASES, **SPARK_CASES, **CASES}
-ALL_CASES = (*FRESH_CASES, *WARM_CASES)
+WARM_CASES = {**GROUP_CASES, **TRANSACTION_CASES, **SPARK_CASES, **CASES, **STEADY_CASES}
+CATCH_UP = "steady-catch-up"
+ALL_CASES = (*FRESH_CASES, *WARM_CASES, CATCH_UP)
+WARM = replace(QUICK, disk_s=4.0)
 Prepare = Callable[[Path], Launch]
 
 
@@ -32,7 +38,7 @@ class Plan:
     idle_s: float = 10.0
     connections: int = CONNECTIONS
     scale: Scale = field(default_factory=Scale)
-    warm_scale: Scale = QUICK
+    warm_scale: Scale = WARM
 
 
 def say(text: str) -> None:
@@ -45,6 +51,7 @@ class Run:
     def __init__(self, plan: Plan, *, directory: Path, jars: Path) -> None:
         self._plan = plan
         self._directory = directory
+        self._jars = jars
         prepare: dict[str, Prepare] = {
             TIDEMARK: prepare_tidemark,
             KAFKA: lambda where: prepare_kafka(where, jars=jars),
@@ -62,6 +69,8 @@ class Run:
                 self._measure_warm(
                     {name: stack.enter_context(Running(self._launch(name))) for name in self._plan.brokers}
                 )
+        if CATCH_UP in chosen:
+            self._measure_catch_up()
         return self.rounds
 
     def _launch(self, name: str) -> Launch:
@@ -91,10 +100,27 @@ class Run:
                     name: stack.enter_context(WARM_CASES[case](broker, self._plan.scale))
                     for name, broker in brokers.items()
                 }
-                if case not in UNREHEARSED | UNREHEARSED_SPARK:
+                if case not in UNREHEARSED | UNREHEARSED_SPARK | UNREHEARSED_STEADY:
                     for one_round in prepared.values():
                         one_round()  # not kept: files, caches and compilers meet this load for the first time
                 self._rounds_in_turns(prepared)
+
+    def _measure_catch_up(self) -> None:
+        """Three nodes of each: none of a single node's data or memory is in their way, nor theirs in its."""
+        plan = self._plan
+        with ExitStack() as stack:
+            clusters = [
+                stack.enter_context(Cluster(name, self._directory / f"{name}-three", jars=self._jars))
+                for name in plan.brokers
+            ]
+            pairs = [(cluster, Topics(cluster)) for cluster in clusters]
+            for cluster, topics in pairs:
+                say(f"  warming up three nodes of {cluster.name} for {plan.warm_up_s:.0f} s")
+                steady_cluster.warm_up(cluster, topics, seconds=plan.warm_up_s)
+            say(f"  {CATCH_UP}")
+            for _ in range(plan.rounds):
+                for cluster, topics in pairs:
+                    self._keep(cluster.name, steady_cluster.catch_up(cluster, topics, plan.scale))
 
     def _rounds_in_turns(self, prepared: dict[str, Round]) -> None:
         for _ in range(self._plan.rounds):

@@ -1,10 +1,11 @@
 """Topics of a benchmark: made, checked and taken away again, through the ordinary admin client."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
+from types import MappingProxyType
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
@@ -22,17 +23,19 @@ def _admin(bootstrap: str) -> AdminClient:
 
 
 @contextmanager
-def topic(broker: Running, name: str, *, partitions: int) -> Iterator[str]:
+def topic(
+    broker: Running, name: str, *, partitions: int, config: Mapping[str, str] = MappingProxyType({})
+) -> Iterator[str]:
     """A fresh topic, deleted at the end; returns only when its files are gone, so that rounds do not overlap."""
     admin = _admin(broker.bootstrap)
-    request = NewTopic(name, num_partitions=partitions, replication_factor=1)
+    request = NewTopic(name, num_partitions=partitions, replication_factor=1, config=dict(config))
     admin.create_topics([request])[name].result(TIMEOUT_S)
     _wait_for_leaders(broker, name, partitions=partitions)
     try:
         yield name
     finally:
         admin.delete_topics([name])[name].result(TIMEOUT_S)
-        _wait_for_files_to_go(broker.data, name)
+        wait_for_files_to_go(broker.data, name)
 
 
 def standing_topic(broker: Running, name: str, *, partitions: int) -> str:
@@ -66,7 +69,7 @@ def _wait_for_leaders(broker: Running, name: str, *, partitions: int) -> None:
             time.sleep(0.05)
 
 
-def _wait_for_files_to_go(data: Path, name: str) -> None:
+def wait_for_files_to_go(data: Path, name: str) -> None:
     deadline = time.monotonic() + TIMEOUT_S
     while any(data.glob(f"{name}-*")):
         if time.monotonic() > deadline:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import gc
 import logging
 import os
 import signal
@@ -14,6 +13,8 @@ from pathlib import Path
 
 from tidemark import portable
 from tidemark.broker.config import BrokerConfig, ConfigError, load_config
+from tidemark.broker.core.garbage import collect_rarely
+from tidemark.broker.core.loop_delay import Alarm
 from tidemark.broker.node import Node
 from tidemark.storage import StorageError
 
@@ -69,7 +70,7 @@ async def _serve(config: BrokerConfig) -> bool:
         failures.append(error)
         stop.set()
 
-    node = Node(config, failed=fail)
+    node = Node(config, failed=fail, alarm=Alarm.of_this_process())
     starting = asyncio.create_task(node.start())
     stopping = asyncio.create_task(stop.wait())  # a node of a cluster may wait long for the others
     await asyncio.wait([starting, stopping], return_when=asyncio.FIRST_COMPLETED)
@@ -93,8 +94,7 @@ async def _serve(config: BrokerConfig) -> bool:
 
 async def _warm_up(node: Node) -> None:
     await node.warm_up()
-    gc.collect()
-    gc.freeze()  # what is loaded stays: the collector need not look through it in the middle of a request
+    collect_rarely()
 
 
 def _absolute(paths: Sequence[str]) -> str:

@@ -91,6 +91,7 @@ class ClusterRuntime:
             endpoints=endpoints,
             cluster_id=lambda: identity.cluster_id,
             renew_lease=self._renew_lease,
+            is_behind=lambda: replicas.roles.is_behind,
             previous_epoch=clean_broker_epoch(replicas.table.directories),
         )
         self.view = ClusterView(

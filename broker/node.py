@@ -21,6 +21,7 @@ from tidemark.broker.cluster.topic_creation import TopicCreation
 from tidemark.broker.config import BrokerConfig, Listener
 from tidemark.broker.coordinators import Coordinators
 from tidemark.broker.core.api_table import served_on
+from tidemark.broker.core.loop_delay import Alarm, LoopDelay
 from tidemark.broker.core.periodic import PeriodicJobs
 from tidemark.broker.core.registry import find_route
 from tidemark.broker.handlers.fetch.sessions import FetchSessions
@@ -48,12 +49,20 @@ WARM_UP_PAUSE_SECONDS: Final = 0.02
 class Node:
     """After `start()`, `address` says where clients connect."""
 
-    def __init__(self, config: BrokerConfig, *, failed: Callable[[BaseException], None] | None = None) -> None:
-        """`failed` is told when the node cannot go on, after the reason is logged."""
+    def __init__(
+        self,
+        config: BrokerConfig,
+        *,
+        failed: Callable[[BaseException], None] | None = None,
+        alarm: Alarm | None = None,
+    ) -> None:
+        """`failed` is called when the node cannot go on, after the reason is logged. `alarm` tells what holds up the
+        event loop, if this process has one to spare."""
         self.config = config
         self.settings = DynamicConfig(config)
         self.address = ("", 0)
         self._failed = failed or (lambda _error: None)
+        self._alarm = alarm
         self._opened = AsyncExitStack()
 
     async def start(self) -> None:
@@ -90,6 +99,7 @@ class Node:
         dispatcher = Dispatcher(services)
         self._server = Server(config, dispatcher)
         self._server.current_config = lambda: self.settings.current
+        opened.callback(self._replicas.table.append_queues.stop)  # when the last connection is gone
         opened.push_async_callback(self._server.close)
         opened.push_async_callback(dispatcher.finish_tasks)
         for listener in config.parsed_listeners:
@@ -106,6 +116,9 @@ class Node:
         opened.callback(self._replicas.end_waits)
         opened.callback(self._coordinators.close)
         opened.callback(self._stop_accepting)
+        self.loop_delay = LoopDelay(alarm=self._alarm)
+        opened.callback(self.loop_delay.stop)
+        self.loop_delay.start()
         jobs = PeriodicJobs()
         opened.push_async_callback(jobs.stop)
         jobs.start(background_jobs(self.settings, self._replicas, self._coordinators))

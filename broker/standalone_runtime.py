@@ -1,7 +1,7 @@
 """A node that is a cluster of its own: a quorum of one, without peers.
 
-It offers what `ClusterRuntime` offers, made of simpler parts: registering needs nobody's leave, the lease has no end
-(nobody else can become leader), and there is nobody to hand leadership to.
+It offers what `ClusterRuntime` offers, made of simpler parts: registering needs no other node, the lease has no end
+(no other node can become leader), and there is no other node to hand leadership to.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from tidemark.broker.cluster.identity import NodeIdentity, random_id
 from tidemark.broker.cluster.kafka_adoption import adopt_topics
 from tidemark.broker.cluster.view import ClusterView
 from tidemark.broker.config import BrokerConfig
-from tidemark.broker.metadata.features import SUPPORTED
+from tidemark.broker.metadata.features import SUPPORTED, new_cluster
 from tidemark.broker.metadata.image import Image
 from tidemark.broker.metadata.min_isr import write_cluster_value
 from tidemark.broker.metadata.producer_ids import reserve
-from tidemark.broker.metadata.records import ClusterRecord, Endpoint, FeatureRange, Record, RegisterBrokerRecord
+from tidemark.broker.metadata.records import Endpoint, FeatureRange, Record, RegisterBrokerRecord
 from tidemark.broker.metadata.store import MetadataStore
 from tidemark.broker.replication.replicas import Replicas
 from tidemark.broker.server.server import Server
@@ -68,21 +68,21 @@ class StandaloneRuntime:
         )
         records: list[Record] = [registration, *write_cluster_value(image, self._config)]
         if not image.cluster_id:
-            records.insert(0, ClusterRecord(cluster_id=self._identity.cluster_id or random_id()))
+            return [*new_cluster(self._identity.cluster_id or random_id()), *records]
         return records
 
     def start_replication(self) -> None:
-        """Nobody to follow, and nobody who follows."""
+        """No leader to follow, and no followers."""
 
     async def unfence(self) -> None:
         """A broker that registers with itself is never fenced."""
 
     async def leave(self) -> None:
-        """Nobody could lead in this node's place."""
+        """No other node could lead in this one's place."""
 
     @property
     def broker_epoch(self) -> int:
-        """Nobody asks how the last life of this node ended."""
+        """No controller asks how the last run of this node ended."""
         return -1
 
     async def allocate_producer_ids(self) -> int:

@@ -1,7 +1,7 @@
 """`tidemark consume`: records of a topic to standard output.
 
 Without --group partitions are assigned with explicit offsets and nothing is committed: reading needs no coordinator and
-moves nobody's position. With it, this is one of the group's members, and what was printed is committed.
+moves no group's position. With it, this is one of the group's members, and what was printed is committed.
 """
 
 from __future__ import annotations

@@ -21,6 +21,7 @@ COMMANDS: Final = {
     "lag": "show how far behind consumer groups are",
     "transactions": "list and describe transactions, find and abort hanging ones",
     "cluster": "show the cluster's nodes and quorum, move partitions, remove brokers",
+    "format": "let a stopped node whose metadata is lost join its cluster again",
     "recover-quorum": "make a stopped node the only voter, when a majority of the voters is lost",
     "pipeline": "run data pipelines on Spark: topics in, tables and topics out",
 }

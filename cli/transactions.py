@@ -98,7 +98,7 @@ def _add_find_hanging(actions: Subparsers, options: argparse.ArgumentParser) -> 
     parser = actions.add_parser(
         "find-hanging", parents=[options], help="find open transactions that no coordinator is going to end"
     )
-    parser.add_argument("--topic", type=values.topic, metavar="T", help="look at this topic only")
+    parser.add_argument("--topic", type=values.topic, metavar="T", help="search this topic only")
     parser.add_argument(
         "--older-than-ms",
         type=values.int64,

@@ -1,4 +1,4 @@
-"""What an argument may be. A value that does not fit is told by the parser, before anything is asked of a broker."""
+"""What an argument may be. The parser refuses a value that does not fit, before any request to a broker."""
 
 from __future__ import annotations
 

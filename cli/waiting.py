@@ -9,9 +9,9 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-def wait_until(look: Callable[[], T | None], *, timeout_s: float, pause_s: float) -> T | None:
-    """The first thing that `look` finds; None if it has found nothing when the time is over."""
+def wait_until(find: Callable[[], T | None], *, timeout_s: float, pause_s: float) -> T | None:
+    """The first thing that `find` returns; None if it has found nothing when the time is over."""
     deadline = time.monotonic() + timeout_s
-    while (found := look()) is None and time.monotonic() < deadline:
+    while (found := find()) is None and time.monotonic() < deadline:
         time.sleep(pause_s)
     return found

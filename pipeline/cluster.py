@@ -22,7 +22,7 @@ TIMEOUT_S = 15.0
 
 
 def client_settings(bootstrap: str, kafka: Mapping[str, str]) -> dict[str, Any]:
-    """For librdkafka. It is told to keep its log to itself: what matters comes back from the calls."""
+    """For librdkafka. Its log is off: what matters comes back from the calls."""
     return {"bootstrap.servers": bootstrap, "log_level": 0, **kafka}
 
 

@@ -126,7 +126,7 @@ def _run(args: argparse.Namespace) -> int:
     from tidemark.pipeline.spark import told_when_the_jvm_ends
 
     pipeline = load(args.file, overrides=args.overrides)
-    _require_sources(pipeline)  # before the JVM starts: a wrong address is told at once
+    _require_sources(pipeline)  # before the JVM starts: a wrong address is reported at once
     log = _log_of(pipeline)
     spark = _session(pipeline, args.master, log=log)
     with told_when_the_jvm_ends(spark, log=log):

@@ -58,7 +58,7 @@ class Watch:
             self._told[each.topic, each.partition] = each.last
 
     def passed(self, starts: Mapping[Partition, int], *, began: float) -> list[Lost]:
-        """What a batch that began then, at these offsets, can never have seen, and nobody was told of yet."""
+        """What a batch that began then, at these offsets, can never have seen, and that was not reported yet."""
         ranges = next((ranges for at, ranges in reversed(self._seen) if at < began), {})
         found = [
             Lost(topic=topic, partition=partition, first=first, last=low - 1)

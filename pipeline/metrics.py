@@ -93,6 +93,6 @@ def _handler(metrics: Metrics) -> type[BaseHTTPRequestHandler]:
             self.wfile.write(body)
 
         def log_message(self, format: str, *args: object) -> None:
-            """Nobody wants a line per scrape."""
+            """A log line per scrape would be noise."""
 
     return Handler

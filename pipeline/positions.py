@@ -33,7 +33,7 @@ class GroupPosition:
         return {partition: min(each[partition] for each in reading) for partition in sorted(shared)}
 
     def commit(self) -> None:
-        """Tell the group's coordinator, if anything has moved. What cannot be told now is told with the next batch."""
+        """Commit to the group, if anything has moved. What cannot be committed now is, with the next batch."""
         from confluent_kafka import KafkaException, TopicPartition
 
         position = self.position()

@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 
 from tidemark.protocol.schema import Span, api, span
 
-PRIVATE_FROM: Final = 32000  # keys from here on are our own, between nodes of one cluster: no client is told of them
+PRIVATE_FROM: Final = 32000  # keys from here on are our own, between nodes of one cluster: no client sees them
 
 _MESSAGES: Final = os.path.join(os.path.dirname(__file__), "messages")
 _REQUEST: Final = re.compile(r"@message\(([^)]*)\)\s+class (\w+)Request\b")

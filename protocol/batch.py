@@ -211,6 +211,12 @@ def stamp_append_time(buf: bytearray | memoryview, pos: int = 0, *, timestamp: i
     write_crc(buf, pos)
 
 
+def write_max_timestamp(buf: bytearray | memoryview, pos: int = 0, *, timestamp: int) -> None:
+    """Put right what the batch at `pos` says of its records' timestamps."""
+    _put_offset(buf, pos + 35, timestamp)
+    write_crc(buf, pos)
+
+
 def write_crc(buf: bytearray | memoryview, pos: int = 0) -> None:
     """Bring the CRC of the batch at `pos` up to date with its bytes."""
     view = memoryview(buf)

@@ -2,8 +2,8 @@
 
 Idle connections hold no buffer: all of them receive into one scratch buffer, which is safe because the event loop hands
 over what arrived before it receives again. A frame that does not end there gets a buffer of its own, and the rest is
-received straight into it. A long frame's buffer grows as bytes arrive, so that a length alone costs no memory. A few of
-these buffers are kept for the next frames: memory fresh from the system costs as much as filling it.
+received straight into it. A buffer grows with what arrives, to four times as much at most, so that a length alone costs
+no memory. A few of these buffers are kept for the next: memory fresh from the system costs as much as filling it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from collections.abc import Callable
 from typing import Final
 
 SCRATCH_BYTES: Final = 64 << 10
-GROWTH_START_BYTES: Final = 1 << 20
+BUFFER_BYTES_MIN: Final = 16 << 10
+GROWTH_FACTOR: Final = 4
 SPARES_MAX: Final = 4
 SPARE_BYTES_MAX: Final = 2 << 20
 
@@ -38,12 +39,12 @@ class Scratch:
         if len(frame) <= SPARE_BYTES_MAX:
             self._spares.append(frame)
 
-    def take(self, size: int) -> bytearray:
-        """A buffer of `size` bytes at most, whatever they are."""
+    def take(self, size: int, *, arrived_bytes: int) -> bytearray:
+        """A buffer of `size` bytes at most, whatever they are, for a frame of which so many have arrived."""
         for _ in range(len(self._spares)):
             spare = self._spares.popleft()
             try:
-                last = spare.pop()  # refused while somebody has a view
+                last = spare.pop()  # refused while a view of it exists
             except BufferError:
                 self._spares.append(spare)
                 continue
@@ -52,7 +53,7 @@ class Scratch:
             else:
                 del spare[size:]
             return spare
-        return bytearray(min(size, GROWTH_START_BYTES))
+        return bytearray(min(size, max(GROWTH_FACTOR * arrived_bytes, BUFFER_BYTES_MIN)))
 
 
 class Framer:
@@ -117,10 +118,10 @@ class Framer:
         return memoryview(frame)[self._filled :]
 
     def _grown(self, frame: bytearray) -> bytearray:
-        more = bytes(min(len(frame), self._size - len(frame)))
+        more = bytes(min(GROWTH_FACTOR * len(frame), self._size) - len(frame))
         try:
             frame.extend(more)
-        except BufferError:  # somebody keeps the last view: a copy will do
+        except BufferError:  # the last view is still in use: a copy will do
             frame = self._frame = frame + more
         return frame
 
@@ -170,7 +171,7 @@ class Framer:
             self._backlog = memoryview(bytes(self._backlog))
 
     def _begin(self, size: int, first: memoryview) -> None:
-        frame = self._scratch.take(size)
+        frame = self._scratch.take(size, arrived_bytes=len(first))
         if len(frame) < len(first):
             frame.extend(bytes(len(first) - len(frame)))
         frame[: len(first)] = first

@@ -232,5 +232,9 @@ def recompress(batch: Buffer, codec: int, *, level: int | None = None, limit_byt
     header = read_header(batch)
     if header.compression == codec:
         return bytearray(batch)
-    payload = compress(codec, payload_of(batch, limit_bytes=limit_bytes), level=level)
-    return _assemble(header._replace(attributes=header.attributes & ~7 | codec), payload)
+    return repacked(header, payload_of(batch, limit_bytes=limit_bytes), codec, level=level)
+
+
+def repacked(header: BatchHeader, payload: memoryview, codec: int, *, level: int | None = None) -> bytearray:
+    """The batch of this header with its payload, decompressed already, in another codec."""
+    return _assemble(header._replace(attributes=header.attributes & ~7 | codec), compress(codec, payload, level=level))

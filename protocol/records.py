@@ -23,6 +23,7 @@ from tidemark.protocol.batch import (
     stamp_append_time,
     verify_batch,
     write_crc,
+    write_max_timestamp,
 )
 from tidemark.protocol.checksum import crc32c
 from tidemark.protocol.control import EndTransaction, build_end_transaction, read_end_transaction
@@ -59,4 +60,5 @@ __all__ = [
     "stamp_append_time",
     "verify_batch",
     "write_crc",
+    "write_max_timestamp",
 ]

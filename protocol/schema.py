@@ -10,7 +10,7 @@ generated until an instance is constructed (`__init__`) or a codec is asked for.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import (
     Any,
     ClassVar,
@@ -239,7 +239,7 @@ def _refuse_assignment(self: Any, name: str, value: Any) -> None:
 
 
 def frozen_default(cls: type[T]) -> T:
-    """An all-defaults instance that many messages can share, because nobody can change it."""
+    """An all-defaults instance that many messages can share, because it cannot be changed."""
     frozen = type(cls.__name__, (cls,), {"__slots__": (), "__setattr__": _refuse_assignment})
     instance: T = object.__new__(frozen)
     for name, field in fields_of(cls).items():
@@ -305,6 +305,9 @@ def fields_of(cls: type[Any]) -> dict[str, Field]:
     return found
 
 
+FUNCTIONS: Final = ("encode", "decode", "encode_parts", "encode_slices", "decode_slices", "encode_parts_slices")
+
+
 class Codec(Generic[T]):
     """How one version of a message is written and read. Each function is compiled when it is first asked for.
 
@@ -313,20 +316,25 @@ class Codec(Generic[T]):
     bytes to be left over, and raises only DecodeError. Byte fields are slices of `buf`.
     `encode_parts(msg, out)` is for messages with record batches: it returns [out, batches, bytearray, …], in which the
     batches are the very objects of the message's `records` fields: bytes, a Slice, or a list of Slices, for sendfile.
+    With `_slices` each is a generator that returns the same, and yields every few elements: for messages so large that
+    others want their turn in between.
     """
 
-    __slots__ = ("cls", "decode", "encode", "encode_parts", "version")
+    __slots__ = ("cls", *FUNCTIONS, "version")
 
     encode: Callable[[T, bytearray], None]
     decode: Callable[..., T]
     encode_parts: Callable[[T, bytearray], list[Any]]
+    encode_slices: Callable[[T, bytearray], Generator[None, None, None]]
+    decode_slices: Callable[..., Generator[None, None, T]]
+    encode_parts_slices: Callable[[T, bytearray], Generator[None, None, list[Any]]]
 
     def __init__(self, cls: type[T], version: int) -> None:
         self.cls = cls
         self.version = version
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
-        if name not in ("encode", "decode", "encode_parts"):
+        if name not in FUNCTIONS:
             raise AttributeError(name)
         from tidemark.protocol.codegen import compile_function  # the compiler is needed only now
 

@@ -26,7 +26,7 @@ class Candidate:
 
     def _give_up_at(self) -> float:
         settings, chance = self._node.settings, self._node.random.random()
-        if self.is_pre_vote:  # asking again costs nobody anything, and soon others will have missed the leader too
+        if self.is_pre_vote:  # asking again costs nothing, and soon others will have missed the leader, too
             return self._node.now + settings.heartbeat_interval * (1 + chance)
         return self._node.now + settings.election_timeout * (1 + chance) / 2
 

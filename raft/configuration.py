@@ -1,4 +1,4 @@
-"""Who takes part: voters, whose majority decides, and learners, who only follow.
+"""The members: voters, whose majority decides, and learners, which only follow.
 
 A configuration is a value. It changes by entries in the log, one member at a time, so that a majority of the old one
 and a majority of the new one always share a node.

@@ -1,7 +1,7 @@
 """Runs a node: gives it messages and time, saves, sends and applies what it wants. All decisions are the node's.
 
 Disk, transport and state machine are injected. Syncs run off the loop; meanwhile messages and timers go on, and what
-they bring is saved with the next sync, so that one sync serves all who wait.
+they bring is saved with the next sync, so that one sync serves all that wait.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ log = logging.getLogger(__name__)
 
 SNAPSHOT_AFTER_BYTES: Final = 4 << 20
 DISK_FULL: Final = (errno.ENOSPC, errno.EDQUOT)
-DISK_FULL_PAUSE: Final = 1.0  # seconds
+NO_DESCRIPTORS: Final = (errno.EMFILE, errno.ENFILE)  # clients have opened as many connections as there can be, say
+SAVE_AGAIN_SECONDS: Final = 1.0
 
 
 class Storage(Protocol):
@@ -46,7 +47,7 @@ class StateMachine(Protocol):
         """The state after the last entry applied."""
 
     def lead(self, leadership: Leadership | None) -> None:
-        """Somebody else, or nobody, leads from now on."""
+        """Another node, or none, leads from now on."""
 
 
 RunBlocking = Callable[[Callable[[Effects], None], Effects], Awaitable[None]]
@@ -86,9 +87,9 @@ class Driver:
         self._applied_index = 0
         self._unsnapshotted_bytes = 0
         self._leadership: Leadership | None = None
-        self._proposals: dict[int, tuple[int, asyncio.Future[int]]] = {}  # index -> term, who waits
-        self._reads: dict[int, asyncio.Future[int]] = {}  # token -> who waits
-        self._ready_reads: list[tuple[int, asyncio.Future[int]]] = []  # index to be applied first, who waits
+        self._proposals: dict[int, tuple[int, asyncio.Future[int]]] = {}  # index -> term, what waits
+        self._reads: dict[int, asyncio.Future[int]] = {}  # token -> what waits
+        self._ready_reads: list[tuple[int, asyncio.Future[int]]] = []  # index to be applied first, what waits
         self.node = Node(node_id, voters, random=random, now=self._loop.time(), settings=settings, saved=storage.load())
 
     # Asked by others
@@ -101,7 +102,7 @@ class Driver:
         return await self.submit(payload, epoch=epoch)
 
     def submit(self, payload: bytes, *, epoch: int | None = None) -> asyncio.Future[int]:
-        """As `propose`, for whoever has more to propose before this is settled: the order is that of the calls."""
+        """As `propose`, for a caller that does not wait before it proposes more: the order is that of the calls."""
         return self._decided(self.node.propose(payload, epoch=epoch))
 
     async def add_learner(self, node_id: int, *, detail: bytes = b"", directory_id: bytes = NO_DIRECTORY) -> int:
@@ -204,16 +205,17 @@ class Driver:
         self._maybe_snapshot()
 
     async def _save(self, effects: Effects) -> None:
-        """A full disk is waited out: nothing has been promised, and what was written of it is cut off again."""
+        """A full disk is waited out: nothing has been promised, and what was written of it is cut off again. So is a
+        process that has no descriptor left."""
         while True:
             try:
                 await self._run_blocking(self._storage.save, effects)
                 return
             except OSError as error:
-                if error.errno not in DISK_FULL or self._is_stopping:
+                if error.errno not in (*DISK_FULL, *NO_DESCRIPTORS) or self._is_stopping:
                     raise
-                log.error("the disk is full, and the quorum's log waits for room: %s", error)
-                await asyncio.sleep(DISK_FULL_PAUSE)
+                log.error("the quorum's log cannot be written, and waits: %s", error)
+                await asyncio.sleep(SAVE_AGAIN_SECONDS)
 
     def _stepped(self) -> None:
         """The node's state has changed: send what may leave at once, set the clock, wake the loop."""
@@ -282,7 +284,7 @@ class Driver:
             return
         had, self._leadership = self._leadership, leadership
         if self.node.is_disk_stalled and had is not None and had.leader_id == self.node.id:
-            log.error("the disk has not taken the quorum's log for %g s: another node must lead", self._save_timeout)
+            log.error("the disk has not written the quorum's log for %g s: another node must lead", self._save_timeout)
         if had is not None and had.leader_id == self.node.id:
             self._fail_waiters(LeadershipLost(f"node {self.node.id} no longer leads epoch {had.epoch}"))
         self._machine.lead(leadership)

@@ -9,7 +9,7 @@ from tidemark.raft.configuration import Configuration
 
 
 class Kind(IntEnum):
-    """Who an entry is for: the state machine, nobody (it only opens a term), or the quorum itself."""
+    """What an entry is for: the state machine, nothing (it only opens a term), or the quorum itself."""
 
     DATA = 0
     NO_OP = 1

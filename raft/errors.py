@@ -40,11 +40,11 @@ class DirectoryChanged(RaftError):
 
 
 class TransferPending(RaftError):
-    """Leadership is being handed over: no new proposals until that is settled."""
+    """Leadership is being handed over: no new proposals until that is over."""
 
 
 class LeadershipLost(Exception):
-    """The node lost the lead, or stopped, while somebody waited: what was proposed may be committed or not."""
+    """The node lost the lead, or stopped, while a caller waited: what was proposed may be committed or not."""
 
 
 class MessageCorrupt(ValueError):

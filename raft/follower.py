@@ -22,7 +22,7 @@ class Follower:
     def wait_anew(self) -> None:
         node = self._node
         if node.configuration.voters == (node.id,):
-            # There is nobody to wait for, unless a leader on its way out has just made this node the only voter.
+            # There is no leader to wait for, unless a leader on its way out has just made this node the only voter.
             self.deadline = max(node.now, node.promised_until)
         else:
             self.deadline = node.now + node.settings.election_timeout * (1 + node.random.random())
@@ -48,7 +48,7 @@ class Follower:
         """Nothing is put off."""
 
     def saved(self, effects: Effects) -> None:
-        """What was saved is told by the messages that waited for it."""
+        """The messages that waited for the save say what was saved."""
 
     # Entries
 

@@ -52,6 +52,7 @@ class Journal:
         self.configuration = b""  # in force at the snapshot
         self._load_snapshot()
         self._path = directory / "journal"
+        is_new = not self._path.exists()
         self._fd = self._open()
         self._sync_point = SyncPoint(directory / "journal-synced")
         self.last_index, self.last_term = self.snapshot_index, self.snapshot_term
@@ -59,6 +60,8 @@ class Journal:
         self._terms: list[int] = []
         self._entries: list[Entry] | None = self._recover()
         self._size = os.fstat(self._fd).st_size
+        if is_new:
+            _sync_directory(directory)  # after a loss of power both files are there, and the sync point is in its file
 
     def _open(self) -> int:
         return os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
@@ -142,8 +145,8 @@ class Journal:
 
     def _keep_tail(self, tail: bytes, *, gone: int) -> None:
         write_atomically(self._path, tail)
-        os.close(self._fd)
-        self._fd = self._open()
+        old, self._fd = self._fd, self._open()  # in this order: if there is no descriptor left, the call is repeated
+        os.close(old)
         start = self._positions[gone]
         self._positions = [position - start for position in self._positions[gone:]]
         self._terms = self._terms[gone:]
@@ -187,7 +190,9 @@ class Journal:
 
     def _recover(self) -> list[Entry]:
         entries = self._read_entries()
-        if self._sync_point.index != self.last_index:
+        if (synced := self._sync_point.index) is not None and self.last_index < synced:
+            raise JournalCorrupt(f"{self._path} ends with entry {self.last_index}, but entry {synced} was synced")
+        if synced != self.last_index:
             # A process that ended between a write and its sync: from now on these entries count as saved.
             portable.sync_data(self._fd)
             self._sync_point.lower(self.last_index)
@@ -202,6 +207,7 @@ class Journal:
             start, (entry, position) = position, found
             if entry.index == self.snapshot_index and entry.term != self.snapshot_term:
                 # A crash came between a leader's snapshot and the end of the log that it replaced.
+                self._sync_point.lower(self.snapshot_index)
                 self._cut(0)
                 return []
             if entry.index <= self.snapshot_index:
@@ -223,8 +229,10 @@ class Journal:
         if position == len(data):
             return
         synced = self._sync_point.index
-        if synced is None or self.last_index < synced:
+        if synced is None:
             self._refuse_damage_before_an_entry(data, position)
+        elif self.last_index < synced:
+            raise JournalCorrupt(f"{self._path} is damaged at byte {position}: up to entry {synced} it was synced")
         log.warning(
             "%s: the last append was not synced, and is cut off: %d bytes after entry %d",
             self._path,
@@ -283,7 +291,11 @@ def write_atomically(path: Path, data: bytes) -> None:
         file.flush()
         portable.sync_all(file.fileno())
     os.replace(temporary, path)
-    directory = os.open(path.parent, os.O_RDONLY | portable.O_DIRECTORY)
+    _sync_directory(path.parent)
+
+
+def _sync_directory(path: Path) -> None:
+    directory = os.open(path, os.O_RDONLY | portable.O_DIRECTORY)
     try:
         portable.sync_all(directory)
     finally:

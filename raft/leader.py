@@ -124,7 +124,7 @@ class Leader:
         self.reads.is_wanted = True  # every heartbeat is a round
 
     def check_quorum(self, now: float) -> bool:
-        """Was a majority heard from lately? If not, another leader may exist, and clients should look for it."""
+        """Was a majority heard from lately? If not, another leader may exist, and clients should find it."""
         node = self._node
         since = now - node.settings.election_timeout
         heard = [voter for voter in node.configuration.voters if voter == node.id or self.peers[voter].contact >= since]
@@ -142,7 +142,7 @@ class Leader:
                 self._send_heartbeat(node_id, peer)
         self._maybe_hand_over()
         if is_round:
-            self._confirm_rounds()  # a quorum of one waits for nobody
+            self._confirm_rounds()  # a quorum of one waits for no other node
 
     def _send_entries(self, node_id: int, peer: Progress) -> bool:
         node, sent = self._node, False
@@ -190,7 +190,7 @@ class Leader:
             commit_index=node.commit_index,
             round=self.reads.round,
         )
-        # Also when that index is compacted away here and the news must wait for the snapshot: it is told only once.
+        # Also when that index is compacted away here and the message must wait for the snapshot: it is sent only once.
         peer.commit_sent = max(peer.commit_sent, min(node.commit_index, peer.match_index))
         node.send_now(node_id, message)
 

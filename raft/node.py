@@ -394,7 +394,7 @@ class Node:
 
     @property
     def promised_until(self) -> float:
-        """Until then the last leader heard from may count on this node: it helps nobody else to be elected."""
+        """Until then the last leader heard from may count on this node: it helps no other node to be elected."""
         return self._heard_leader_at + self.settings.election_timeout
 
     def _hears_a_leader(self) -> bool:
@@ -452,7 +452,7 @@ class Node:
         return self.role
 
     def _refuse_old_leader(self, message: AppendEntries | InstallSnapshot) -> None:
-        """Its term is over; the newer term in the answer tells it so."""
+        """Its term is over: it learns that from the newer term in the answer."""
         response = AppendRejected(
             sender=self.id, term=self.term, prev_index=0, conflict_index=0, conflict_term=0, round=message.round
         )

@@ -1,7 +1,7 @@
 """Reads that are never stale: a leader proves that it still leads before it names an index to read at.
 
 Every AppendEntries carries the number of the round it was sent in, and the answer echoes it. When a majority has echoed
-a round, nobody else had been elected when that round began (Raft §6.4), so every read that came before the round may be
+a round, no other node had been elected when that round began (Raft §6.4), so every read before the round may be
 answered. With leases the proof of an earlier round serves for a while: followers vote for no one else so soon.
 """
 

@@ -14,7 +14,7 @@ from tidemark.raft.effects import Effects
 from tidemark.raft.entry import Entry, HardState, Kind, Saved
 from tidemark.raft.errors import UnknownMember
 
-TERMS_AHEAD: Final = 1000  # of all that the others can have reached without us: who hears us both follows us
+TERMS_AHEAD: Final = 1000  # of all that the others can have reached without us: a node that hears both follows us
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

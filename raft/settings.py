@@ -8,7 +8,7 @@ from dataclasses import dataclass
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RaftSettings:
     heartbeat_interval: float = 0.2
-    election_timeout: float = 1.0  # a follower waits between this and twice this; nobody votes a living leader out
+    election_timeout: float = 1.0  # a follower waits between this and twice this; a live leader is not voted out
 
     # How far a message's term may be ahead: half a year of an election per second while a node was away. A larger one
     # is not taken over, because a term near the end of the range could never be followed by another.

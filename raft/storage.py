@@ -13,8 +13,8 @@ from tidemark.raft.journal import Journal, JournalCorrupt, write_atomically
 
 
 class FileStorage:
-    """Not thread-safe: one call at a time. A save that failed because the disk is full can be repeated; whatever else
-    raises leaves the node no choice but to stop."""
+    """Not thread-safe: one call at a time. A save that failed because the disk is full, or because no descriptor was
+    free, can be repeated; whatever else raises leaves the node no choice but to stop."""
 
     def __init__(self, directory: Path) -> None:
         self._journal = Journal(directory)
@@ -68,7 +68,7 @@ class FileStorage:
 
     def _load_hard_state(self) -> HardState:
         if not self._hard_state_path.exists():
-            # A journal from before there was a quorum: nobody else has voted in its terms.
+            # A journal from before there was a quorum: no other node has voted in its terms.
             return HardState(term=self._journal.last_term)
         try:
             return decode_hard_state(self._hard_state_path.read_bytes())

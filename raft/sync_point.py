@@ -2,8 +2,13 @@
 
 After a loss of power the end of a journal may be damaged in any way, because the pages of an append that was not synced
 reach the disk in any order. Damage before that end is another matter: it hit what was acknowledged. The sync point
-tells them apart. It is written after each sync, but not synced itself, so after a loss of power it may lag behind; it
-is never ahead, because it is lowered, durably, before entries are cut off.
+tells them apart. It is written after each sync, but not synced itself, so after a loss of power it may lag behind, by a
+minute perhaps; it is never ahead, because it is lowered, durably, before entries are cut off. What lags costs nothing:
+entries that are whole are kept, whatever it says. It decides only about what is damaged, and then the damage must have
+hit what was synced within that minute, too, to be taken for the end of an append.
+
+It is never missing after a loss of power either, or the node would have to refuse an append that was cut short: it is
+synced once when it is made, and later written in place, all of it within one sector.
 """
 
 from __future__ import annotations
@@ -40,17 +45,18 @@ class SyncPoint:
         """The journal is synced up to `index`. This may be lost, so failing to write it is no reason to stop."""
         with contextlib.suppress(OSError):
             self._write(index)
+            self.index = index
 
     def lower(self, index: int) -> None:
         """Entries after `index` are about to be cut off. Durable on return."""
         if self.index is None or self.index > index:
             self._write(index)
             portable.sync_data(self._fd)
+            self.index = index  # not before: if the sync fails, and the call is repeated, it must sync
 
     def _write(self, index: int) -> None:
         body = _BODY.pack(_MAGIC, index)
         os.pwrite(self._fd, body + _CRC.pack(zlib.crc32(body)), 0)
-        self.index = index
 
     def close(self) -> None:
         if self._fd >= 0:

@@ -6,7 +6,7 @@ from tidemark.storage.aborted import AbortedTransaction
 from tidemark.storage.cache import SegmentCache
 from tidemark.storage.cold import ColdRead
 from tidemark.storage.config import LogConfig
-from tidemark.storage.directory import LogDirectory, clean_broker_epoch, locked
+from tidemark.storage.directory import LogDirectory, clean_broker_epoch, locked, read_meta_properties
 from tidemark.storage.errors import (
     BatchTooLarge,
     CorruptFile,
@@ -64,4 +64,5 @@ __all__ = [
     "WriteFailed",
     "clean_broker_epoch",
     "locked",
+    "read_meta_properties",
 ]

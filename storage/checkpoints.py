@@ -60,12 +60,12 @@ def write_offsets(files: Files, path: str, offsets: Mapping[TopicPartition, int]
 
 
 def write_clean_shutdown(files: Files, path: str, *, broker_epoch: int) -> None:
-    """The mark of a clean stop, as Kafka writes it (KIP-966): it names the broker epoch of the life that ended."""
+    """The clean shutdown file, as Kafka writes it (KIP-966): it names the broker epoch of the life that ended."""
     files.replace(path, json.dumps({"version": 0, "brokerEpoch": broker_epoch}).encode(), sync=True)
 
 
 def read_clean_shutdown(files: Files, path: str) -> int | None:
-    """The broker epoch in the mark, -1 if it names none; None when there is no mark."""
+    """The broker epoch in the file, -1 if it names none; None when there is no file."""
     try:
         content = json.loads(files.read_all(path) or b"{}")  # older ones are empty
     except FileNotFoundError:
@@ -90,7 +90,7 @@ def topic_id_bytes(text: str) -> bytes:
 
 def write_partition_metadata(files: Files, path: str, topic_id: bytes) -> None:
     # Unsynced, and in place: there was none, or none that could be read. The log's first flush syncs the directory, and
-    # a lost or torn file only means that the id is told us again.
+    # a lost or torn file only means that we learn the id again.
     files.overwrite(path, f"version: 0\ntopic_id: {topic_id_text(topic_id)}\n".encode())
 
 

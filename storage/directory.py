@@ -1,6 +1,6 @@
 """A log directory (`log.dirs`): the partitions in it, the files that speak for all of them, and the lock on it.
 
-The order at a clean stop matters: logs closed and synced, checkpoints written, the clean-shutdown mark last. At a start
+The order at a clean stop matters: logs closed and synced, checkpoints written, the clean shutdown file last. At a start
 the mark is taken away before anything else changes, so that a crash at any later moment is seen as one.
 """
 
@@ -77,15 +77,16 @@ class LogDirectory:
         path = os.path.abspath(path)
         files.make_directories(path)
         lock = _lock(files, os.path.join(path, _LOCK))
-        mark = os.path.join(path, checkpoints.CLEAN_SHUTDOWN)
-        clean_epoch = checkpoints.read_clean_shutdown(files, mark)
+        clean_file = os.path.join(path, checkpoints.CLEAN_SHUTDOWN)
+        clean_epoch = checkpoints.read_clean_shutdown(files, clean_file)
         if clean_epoch is not None:
-            files.remove(mark)
+            files.remove(clean_file)
             files.sync_directory(path)
         directory = cls(
             path, files=files, now_ms=now_ms, lock=lock, clean_epoch=clean_epoch, open_files_max=open_files_max
         )
         directory._remove_leftovers()
+        directory._forget_missing()
         return directory
 
     # Partitions
@@ -281,9 +282,9 @@ class LogDirectory:
         is_complete: bool = True,
         broker_epoch: int | None = None,
     ) -> None:
-        """Closes all logs and gives the directory up. The clean-shutdown mark is set only if every log was synced and
-        closed well, and none was left unopened that might need recovery (`is_complete`). It names `broker_epoch`; if
-        that is not given, the one that the last mark named. Closing again does nothing."""
+        """Closes all logs and gives the directory up. The clean shutdown file is written only if every log was synced
+        and closed well, and none was left unopened that might need recovery (`is_complete`). It names `broker_epoch`;
+        if that is not given, the one that the last such file named. Closing again does nothing."""
         if self._closed:
             return
         self._closed = True
@@ -297,8 +298,8 @@ class LogDirectory:
             if clean:
                 self.write_checkpoints(high_watermarks)
             if healthy:
-                mark = os.path.join(self.path, checkpoints.CLEAN_SHUTDOWN)
-                checkpoints.write_clean_shutdown(self.files, mark, broker_epoch=epoch)
+                clean_file = os.path.join(self.path, checkpoints.CLEAN_SHUTDOWN)
+                checkpoints.write_clean_shutdown(self.files, clean_file, broker_epoch=epoch)
         finally:
             self._lock.close()
             _held.discard(os.path.join(self.path, _LOCK))
@@ -326,6 +327,13 @@ class LogDirectory:
     def _write(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
         checkpoints.write_offsets(self.files, os.path.join(self.path, name), offsets)
 
+    def _forget_missing(self) -> None:
+        """A crash came after a partition was deleted, and before the files forgot it: one of its name begins at 0."""
+        told = {*self._recovery_points, *self._start_offsets, *self.high_watermarks}
+        if told:
+            for key in told.difference(self.partitions()):
+                self._forget(key)
+
     def _remove_leftovers(self) -> None:
         for name in directories_below(self.files, self.path):
             if name.endswith(names.DELETE_DIRECTORY):
@@ -345,7 +353,7 @@ def locked(path: str) -> Iterator[None]:
 
 
 def clean_broker_epoch(directories: Iterable[LogDirectory]) -> int:
-    """The broker epoch of the last life, if it ended cleanly in every directory; else -1. A directory without a mark
+    """The broker epoch of the last life, if it ended cleanly in every directory; else -1. A directory without that file
     was not closed, or is not the one that was closed: its disk was replaced or emptied."""
     epochs = {directory.clean_epoch for directory in directories}
     return epochs.pop() if len(epochs) == 1 else checkpoints.NO_BROKER_EPOCH
@@ -370,3 +378,8 @@ def _lock(files: Files, path: str) -> OpenFile:
         raise DirectoryLocked(f"{path} is locked: another broker uses this directory")
     _held.add(path)
     return lock
+
+
+def read_meta_properties(path: str) -> dict[str, str]:
+    """What `LogDirectory.meta_properties` says, of a directory that no broker has open."""
+    return checkpoints.read_properties(REAL_FILES, os.path.join(path, checkpoints.META_PROPERTIES))

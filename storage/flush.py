@@ -7,11 +7,14 @@ log.finish_flush(flush)      # on the log's thread: the recovery point moves
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from tidemark.storage.files import Files, OpenFile
 from tidemark.storage.segment import Segment
+
+NO_DESCRIPTORS: Final = (errno.EMFILE, errno.ENFILE)
 
 
 class Changes(NamedTuple):
@@ -34,6 +37,7 @@ class Flush:
         "done",
         "failure",
         "generation",
+        "is_over",
         "segments",
         "up_to",
     )
@@ -59,15 +63,19 @@ class Flush:
         self.changes = changes
         self.segments = segments
         self.done = False
+        self.is_over = False  # done or not
         self.failure: OSError | None = None
 
     def __call__(self) -> None:
         try:
             self._sync()
         except OSError as error:
-            # A failed fsync is final: the kernel may have dropped the pages and would report the next one as fine.
-            self.failure = error
+            # A failed fsync is final: the kernel may have dropped the pages and would report the next one as fine. One
+            # that lacked a descriptor did not begin, and can be repeated.
+            self.failure = None if error.errno in NO_DESCRIPTORS else error
             raise
+        finally:
+            self.is_over = True
         self.done = True
 
     def _sync(self) -> None:

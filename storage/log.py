@@ -469,6 +469,8 @@ class Log:
     def begin_flush(self, *, sealed: bool = False) -> Flush:
         """What has to be synced so that everything up to now is safe. Call it (on any thread), then `finish_flush`.
         The active segment's indexes are left out, unless it is `sealed`: recovery would rebuild them."""
+        if (failure := self.unsynced.failure) is not None:
+            self.fail(f"a sync failed: {failure}")  # the kernel tells of it once: the next sync would seem to succeed
         self.check_online()
         return self.unsynced.begin_flush(
             self.files,

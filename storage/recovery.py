@@ -11,8 +11,8 @@ Below the recovery point everything was synced: a broken batch is damage. Beyond
 
 * Nothing whole follows the broken batch, in this file or a later one: a torn tail.
 * Whole batches follow. A killed process cannot cause that, for the kernel keeps what was written in order. A power cut
-  can: pages reach the disk in any order. But it leaves a mark: a page that never arrived reads as zeros up to its end,
-  and a file that was not the last when the power failed may end inside a batch. With such a mark it is a torn tail
+  can: pages reach the disk in any order. But it leaves a trace: a page that never arrived reads as zeros up to its end,
+  and a file that was not the last when the power failed may end inside a batch. With such a trace it is a torn tail
   (nothing after it had been synced either, for a sync covers all earlier bytes). Without, it is damage.
 """
 

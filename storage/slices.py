@@ -20,10 +20,11 @@ class FileSlice:
     def __len__(self) -> int:
         return self.length
 
-    def is_cached(self, *, bytes_max: int) -> bool:
-        """Whether sending its first `bytes_max` bytes will not wait for the disk. True where the system cannot say."""
+    def is_cached(self, *, bytes_max: int, strictly: bool = True) -> bool:
+        """Whether sending its first `bytes_max` bytes will not wait for the disk. True where the system cannot say. If
+        not `strictly`, what the disk is about to deliver counts too."""
         length = min(self.length, bytes_max)
-        return portable.is_cached(self.file.fileno(), position=self.position, length=length)
+        return portable.is_cached(self.file.fileno(), position=self.position, length=length, strictly=strictly)
 
     def load(self, *, bytes_max: int) -> None:
         """Brings its first `bytes_max` bytes into the page cache, and waits for the disk: for a thread."""

@@ -45,7 +45,7 @@ def decode(data: bytes, *, path: str) -> list[SnapshotEntry]:
 
 
 class SnapshotFiles:
-    """The .snapshot files of one log, named by the offset up to which they tell."""
+    """The .snapshot files of one log, named by the offset that they cover."""
 
     __slots__ = ("_directory", "_files", "_offsets")
 

@@ -15,7 +15,7 @@ from tidemark.storage.segment import Segment
 class Unsynced:
     """`segments` are those that were rolled since the last flush; the active one always counts as unsynced."""
 
-    __slots__ = ("_directory_changes", "_generation", "_parent_changes", "_synced", "segments")
+    __slots__ = ("_directory_changes", "_generation", "_parent_changes", "_synced", "_under_way", "segments")
 
     def __init__(self, segments: list[Segment], *, changed: bool, created: bool) -> None:
         self.segments = segments
@@ -23,6 +23,7 @@ class Unsynced:
         self._parent_changes = int(created)
         self._synced = Changes()
         self._generation = 0  # how often the log was truncated
+        self._under_way: list[Flush] = []
 
     def note_new_segment(self, *, after: Segment | None) -> None:
         """The active segment is a new one. `after`: the one before it, unless that was empty and is replaced."""
@@ -48,6 +49,11 @@ class Unsynced:
     def _changes(self, epochs: EpochCache) -> Changes:
         return Changes(self._directory_changes, epochs.changes, self._parent_changes)
 
+    @property
+    def failure(self) -> OSError | None:
+        """Of a flush that ended on its thread, and that nobody has told the log of yet."""
+        return next((each.failure for each in self._under_way if each.failure is not None), None)
+
     def begin_flush(
         self, files: Files, directory: str, *, up_to: int, active: Segment, epochs: EpochCache, sealed: bool
     ) -> Flush:
@@ -63,7 +69,7 @@ class Unsynced:
             directories.append(directory)
         if changes.parent > synced.parent:
             directories.append(os.path.dirname(directory))
-        return Flush(
+        flush = Flush(
             files,
             up_to=up_to,
             generation=self._generation,
@@ -73,10 +79,14 @@ class Unsynced:
             directories=directories,
             segments=unflushed,
         )
+        self._under_way = [each for each in self._under_way if each.failure is not None or not each.is_over]
+        self._under_way.append(flush)
+        return flush
 
     def finish_flush(self, flush: Flush) -> bool:
         """False if the log was truncated since the flush began: it says nothing about the log as it is now."""
         assert flush.done, "call the flush before finishing it"
+        self._under_way = [each for each in self._under_way if each is not flush]
         if flush.generation != self._generation:
             return False
         self.segments = [segment for segment in self.segments if segment not in flush.segments]

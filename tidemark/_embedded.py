@@ -115,7 +115,7 @@ class EmbeddedBroker:
         await node.stop()
 
     def _fail(self, error: BaseException) -> None:
-        """A node that cannot go on closes its connections, so that its clients notice; the test is told at its end."""
+        """A node that cannot go on closes its connections, so that its clients notice; the test fails at its end."""
         self._failure = self._failure or error
         if self._stop is not None:
             self._stop.set()

@@ -15,7 +15,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Final
 
@@ -27,6 +27,7 @@ _FULL_SYNC: Final[int | None] = getattr(fcntl, "F_FULLFSYNC", None)
 _NO_WAIT: Final[int | None] = getattr(os, "RWF_NOWAIT", None)
 _PROBE_EVERY_BYTES: Final = 64 << 10  # half of what Linux reads ahead by default
 _LOAD_BYTES: Final = 256 << 10
+_AHEAD_BYTES: Final = 2 << 20
 _PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 _SYS_CACHESTAT: Final = 451  # on every architecture
 _WITHOUT_NO_WAIT: Final = (errno.ENOTSUP, errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS)
@@ -66,18 +67,9 @@ def _read_and_send(out_fd: int, in_fd: int, offset: int, count: int) -> int:
 send_file: Callable[[int, int, int, int], int] = os.sendfile if IS_LINUX and hasattr(os, "sendfile") else _read_and_send
 
 
-def _is_range_in_memory(fd: int, position: int, length: int) -> bool:
-    """By cachestat(2), which costs two microseconds for any range."""
-    global _cached_pages
-    if _cached_pages is None:
-        _cached_pages = _cachestat()
-    pages = (position + length - 1) // _PAGE_BYTES - position // _PAGE_BYTES + 1
-    cached = _cached_pages(fd, position, length)
-    return cached == pages if cached >= 0 else _is_probed(fd, position, length)
-
-
 def _cachestat() -> Callable[[int, int, int], int]:
-    """How many pages of a range are in memory; -1 where the kernel (before 6.5) or a container cannot tell."""
+    """How many pages of a range are in memory, at one price for any range; -1 where the kernel (before 6.5) or a
+    container cannot tell."""
     if not IS_LINUX:
         return lambda _fd, _position, _length: -1
     import ctypes  # not before it is needed: it takes a few milliseconds and two megabytes
@@ -94,34 +86,44 @@ def _cachestat() -> Callable[[int, int, int], int]:
     return cached_pages
 
 
-def _is_probed(fd: int, position: int, length: int) -> bool:
-    """One byte in every 64 KiB, about a microsecond each."""
-    assert _NO_WAIT is not None
-    byte = [bytearray(1)]
-    for at in range(position, position + length, _PROBE_EVERY_BYTES):
-        os.preadv(fd, byte, at, _NO_WAIT)
-    return True
-
-
 _cached_pages: Callable[[int, int, int], int] | None = None  # made on first use
 
 
-def is_cached(fd: int, *, position: int, length: int) -> bool:
-    """Whether reading these bytes would not wait for the disk: False if some of them are not in the page cache.
+def is_cached(fd: int, *, position: int, length: int, strictly: bool = True) -> bool:
+    """Whether reading these bytes would not wait for the disk: False if some of them are not in the page cache. A page
+    that the disk is still filling counts as cached, unless it is the last one and `strictly` is asked.
 
-    A few microseconds. True where the system cannot say, so that a caller who moves cold reads to a thread goes on as
-    if all were warm.
+    Two or three microseconds. True where the system cannot say, so that a caller who moves cold reads to a thread goes
+    on as if all were warm.
     """
+    global _cached_pages
     if _NO_WAIT is None or length <= 0:
         return True
+    if _cached_pages is None:
+        _cached_pages = _cachestat()
+    last = position + length - 1
+    cached = _cached_pages(fd, position, length)
+    if cached >= 0 and cached != last // _PAGE_BYTES - position // _PAGE_BYTES + 1:
+        return False
+    return (not strictly and cached >= 0) or _is_probed(fd, (last,) if cached >= 0 else _probes(position, last))
+
+
+def _probes(first: int, last: int) -> Iterable[int]:
+    return (*range(first, last, _PROBE_EVERY_BYTES), last)
+
+
+def _is_probed(fd: int, positions: Iterable[int]) -> bool:
+    """One byte at each of them, about a microsecond each."""
+    assert _NO_WAIT is not None
+    byte = [bytearray(1)]
     try:
-        # The last byte by itself: a page that the disk is still filling counts as cached otherwise.
-        os.preadv(fd, [bytearray(1)], position + length - 1, _NO_WAIT)
-        return _is_range_in_memory(fd, position, length)
+        for at in positions:
+            os.preadv(fd, byte, at, _NO_WAIT)
     except BlockingIOError:
         return False
     except OSError:
         return True  # the file system does not know the flag
+    return True
 
 
 def read_cached(fd: int, length: int, position: int) -> bytes:
@@ -139,6 +141,8 @@ def load_pages(fd: int, *, position: int, length: int) -> None:
         while position < end and (data := os.pread(fd, min(_LOAD_BYTES, end - position), position)):
             position += len(data)
         return
+    # The kernel's own read-ahead would be begun by whoever reads these pages next, who must not wait; begin it here.
+    os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_RANDOM)
     # To nowhere: as read, for a fortieth of the time, as nothing is copied.
     nowhere = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
     try:
@@ -146,6 +150,7 @@ def load_pages(fd: int, *, position: int, length: int) -> None:
             position += sent
     finally:
         os.close(nowhere)
+    os.posix_fadvise(fd, position, _AHEAD_BYTES, os.POSIX_FADV_WILLNEED)
 
 
 def _pread_into(fd: int, buffer: bytearray | memoryview, position: int) -> int:
@@ -238,14 +243,20 @@ boot_clock: Callable[[], float] = _boot_clock()
 
 
 def end_with_parent() -> None:
-    """In a child: when the parent dies, however it does, this process is told to stop. Linux only; elsewhere a parent
-    that is killed leaves its children running."""
+    """In a child: when the parent dies, however it does, this process gets a signal to stop. Linux only; elsewhere a
+    parent that is killed leaves its children running."""
     if not IS_LINUX:
         return
     import ctypes
 
     pr_set_pdeathsig = 1
     ctypes.CDLL(None, use_errno=True).prctl(pr_set_pdeathsig, signal.SIGTERM)
+
+
+def descriptor_limit() -> int:
+    """How many files and connections this process may have open."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return sys.maxsize if soft == resource.RLIM_INFINITY else soft
 
 
 def raise_descriptor_limit() -> tuple[int, int]:

@@ -42,6 +42,12 @@ class Loader:
         self._process.stdin.write("go\n")
         self._process.stdin.flush()
 
+    def stop(self) -> None:
+        """For a load that goes on until it is told."""
+        assert self._process.stdin is not None
+        self._process.stdin.write("stop\n")
+        self._process.stdin.flush()
+
     def result(self) -> dict[str, Any]:
         """Waits for the report only: what the process does after it (closing, exiting) is not part of the load."""
         assert self._process.stdout is not None

@@ -49,11 +49,14 @@ class BrokerMembership:
         endpoints: Callable[[], Sequence[Endpoint]],
         cluster_id: Callable[[], str],
         renew_lease: Callable[[float], None],
+        is_behind: Callable[[], bool] = lambda: False,
         previous_epoch: int = -1,
     ) -> None:
-        """`renew_lease(until)`: this broker may serve until then, by `lease_clock`. `previous_epoch`: of this broker's
-        last life, if that ended in good order."""
+        """`renew_lease(until)`: this broker may serve until then, by `lease_clock`. `is_behind`: whether it does not do
+        yet all that the metadata here says. `previous_epoch`: of its last life, if that ended in good order."""
         self.broker_epoch = previous_epoch
+        self._is_behind = is_behind
+        self._followed_index = 0
         self._renew_lease = renew_lease
         self._store = store
         self._peers = peers
@@ -145,7 +148,7 @@ class BrokerMembership:
         request = BrokerHeartbeatRequest(
             broker_id=self._settings.static.node_id,
             broker_epoch=self.broker_epoch,
-            current_metadata_offset=self._store.applied_index,
+            current_metadata_offset=self._metadata_offset(),
             want_shut_down=self._is_shutting_down,
         )
         try:
@@ -163,6 +166,13 @@ class BrokerMembership:
         if response.error_code != ErrorCode.NONE:
             return RETRY_SECONDS
         return self._handle_answer(response, sent_at)
+
+    def _metadata_offset(self) -> int:
+        """How far this broker follows the metadata. One that was fenced is let in again by this: it must not serve what
+        it led before, so to know of its successors is not enough."""
+        if not self._is_behind():
+            self._followed_index = self._store.applied_index
+        return self._followed_index
 
     def _handle_answer(self, response: BrokerHeartbeatResponse, sent_at: float) -> float:
         self._answered_at = time.monotonic()

@@ -9,13 +9,14 @@ from __future__ import annotations
 import asyncio
 import inspect
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Generator, Mapping
 from typing import Any, Final, TypeVar
 
 from tidemark.broker.cluster.refusals import refusal_of
 from tidemark.broker.core.deferred import Answer, awaited
 from tidemark.broker.core.errors import Refused
 from tidemark.broker.core.registry import Call, Handler, Route, bind, find_route
+from tidemark.broker.core.sliced_work import finished
 from tidemark.broker.metadata.store import MetadataStore
 from tidemark.broker.peers import Peers, PeerUnavailable
 from tidemark.protocol.errors import ErrorCode
@@ -52,13 +53,15 @@ class Forwarding:
                         return refusal_of(request, route.response, error)
                     if time.monotonic() + RETRY_SECONDS > deadline:
                         code = ErrorCode.REQUEST_TIMED_OUT
-                        return refusal_of(request, route.response, Refused(code, f"No controller took it: {error}"))
+                        return refusal_of(
+                            request, route.response, Refused(code, f"No controller accepted it in time: {error}")
+                        )
                 await asyncio.sleep(RETRY_SECONDS)
 
         return answer
 
     async def ask(self, request: object, response: type[T], *, version: int) -> T:
-        """A request of this broker's own to the controller; `Refused` if nobody took it in time."""
+        """A request of this broker's own to the controller; `Refused` if no controller answered in time."""
         route = find_route(api(type(request)).key)
         assert route is not None
         handle = bind(route.handle, self._services)
@@ -68,15 +71,15 @@ class Forwarding:
 
     async def _ask(self, route: Route, version: int, request: Any, client_id: str | None, deadline: float) -> object:
         body = bytearray()
-        codec(route.request, version).encode(request, body)
+        await finished(codec(route.request, version).encode_slices(request, body))
         envelope = ForwardedRequest(api_key=route.key, api_version=version, client_id=client_id, body=bytes(body))
         left = max(deadline - time.monotonic(), RETRY_SECONDS)
         link = self._peers.to_controller(purpose="forwarding")
         answer = await link.send(envelope, version=0, timeout=left, response=ForwardedResponse)
         if answer.error_code != ErrorCode.NONE:
-            raise Refused(ErrorCode(answer.error_code), "The controller did not take it.")
+            raise Refused(ErrorCode(answer.error_code), "The controller did not accept it.")
         await self._seen(answer.index)
-        return codec(route.response, version).decode(memoryview(answer.body))
+        return await finished(codec(route.response, version).decode_slices(memoryview(answer.body)))
 
     async def _seen(self, index: int) -> None:
         try:
@@ -94,18 +97,20 @@ class Forwarding:
         if not self._store.is_controller:
             return ForwardedResponse(error_code=ErrorCode.NOT_CONTROLLER)
         version = forwarded.api_version
-        request = codec(route.request, version).decode(memoryview(forwarded.body))
+        request = await finished(codec(route.request, version).decode_slices(memoryview(forwarded.body)))
         handle = bind(route.handle, self._services)
         try:
             response = await _finished(handle(request, Call(call.connection, version, forwarded.client_id)))
         except Refused as refusal:
             return ForwardedResponse(error_code=refusal.code)
         body = bytearray()
-        codec(route.response, version).encode(response, body)
+        await finished(codec(route.response, version).encode_slices(response, body))
         return ForwardedResponse(index=self._store.applied_index, body=bytes(body))
 
 
 async def _finished(response: Answer[T]) -> T:
+    if isinstance(response, Generator):
+        return await awaited(await finished(response))
     if inspect.isawaitable(response):
         return await response
     return await awaited(response)

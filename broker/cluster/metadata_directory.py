@@ -2,7 +2,7 @@
 
 Voters are known by the directory that their log and their vote are in (KIP-853). A voter whose disk was replaced, or is
 not mounted, has another one: it must not vote as if it remembered. So an empty directory is taken for a new node's only
-if nothing else says that this node has been part of a cluster, or if an operator has said so (`broker.format`).
+if nothing else says that this node has been part of a cluster, or if an operator has said so (`tidemark format`).
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 from typing import Final
+
+from tidemark import portable
 
 DIRECTORY_ID_FILE: Final = "directory-id"
 REJOIN_FILE: Final = "rejoin"
@@ -49,8 +51,8 @@ class MetadataDirectory:
             raise RuntimeError(
                 f"the metadata of node {node_id} is missing in {self.path}, although its log directories belong to"
                 f" cluster {cluster_id}. If a disk is not mounted, mount it. If the metadata is lost for good, take the"
-                f" node's vote away (RemoveRaftVoter) and run `python -m tidemark.broker.format` with the node's"
-                f" settings: it then joins its cluster again, without a vote"
+                f" node's vote away (RemoveRaftVoter) and run `tidemark format` with the node's settings: it"
+                f" then joins its cluster again, without a vote"
             )
 
     def _write(self, name: str, text: str) -> None:
@@ -61,3 +63,8 @@ class MetadataDirectory:
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(self.path / name)
+        directory = os.open(self.path, os.O_RDONLY | portable.O_DIRECTORY)
+        try:
+            portable.sync_all(directory)
+        finally:
+            os.close(directory)

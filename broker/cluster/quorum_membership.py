@@ -13,6 +13,7 @@ from tidemark.broker.cluster.metadata_directory import MetadataDirectory
 from tidemark.broker.config import BrokerConfig
 from tidemark.broker.core.errors import Refused
 from tidemark.broker.metadata.features import may_write_directory_ids
+from tidemark.broker.metadata.image import Image
 from tidemark.broker.metadata.store import MetadataStore
 from tidemark.broker.peers import Address, PeerLink, Peers, PeerUnavailable, node_id_of
 from tidemark.broker.peers.peers import client_id_of
@@ -55,7 +56,7 @@ class QuorumMembership:
         broker_lost: Callable[[int], None],
         failed: Callable[[BaseException], None],
     ) -> None:
-        """`cluster_id` as the log directories have it. `broker_lost` is told of a node whose connection closed: its
+        """`cluster_id` as the log directories have it. `broker_lost` is called with a node whose connection closed: its
         process may have ended."""
         self._config = config
         self._directory_id = directory.id
@@ -95,6 +96,7 @@ class QuorumMembership:
         self._transport.connect(self.peers, lambda: self.store.driver.node)
         self.peers.lost = self._node_lost
         self.store.watch(self.peers.follow)
+        self.store.watch(self._follow)
         self.store.watch_leader(self.peers.leader_changed)
         self.store.watch_controller(self._controller_changed)
         self._tasks: set[asyncio.Task[None]] = set()
@@ -194,20 +196,30 @@ class QuorumMembership:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    def _controller_changed(self, epoch: int | None) -> None:
-        if epoch is not None and self.store.driver.node.configuration_index == 0:
-            # From here on the log says who the members are, whatever the settings say.
+    def _follow(self, old: Image, new: Image) -> None:
+        if (old.cluster_id, old.features) != (new.cluster_id, new.features):
+            self._keep_own_place()
+
+    def _controller_changed(self, _epoch: int | None) -> None:
+        self._keep_own_place()
+
+    def _keep_own_place(self) -> None:
+        """On the controller of a cluster that has begun: from here on the log says who the members are, whatever the
+        settings say, and with directory ids from when every broker can read them."""
+        if self.store.is_controller and self.store.image.cluster_id and not self._is_written():
             self._spawn(self._write_configuration())
 
     async def _write_configuration(self) -> None:
-        try:
-            await self.store.driver.update_member(
-                self._config.node_id,
-                detail=detail_of(self.own_address),
-                directory_id=self._writable(self._directory_id),
-            )
-        except (RaftError, LeadershipLost) as error:
-            log.debug("the configuration is not written yet: %s", error)
+        while self.store.is_controller and not self._is_written():
+            try:
+                await self.store.driver.update_member(
+                    self._config.node_id,
+                    detail=detail_of(self.own_address),
+                    directory_id=self._writable(self._directory_id),
+                )
+            except (RaftError, LeadershipLost) as error:
+                log.debug("the configuration is not written yet: %s", error)
+                await asyncio.sleep(RETRY_SECONDS)
 
     # -- joining, and being found ------------------------------------------
 
@@ -228,15 +240,24 @@ class QuorumMembership:
 
     def _is_known(self) -> bool:
         node = self.store.driver.node
+        if node.configuration_index == 0:
+            return node.configuration.member(self._config.node_id) is not None
+        return self._is_written()
+
+    def _is_written(self) -> bool:
+        """Whether the quorum's log has this node, where it is."""
+        node = self.store.driver.node
         member = node.configuration.member(self._config.node_id)
         if member is None or node.configuration_index == 0:
-            return member is not None
+            return False
         known = (detail_of(self.own_address), self._writable(self._directory_id))
         return (member.detail, member.directory_id) == known
 
     def _writable(self, directory_id: bytes) -> bytes:
-        """Brokers of an older build cannot read a configuration with directory ids."""
-        return directory_id if may_write_directory_ids(self.store.image) else NO_DIRECTORY
+        """Brokers of an older build cannot read a configuration with directory ids. One that has some stays so."""
+        members = self.store.driver.node.configuration.members
+        has_some = any(each.directory_id != NO_DIRECTORY for each in members)
+        return directory_id if has_some or may_write_directory_ids(self.store.image) else NO_DIRECTORY
 
     def _links_to_ask(self) -> list[PeerLink]:
         try:
@@ -297,6 +318,7 @@ class QuorumMembership:
         member = driver.node.configuration.member(node_id)
         if member is not None:
             _check_directory(member, directory_id)
+            self._check_alive(member, directory_id)
         directory_id = self._writable(directory_id)
         try:
             if member is None:
@@ -305,6 +327,21 @@ class QuorumMembership:
                 await driver.update_member(node_id, detail=detail, directory_id=directory_id)
         except (RaftError, LeadershipLost) as error:
             raise Refused(ErrorCode.REQUEST_TIMED_OUT, str(error)) from error
+
+    def _check_alive(self, member: Member, directory_id: bytes) -> None:
+        """Nobody but the process itself moves a member that is there: it is known by its directory, if that is told."""
+        node = self.store.driver.node
+        if member.node_id == self._config.node_id:
+            is_same, is_alive = directory_id == self._directory_id, True
+        else:
+            is_same = directory_id == member.directory_id
+            heard_at = next(each.heard_at for each in node.replicas() if each.member == member)
+            is_alive = node.now - heard_at < ISOLATED_SECONDS and member.directory_id != NO_DIRECTORY
+        if is_alive and not is_same:
+            raise Refused(
+                ErrorCode.DUPLICATE_BROKER_REGISTRATION,
+                f"Another process is node {member.node_id}, and was heard a moment ago.",
+            )
 
     # -- votes -------------------------------------------------------------
 
@@ -336,14 +373,17 @@ class QuorumMembership:
             except (RaftError, LeadershipLost) as error:
                 log.warning("node %d stays in the quorum's configuration: %s", node_id, error)
 
-    async def remove_voter(self, node_id: int) -> None:
+    async def remove_voter(self, node_id: int, *, directory_id: bytes = NO_DIRECTORY) -> None:
+        """On the leader: take a member's vote. With a directory id, only if the vote is that directory's."""
         driver = self.store.driver
-        if node_id not in driver.node.configuration.voters:
-            raise Refused(ErrorCode.VOTER_NOT_FOUND, f"Node {node_id} is not a voter.")
         member = driver.node.configuration.member(node_id)
+        if member is None or not member.is_voter:
+            raise Refused(ErrorCode.VOTER_NOT_FOUND, f"Node {node_id} is not a voter.")
+        if directory_id != NO_DIRECTORY and member.directory_id not in (NO_DIRECTORY, directory_id):
+            raise Refused(ErrorCode.VOTER_NOT_FOUND, f"Node {node_id} has its vote in another directory.")
         try:
             await self._remove_member(node_id)
-            if node_id != self._config.node_id and node_id in self.store.image.brokers and member is not None:
+            if node_id != self._config.node_id and node_id in self.store.image.brokers:
                 await driver.add_learner(node_id, detail=member.detail)  # a broker follows the metadata, vote or not
         except UnknownMember as error:
             raise Refused(ErrorCode.INVALID_REQUEST, str(error)) from error

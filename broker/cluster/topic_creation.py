@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final
 
 from tidemark.broker.core.errors import Refused
+from tidemark.broker.core.sliced_work import Job, finished
 from tidemark.broker.metadata.dynamic_config import DynamicConfig
 from tidemark.broker.metadata.image import Image
 from tidemark.broker.metadata.internal import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, offsets_topic, transactions_topic
@@ -41,7 +42,7 @@ class TopicCreation:
         self._forwarding = forwarding
 
     async def create_automatically(self, name: str) -> None:
-        """For a client that names a topic nobody created; another client may be doing the same."""
+        """For a client that names a topic that does not exist; another client may do the same at once."""
         try:
             if self._forwarding is not None and not self._store.is_controller:
                 await self._ask_controller(self._forwarding, self._new_topic(self._store.image, name))
@@ -85,8 +86,8 @@ class TopicCreation:
         """Create all that can be, in one commit; the others with their reasons."""
         refused: dict[str, Refused] = {}
 
-        def decide(image: Image) -> list[Record]:
-            records, refusals = create_topics(image, topics, self._settings.current)
+        def decide(image: Image) -> Job[list[Record]]:
+            records, refusals = yield from create_topics(image, topics, self._settings.current)
             refused.update(refusals)
             return records
 
@@ -95,16 +96,16 @@ class TopicCreation:
         return refused, image
 
     async def _wait_until_opened(self) -> None:
-        """A client that was told of a new topic can use it at once, at least over this node."""
+        """A client that has the answer can use the new topic at once, at least through this node."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(OPENED_SECONDS_MAX):
                 await self._opened()
 
-    def check(self, topics: list[NewTopic]) -> tuple[dict[str, Refused], Image]:
+    async def check(self, topics: list[NewTopic]) -> tuple[dict[str, Refused], Image]:
         """As `create`, but nothing is created: the image is what would be."""
-        records, refused = create_topics(self._store.image, topics, self._settings.current)
-        image = self._store.image.apply(records)
-        return refused, image
+        before = self._store.image
+        records, refused = await finished(create_topics(before, topics, self._settings.current))
+        return refused, await finished(before.apply_in_slices(records))
 
 
 def new_topic_id() -> bytes:

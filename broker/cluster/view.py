@@ -31,7 +31,7 @@ class ClusterView:
         is_isolated: Callable[[], bool] = lambda: False,
     ) -> None:
         """`suspects`: brokers that may be dead, on a node that has others beside it. `is_leased`: whether this node
-        surely leads what its image says it leads. `is_isolated`: whether it hears from no other node."""
+        certainly leads what its image says it leads. `is_isolated`: whether it hears from no other node."""
         self._store = store
         self._node_id = node_id
         self.suspects = suspects

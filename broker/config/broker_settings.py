@@ -71,7 +71,7 @@ class BrokerSettings(CoordinatorSettings):
         kafka_default="PLAINTEXT://:9092",
     )
     advertised_listeners: tuple[str, ...] | None = listing(
-        None, "The addresses that clients are told to connect to, as NAME://host:port; those of listeners when not set."
+        None, "The addresses that clients connect to, as NAME://host:port; those of listeners when not set."
     )
     listener_security_protocol_map: str = string(
         "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT",
@@ -415,4 +415,5 @@ class BrokerSettings(CoordinatorSettings):
     log_segment_delete_delay_ms: int = default_of("file.delete.delay.ms")
     message_max_bytes: int = default_of("max.message.bytes")
     min_insync_replicas: int = default_of("min.insync.replicas")
+    tidemark_produce_validation: str = default_of("tidemark.produce.validation")
     unclean_leader_election_enable: bool = default_of("unclean.leader.election.enable")

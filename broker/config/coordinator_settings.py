@@ -85,7 +85,7 @@ class CoordinatorSettings:
     )
     group_consumer_heartbeat_interval_ms: int = integer(
         5_000,
-        "How many milliseconds the members of a consumer group are told to wait between two heartbeats; a"
+        "How many milliseconds the members of a consumer group wait between two heartbeats; a"
         " group may set its own consumer.heartbeat.interval.ms.",
         check=Between(1),
     )

@@ -37,7 +37,7 @@ class ConfigSynonym:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigEntry:
-    """One setting as a client is told it."""
+    """One setting as DescribeConfigs shows it."""
 
     name: str
     value: str | None

@@ -25,7 +25,7 @@ class GroupConfig:
     )
     consumer_heartbeat_interval_ms: int = integer(
         5_000,
-        "How many milliseconds the members of the group are told to wait between two heartbeats.",
+        "How many milliseconds the members of the group wait between two heartbeats.",
         check=Between(1),
         scope=Scope.GROUP,
         synonyms=(Synonym(name="group.consumer.heartbeat.interval.ms"),),

@@ -72,7 +72,7 @@ class Between:
     high: float | None = None
     also: tuple[int, ...] = ()
 
-    def admits(self, value: Any) -> bool:
+    def allows(self, value: Any) -> bool:
         return value in self.also or (self.low <= value and (self.high is None or value <= self.high))
 
     def phrase(self, subject: str) -> str:
@@ -86,7 +86,7 @@ class OneOf:
 
     words: tuple[str, ...]
 
-    def admits(self, value: Any) -> bool:
+    def allows(self, value: Any) -> bool:
         items = (value,) if isinstance(value, str) else value
         return all(item in self.words for item in items)
 
@@ -99,7 +99,7 @@ class OneOf:
 class ThrottledReplicas:
     """A list of partition:broker pairs, or * for all, or nothing."""
 
-    def admits(self, value: Any) -> bool:
+    def allows(self, value: Any) -> bool:
         return value in ((), ("*",)) or all(re.fullmatch(r"\d+:\d+", item) for item in value if item)
 
     def phrase(self, subject: str) -> str:
@@ -159,7 +159,7 @@ class Key:
             value: Value = _PARSERS[self.type](text.strip())
         except (ValueError, KeyError):
             raise self._refusal(text) from None
-        if not self._admits(value):
+        if not self._allows(value):
             raise self._refusal(text)
         return value
 
@@ -175,11 +175,11 @@ class Key:
             return repr(value).replace("e+", "E").replace("e", "E")  # as Java prints a double
         return str(value)
 
-    def _admits(self, value: Value) -> bool:
+    def _allows(self, value: Value) -> bool:
         bits = WHOLE_NUMBERS.get(self.type)
         if bits is not None and not (isinstance(value, int) and -(2**bits) <= value < 2**bits):
             return False
-        return self.check is None or self.check.admits(value)
+        return self.check is None or self.check.allows(value)
 
     def _refusal(self, text: str) -> ConfigError:
         shown = "a secret" if self.sensitive else repr(text)

@@ -53,7 +53,7 @@ def client_listeners(addresses: Sequence[str], *, protocols: str, without: Seque
 def advertised_listeners(
     addresses: Sequence[str] | None, *, opened: Sequence[Listener], protocols: str, without: Sequence[str]
 ) -> tuple[Listener, ...]:
-    """The addresses that clients are told; the opened ones where nothing else is said."""
+    """The advertised addresses: those that were opened, where no others are set."""
     if not addresses:
         return tuple(_reachable(listener, key="listeners") for listener in opened)
     parsed = _parse("advertised.listeners", addresses, protocols=protocols, without=without)

@@ -271,6 +271,14 @@ class TopicConfig:
         check=Between(1),
         **_scaled(("log.roll.ms", 1), ("log.roll.hours", HOUR_MS)),
     )
+    tidemark_produce_validation: str = string(
+        "relaxed",
+        "What is checked of a produced batch. relaxed: its header and CRC, so that no record is looked at; a"
+        " faulty producer can store what no consumer can read. strict: every record, as Kafka does, at a cost of"
+        " about a microsecond each; see docs/validation.md. Tidemark's own setting.",
+        check=OneOf(("relaxed", "strict")),
+        **_broker("tidemark.produce.validation"),
+    )
     unclean_leader_election_enable: bool = boolean(
         False,
         "Whether a replica that is not in sync may become leader when no other is left, at the price of lost records.",

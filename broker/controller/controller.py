@@ -1,8 +1,8 @@
 """What the active controller does by itself: fence brokers that are gone, let those in that are ready, keep order.
 
 A broker is gone when its heartbeats are missing for a session, when it gives no sign of life at all for half of one, or
-when its connection closes and nobody listens at its address any more: a process that dies closes both at once. One
-closed connection alone fences nobody.
+when its connection closes and no process listens at its address any more: a process that dies closes both at once. One
+closed connection alone fences no broker.
 """
 
 from __future__ import annotations
@@ -20,10 +20,11 @@ from tidemark.broker.core.lease import LeaseTimings
 from tidemark.broker.metadata import brokers
 from tidemark.broker.metadata.dynamic_config import DynamicConfig
 from tidemark.broker.metadata.elections import return_to_preferred
+from tidemark.broker.metadata.features import check_broker, new_cluster
 from tidemark.broker.metadata.image import BrokerImage, Image
 from tidemark.broker.metadata.isr import check_sender
 from tidemark.broker.metadata.min_isr import write_cluster_value
-from tidemark.broker.metadata.records import ClusterRecord, Record
+from tidemark.broker.metadata.records import Record
 from tidemark.broker.metadata.store import MetadataStore
 from tidemark.protocol.errors import ErrorCode
 
@@ -31,7 +32,7 @@ log = logging.getLogger(__name__)
 
 REBALANCED_AT_ONCE_MAX: Final = 1000
 WATCH_SECONDS_MAX: Final = 1.0
-LATE_SECONDS_MAX: Final = 0.3  # a look that comes later than that was held up: what others said is still to be read
+LATE_SECONDS_MAX: Final = 0.3  # a check that comes later than that was held up: messages of others are still to be read
 
 
 class Controller:
@@ -101,7 +102,7 @@ class Controller:
     async def _begin(self) -> None:
         if not self._store.image.cluster_id:
             cluster_id = self._new_cluster_id()
-            await self._store.change(lambda image: [] if image.cluster_id else [ClusterRecord(cluster_id=cluster_id)])
+            await self._store.change(lambda image: [] if image.cluster_id else new_cluster(cluster_id))
         await self._store.change(lambda image: write_cluster_value(image, self._settings.static))
         # The controller before this one is probably dead, and others may have died with it.
         for broker_id, broker in self._store.image.brokers.items():
@@ -120,6 +121,7 @@ class Controller:
                 raise Refused(
                     ErrorCode.INCONSISTENT_CLUSTER_ID, f"This is cluster {image.cluster_id}, not {cluster_id}."
                 )
+            check_broker(image, wanted)
             known = image.brokers.get(wanted.broker_id)
             if known is not None and known.incarnation_id == wanted.incarnation_id:
                 epoch = known.broker_epoch  # the answer was lost: the broker has not been restarted since
@@ -153,7 +155,9 @@ class Controller:
             )
         session.heard_at, session.is_heard = now, True
         session.metadata_offset = metadata_offset
-        await self._store.confirm()  # the answer is a lease: only who surely was the controller when asked may grant it
+        await (
+            self._store.confirm()
+        )  # the answer is a lease: only a node that certainly was the controller when asked may grant it
         is_caught_up = metadata_offset >= session.unfence_after
         broker = self._store.image.brokers.get(broker_id)
         if broker is None:
@@ -204,10 +208,10 @@ class Controller:
         await self._store.change(decide)
         session = self._sessions.get(broker_id)
         if session is not None and session.broker_epoch == epoch:
-            # Before it may serve again, it must know who has taken its place.
+            # Before it may serve again, it must know which brokers lead in its place.
             session.unfence_after = max(session.unfence_after, self._store.applied_index)
 
-    # -- who is gone -------------------------------------------------------
+    # -- brokers that are gone -------------------------------------------------------
 
     async def _watch_sessions(self) -> None:
         while True:

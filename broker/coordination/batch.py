@@ -13,7 +13,7 @@ from tidemark.protocol.schema import codec
 
 _new = tuple.__new__
 _pack_into = HEADER.pack_into
-NOBODY = (-1, -1)
+NO_PRODUCER = (-1, -1)
 TRANSACTIONAL = 0x10  # a batch header's attribute
 _SHORT = 64  # a length below this is one byte as a varint
 
@@ -29,7 +29,7 @@ def build(
     for delta, record in enumerate(records):
         _put(batch, delta, record)
     count, length = len(records), len(batch) - 12
-    attributes, (producer_id, epoch) = (0, NOBODY) if producer is None else (TRANSACTIONAL, producer)
+    attributes, (producer_id, epoch) = (0, NO_PRODUCER) if producer is None else (TRANSACTIONAL, producer)
     _pack_into(batch, 0, 0, length, -1, MAGIC, 0, attributes, count - 1, now_ms, now_ms, producer_id, epoch, -1, count)
     crc = crc32c(memoryview(batch)[21:])
     batch[17:21] = crc.to_bytes(4, "big")

@@ -22,7 +22,7 @@ from tidemark.storage import Log
 log = logging.getLogger(__name__)
 
 TURN_SECONDS: Final = 0.01  # of work before other tasks may run
-RECORDS_PER_CHECK: Final = 50  # between two looks at the clock
+RECORDS_PER_CHECK: Final = 50  # between two readings of the clock
 SKIPPED_LOGGED_MAX: Final = 20  # by one load; all are counted
 REASON_MAX: Final = 300  # characters: a reason may quote the record
 

@@ -1,14 +1,14 @@
 """An answer that is not there yet: completed by the event that ends the wait, without a trip through the event loop.
 
-Whoever completes it runs the listener in its own call. A listener that raises is therefore none of the completer's
-concern: the error is passed on to whoever waits for what the listener was to make, or logged.
+The code that completes it runs the listener in its own call. A listener that raises is not that code's concern: the
+error goes to `failed`, which answers the request that the listener was to answer, or logs it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Generator
 from typing import Generic, TypeAlias, TypeVar
 
 T = TypeVar("T")
@@ -25,13 +25,13 @@ def _log_failure(error: Exception) -> None:
 
 
 class Deferred(Generic[T]):
-    """At most one listener, told exactly once; whoever completes it second is ignored."""
+    """At most one listener, called exactly once; a second completion is ignored."""
 
     __slots__ = ("_error", "_failed", "_listener", "_value", "abandon", "done")
 
     def __init__(self) -> None:
         self.done = False
-        self.abandon: Callable[[], None] | None = None  # what to call when nobody wants the answer any more
+        self.abandon: Callable[[], None] | None = None  # called when the answer is no longer wanted
         self._value: T | None = None
         self._error: Exception | None = None
         self._listener: Callable[[T], None] | None = None
@@ -58,7 +58,7 @@ class Deferred(Generic[T]):
             self._failed(error)
 
     def then(self, listener: Callable[[T], None], failed: Failed = _log_failure) -> None:
-        """`failed` is told if there is no value, or if the listener raises."""
+        """`failed` is called if there is no value, or if the listener raises."""
         self._listener, self._failed = listener, failed
         if not self.done:
             return
@@ -72,7 +72,8 @@ class Deferred(Generic[T]):
 
 
 MaybeDeferred: TypeAlias = T | Deferred[T]
-Answer: TypeAlias = T | Deferred[T] | Awaitable[T]  # what a handler may return
+# What a handler may return. A generator yields where others may have their turn.
+Answer: TypeAlias = T | Deferred[T] | Awaitable[T] | Generator[None, None, MaybeDeferred[T]]
 
 
 def mapped(value: MaybeDeferred[T], change: Callable[[T], U]) -> MaybeDeferred[U]:

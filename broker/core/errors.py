@@ -1,4 +1,4 @@
-"""What a client is told when something is refused, and where other packages' exceptions become Kafka's error codes."""
+"""The answer to a client when something is refused, and where other packages' exceptions become Kafka's error codes."""
 
 from __future__ import annotations
 

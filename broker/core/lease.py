@@ -2,9 +2,8 @@
 
 The broker counts its lease from when it sent a heartbeat, and the controller answers only after the quorum has
 confirmed that it still leads. So whatever an earlier controller granted was asked for before the present one was
-elected, and is over one lease later; nobody need know more about it. A lease is much shorter than a session: to lose it
-costs nothing but the moment until the next heartbeat, and the shorter it is, the sooner others may lead when a node
-stands still.
+elected, and is over one lease later. A lease is much shorter than a session: to lose it costs nothing but the moment
+until the next heartbeat, and the shorter it is, the sooner others may lead when a node stands still.
 """
 
 from __future__ import annotations

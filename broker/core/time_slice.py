@@ -1,4 +1,4 @@
-"""Long work on the event loop, in slices: nobody else waits longer than one of them."""
+"""Long work on the event loop, in slices: no other request waits longer than one of them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ SLICE_SECONDS: Final = 0.01
 
 
 class TimeSlice:
-    """`pause` costs a look at the clock, until the slice is over."""
+    """`pause` costs a reading of the clock, until the slice is over."""
 
     def __init__(self, seconds: float = SLICE_SECONDS, clock: Callable[[], float] = time.monotonic) -> None:
         self._seconds = seconds

@@ -14,7 +14,7 @@ Forget = Callable[[int], None]
 
 class ExpectedMembers:
     """Clients can ask for any number of member ids, in any number of groups. Beyond the limit the oldest is forgotten:
-    its client is told UNKNOWN_MEMBER_ID and asks for another."""
+    its client gets UNKNOWN_MEMBER_ID and asks for another."""
 
     __slots__ = ("_bytes", "_entries")
 

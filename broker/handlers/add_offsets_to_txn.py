@@ -36,7 +36,7 @@ def add_offsets_to_txn(
 async def _add_to_first_group(
     request: AddOffsetsToTxnRequest, call: Call, transactions: TransactionCoordinator, groups: GroupCoordinator
 ) -> AddOffsetsToTxnResponse:
-    """Nobody has asked for a group yet, so that there is no offsets topic, either."""
+    """No client has asked for a group coordinator yet, so there is no offsets topic."""
     with suppress(Refused):
         await groups.leader_of(request.group_id)
     code = await awaited(_add(request, transactions, groups))

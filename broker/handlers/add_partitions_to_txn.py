@@ -12,7 +12,7 @@ v5: TRANSACTION_ABORTABLE is understood (KIP-890)
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import partial
 from typing import Final
 
@@ -36,6 +36,8 @@ from tidemark.protocol.messages.add_partitions_to_txn import (
 
 PRODUCER_FENCED_FROM: Final = 2  # KIP-588
 BROKERS_FROM: Final = 4
+# A producer names the offsets topic by AddOffsetsToTxn; its group's coordinator may name it here.
+REFUSED_TO_BROKERS: Final = INTERNAL_TOPICS - {OFFSETS_TOPIC}
 
 Codes = Mapping[TopicPartition, ErrorCode]
 
@@ -52,7 +54,7 @@ def add_partitions_to_txn(
         producer_epoch=request.v3_and_below_producer_epoch,
         topics=request.v3_and_below_topics,
     )
-    codes = _add(one, transactions, client_version=CLASSIC)
+    codes = _add(one, transactions, client_version=CLASSIC, refused=INTERNAL_TOPICS)
     return mapped(codes, partial(_client_response, one, call))
 
 
@@ -62,7 +64,7 @@ def _add_to_all(
     response = AddPartitionsToTxnResponse()
     gathering = Gathering(response)
     for one in asked:
-        codes = _add(one, transactions, client_version=EPOCH_PER_TRANSACTION)
+        codes = _add(one, transactions, client_version=EPOCH_PER_TRANSACTION, refused=REFUSED_TO_BROKERS)
         gathering.add(mapped(codes, partial(_result, one, call)), response.results_by_transaction.append)
     return gathering.answer()
 
@@ -74,13 +76,17 @@ def _result(one: AddPartitionsToTxnTransaction, call: Call, codes: Codes | Error
 
 
 def _add(
-    one: AddPartitionsToTxnTransaction, transactions: TransactionCoordinator, *, client_version: int
+    one: AddPartitionsToTxnTransaction,
+    transactions: TransactionCoordinator,
+    *,
+    client_version: int,
+    refused: Collection[str],
 ) -> MaybeDeferred[Codes | ErrorCode]:
     """A code for all partitions, a code for each, or a Deferred of either."""
     if not one.transactional_id:
         return ErrorCode.INVALID_REQUEST
     partitions = frozenset((topic.name, index) for topic in one.topics for index in topic.partitions)
-    if missing := {each: code for each in partitions if (code := _problem(transactions.image, each))}:
+    if missing := {each: code for each in partitions if (code := _problem(transactions.image, each, refused))}:
         return {each: missing.get(each, ErrorCode.OPERATION_NOT_ATTEMPTED) for each in partitions}
     hosted = transactions.find(one.transactional_id)
     if not isinstance(hosted, TransactionShardHost):
@@ -95,13 +101,13 @@ def _add(
     )
 
 
-def _problem(image: Image, partition: TopicPartition) -> ErrorCode | None:
+def _problem(image: Image, partition: TopicPartition, refused: Collection[str]) -> ErrorCode | None:
     name, index = partition
+    if name in refused:
+        return ErrorCode.TOPIC_AUTHORIZATION_FAILED
     topic = image.topics.get(name)
     if topic is None or not 0 <= index < len(topic.partitions):
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    if name in INTERNAL_TOPICS and name != OFFSETS_TOPIC:
-        return ErrorCode.TOPIC_AUTHORIZATION_FAILED
     return None
 
 

@@ -70,14 +70,14 @@ def _change(
             isr = [(each.broker_id, each.broker_epoch) for each in data.new_isr_with_epochs]
         else:
             isr = [(broker_id, ANY_EPOCH) for broker_id in data.new_isr]
-        wish = IsrProposal(
+        proposal = IsrProposal(
             partition_index=data.partition_index,
             leader_epoch=data.leader_epoch,
             partition_epoch=data.partition_epoch,
             isr=isr,
             leader_recovery_state=data.leader_recovery_state,
         )
-        return alter_isr(image, topic, wish, settings.current, leader=leader)
+        return alter_isr(image, topic, proposal, settings.current, leader=leader)
 
     return alter
 
@@ -92,7 +92,7 @@ def _one(
         return PartitionResult(partition_index=data.partition_index, error_code=refusal.code), None
     changed = None if after is before else after
     if before is not None and after.leader_epoch != before.leader_epoch:
-        # The change completed a reassignment, and with that somebody else's time began.
+        # The change completed a reassignment: another replica leads now.
         code = ErrorCode.NEW_LEADER_ELECTED
         return PartitionResult(partition_index=data.partition_index, error_code=code), changed
     answer = PartitionResult(

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from tidemark.broker.core.errors import Refused
 from tidemark.broker.core.registry import Call, handles
+from tidemark.broker.core.sliced_work import Job
 from tidemark.broker.metadata.dynamic_config import DynamicConfig
 from tidemark.broker.metadata.image import Image, TopicImage, partition_record
 from tidemark.broker.metadata.reassignment import reassign
@@ -31,32 +32,34 @@ async def alter_partition_reassignments(
 ) -> AlterPartitionReassignmentsResponse:
     results: list[ReassignableTopicResponse] = []
 
-    def one(image: Image, topic: TopicImage | None, wish: ReassignablePartition) -> list[Record]:
+    def one(image: Image, topic: TopicImage | None, partition: ReassignablePartition) -> list[Record]:
         if topic is None:
             raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "There is no such topic.")
         after = reassign(
             image,
             topic,
-            wish.partition_index,
-            wish.replicas,
+            partition.partition_index,
+            partition.replicas,
             settings.current,
             factor_may_change=request.allow_replication_factor_change,
         )
-        if after is topic.partitions[wish.partition_index]:
+        if after is topic.partitions[partition.partition_index]:
             return []
-        return [partition_record(topic.topic_id, wish.partition_index, after)]
+        return [partition_record(topic.topic_id, partition.partition_index, after)]
 
-    def decide(image: Image) -> list[Record]:
+    def decide(image: Image) -> Job[list[Record]]:
         results.clear()
         records: list[Record] = []
         for wanted in request.topics:
             result = ReassignableTopicResponse(name=wanted.name)
             results.append(result)
-            for wish in wanted.partitions:
-                answer = ReassignablePartitionResponse(partition_index=wish.partition_index)
+            yield
+            for partition in wanted.partitions:
+                yield
+                answer = ReassignablePartitionResponse(partition_index=partition.partition_index)
                 result.partitions.append(answer)
                 try:
-                    records += one(image, image.topics.get(wanted.name), wish)
+                    records += one(image, image.topics.get(wanted.name), partition)
                 except Refused as refusal:
                     answer.error_code, answer.error_message = refusal.code, refusal.message
         return records

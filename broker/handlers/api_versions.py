@@ -27,8 +27,9 @@ from tidemark.protocol.messages.api_versions import (
 )
 
 SOFTWARE_FROM: Final = 3
-MINIMUM_ZERO_FROM: Final = 4  # Java clients 3.3 to 3.7 do not connect when they are told of a minimum of 0
-# As Kafka 4: librdkafka takes a missing Produce v0 for a broker without compression. Nobody may use versions 0 to 2.
+MINIMUM_ZERO_FROM: Final = 4  # Java clients 3.3 to 3.7 do not connect when the minimum is 0
+# As Kafka 4: librdkafka takes a missing Produce v0 for a broker without compression.
+# Requests of versions 0 to 2 are refused all the same.
 TOLD_FROM: Final = {0: 0}
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 

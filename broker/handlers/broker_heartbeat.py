@@ -1,4 +1,4 @@
-"""BrokerHeartbeat: a broker is alive; it is told whether it is caught up, fenced, and may shut down (KIP-631).
+"""BrokerHeartbeat: a broker is alive; the answer says whether it is caught up, fenced, and may shut down (KIP-631).
 
 v1: log directories that have failed (KIP-858)
 """

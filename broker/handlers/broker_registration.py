@@ -25,14 +25,14 @@ async def broker_registration(
         return BrokerRegistrationResponse(error_code=ErrorCode.INVALID_REGISTRATION)
     try:
         epoch = await controller.register(
-            _wish(request), previous_epoch=request.previous_broker_epoch, cluster_id=request.cluster_id
+            _registration(request), previous_epoch=request.previous_broker_epoch, cluster_id=request.cluster_id
         )
     except Refused as refusal:
         return BrokerRegistrationResponse(error_code=refusal.code)
     return BrokerRegistrationResponse(broker_epoch=epoch)
 
 
-def _wish(request: BrokerRegistrationRequest) -> BrokerImage:
+def _registration(request: BrokerRegistrationRequest) -> BrokerImage:
     return BrokerImage(
         broker_id=request.broker_id,
         broker_epoch=-1,

@@ -8,8 +8,11 @@ v1: which members speak the classic protocol (KIP-1099)
 
 from __future__ import annotations
 
+from functools import partial
+
 from tidemark.broker.core.acl_operations import GROUP_OPERATIONS
 from tidemark.broker.core.registry import Call, handles
+from tidemark.broker.core.sliced_work import Job, in_slices
 from tidemark.broker.groups.consumer.describe import describe
 from tidemark.broker.groups.consumer.group import ConsumerGroup
 from tidemark.broker.groups.coordinator import GroupCoordinator
@@ -25,8 +28,8 @@ from tidemark.protocol.messages.consumer_group_describe import (
 @handles(ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse)
 def consumer_group_describe(
     request: ConsumerGroupDescribeRequest, _call: Call, *, groups: GroupCoordinator
-) -> ConsumerGroupDescribeResponse:
-    described = [_describe(groups, group_id) for group_id in request.group_ids]
+) -> Job[ConsumerGroupDescribeResponse]:
+    described = yield from in_slices(partial(_describe, groups), request.group_ids)
     if request.include_authorized_operations:
         for group in described:
             if not group.error_code:

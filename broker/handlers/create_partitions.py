@@ -12,10 +12,11 @@ from __future__ import annotations
 from tidemark.broker.core.errors import Refused
 from tidemark.broker.core.registry import Call, handles
 from tidemark.broker.core.repeats import repeated
+from tidemark.broker.core.sliced_work import Job
 from tidemark.broker.metadata.image import Image
 from tidemark.broker.metadata.records import Record
 from tidemark.broker.metadata.store import MetadataStore
-from tidemark.broker.metadata.topics import add_partitions, existing_topic
+from tidemark.broker.metadata.topics import adding_partitions, check_partitions_of_request, existing_topic
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.messages.create_partitions import (
     CreatePartitionsRequest,
@@ -32,14 +33,18 @@ async def create_partitions(
     twice = repeated([topic.name for topic in request.topics])
     results: dict[str, CreatePartitionsTopicResult] = {}
 
-    def decide(image: Image) -> list[Record]:
+    def decide(image: Image) -> Job[list[Record]]:
         records: list[Record] = []
+        too_many = _too_many(image, request)
         for topic in request.topics:
+            yield
             result = results[topic.name] = CreatePartitionsTopicResult(name=topic.name)
             try:
                 if topic.name in twice:
                     raise Refused(ErrorCode.INVALID_REQUEST, f"The topic '{topic.name}' is in the request twice.")
-                records += _add(image, topic)
+                if too_many is not None:
+                    raise too_many
+                records += yield from _add(image, topic)
             except Refused as refusal:
                 result.error_code, result.error_message = refusal.code, refusal.message
         return [] if request.validate_only else records
@@ -48,6 +53,16 @@ async def create_partitions(
     return CreatePartitionsResponse(results=list(results.values()))
 
 
-def _add(image: Image, topic: CreatePartitionsTopic) -> list[Record]:
+def _too_many(image: Image, request: CreatePartitionsRequest) -> Refused | None:
+    """As in Kafka, a request adds so many partitions at most, to all of its topics together."""
+    known = [(topic.count, image.topics[topic.name]) for topic in request.topics if topic.name in image.topics]
+    try:
+        check_partitions_of_request(sum(max(0, count - len(topic.partitions)) for count, topic in known))
+    except Refused as refusal:
+        return refusal
+    return None
+
+
+def _add(image: Image, topic: CreatePartitionsTopic) -> Job[list[Record]]:
     assignments = None if topic.assignments is None else [each.broker_ids for each in topic.assignments]
-    return add_partitions(image, existing_topic(image, topic.name), count=topic.count, assignments=assignments)
+    return adding_partitions(image, existing_topic(image, topic.name), count=topic.count, assignments=assignments)

@@ -4,9 +4,9 @@ A topic that is named twice in a request is refused. Replicas are placed by rack
 ValidateOnly checks everything and creates nothing. The controller decides; other brokers forward the request to it.
 
 v4: -1 partitions or replicas take the broker's defaults (KIP-464)
-v5: the answer tells partitions, replication factor and settings (KIP-525); flexible (KIP-482)
+v5: the answer has partitions, replication factor and settings (KIP-525); flexible (KIP-482)
 v6: the client may be throttled by THROTTLING_QUOTA_EXCEEDED (KIP-599)
-v7: the answer tells the topic's id (KIP-516)
+v7: the answer has the topic's id (KIP-516)
 """
 
 from __future__ import annotations
@@ -40,28 +40,38 @@ async def create_topics(
     request: CreateTopicsRequest, call: Call, *, creation: TopicCreation, settings: DynamicConfig
 ) -> CreateTopicsResponse:
     twice = repeated([topic.name for topic in request.topics])
-    wishes, refused = [], {}
+    new_topics, refused = [], {}
     for topic in request.topics:
         try:
             if topic.name not in twice:
-                wishes.append(_wish(topic))
+                new_topics.append(_new_topic(topic))
         except Refused as refusal:
             refused[topic.name] = refusal
     refused |= dict.fromkeys(twice, Refused(ErrorCode.INVALID_REQUEST, "The topic is in the request twice."))
-    outcome, image = creation.check(wishes) if request.validate_only else await creation.create(wishes)
+    outcome, image = await creation.check(new_topics) if request.validate_only else await creation.create(new_topics)
     refused |= outcome
     response = CreateTopicsResponse()
     time_slice = TimeSlice()
+    described: dict[frozenset[tuple[str, str]], list[CreatableTopicConfigs]] = {}
     for name in dict.fromkeys(topic.name for topic in request.topics):
         if name in refused:
             response.topics.append(_refused_topic(name, refused[name]))
             continue
-        response.topics.append(_created_topic(image, name, settings, call, validate_only=request.validate_only))
+        made = image.topics[name]
+        response.topics.append(
+            CreatableTopicResult(
+                name=name,
+                topic_id=ZERO_UUID if request.validate_only else made.topic_id,
+                num_partitions=len(made.partitions),
+                replication_factor=len(made.partitions[0].replicas),
+                configs=_configs(image, name, settings, described) if call.version >= DETAILS_FROM else [],
+            )
+        )
         await time_slice.pause()
     return response
 
 
-def _wish(topic: CreatableTopic) -> NewTopic:
+def _new_topic(topic: CreatableTopic) -> NewTopic:
     configs = {}
     for config in topic.configs:
         if config.value is None:
@@ -81,26 +91,23 @@ def _refused_topic(name: str, refusal: Refused) -> CreatableTopicResult:
     return CreatableTopicResult(name=name, error_code=refusal.code, error_message=refusal.message)
 
 
-def _created_topic(
-    image: Image, name: str, settings: DynamicConfig, call: Call, *, validate_only: bool
-) -> CreatableTopicResult:
-    topic = image.topics[name]
-    entries = (
-        ()
-        if call.version < DETAILS_FROM
-        else describe_topic(
+def _configs(
+    image: Image,
+    name: str,
+    settings: DynamicConfig,
+    described: dict[frozenset[tuple[str, str]], list[CreatableTopicConfigs]],
+) -> list[CreatableTopicConfigs]:
+    """Thirty settings; topics with the same overrides, most often none, have the same, and share them in the answer."""
+    overrides = image.config_of(TOPIC_RESOURCE, name)
+    key = frozenset(overrides.items())
+    if key not in described:
+        entries = describe_topic(
             settings.static,
             dynamic_cluster=settings.dynamic_cluster,
             dynamic_broker=settings.dynamic_broker,
-            topic_overrides=image.config_of(TOPIC_RESOURCE, name),
+            topic_overrides=overrides,
         )
-    )
-    return CreatableTopicResult(
-        name=name,
-        topic_id=ZERO_UUID if validate_only else topic.topic_id,
-        num_partitions=len(topic.partitions),
-        replication_factor=len(topic.partitions[0].replicas),
-        configs=[
+        described[key] = [
             CreatableTopicConfigs(
                 name=entry.name,
                 value=None if entry.sensitive else entry.value,
@@ -109,5 +116,5 @@ def _created_topic(
                 is_sensitive=entry.sensitive,
             )
             for entry in entries
-        ],
-    )
+        ]
+    return described[key]

@@ -12,6 +12,7 @@ from functools import partial
 
 from tidemark.broker.core.deferred import Gathering, MaybeDeferred
 from tidemark.broker.core.registry import Call, handles
+from tidemark.broker.core.sliced_work import Job
 from tidemark.broker.groups.coordinator import GroupCoordinator
 from tidemark.broker.groups.group_shard_host import GroupShardHost
 from tidemark.protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
@@ -20,10 +21,11 @@ from tidemark.protocol.messages.delete_groups import DeletableGroupResult, Delet
 @handles(DeleteGroupsRequest, DeleteGroupsResponse)
 def delete_groups(
     request: DeleteGroupsRequest, _call: Call, *, groups: GroupCoordinator
-) -> MaybeDeferred[DeleteGroupsResponse]:
+) -> Job[MaybeDeferred[DeleteGroupsResponse]]:
     response = DeleteGroupsResponse()
     gathering = Gathering(response)
     for group_id in dict.fromkeys(request.groups_names):
+        yield
         result = DeletableGroupResult(group_id=group_id)
         response.results.append(result)
         hosted = groups.find(group_id)

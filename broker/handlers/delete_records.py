@@ -15,6 +15,7 @@ from typing import Final
 from tidemark.broker.core.deferred import Deferred, MaybeDeferred
 from tidemark.broker.core.errors import EXPECTED, Refused, fault_of
 from tidemark.broker.core.registry import Call, handles
+from tidemark.broker.core.sliced_work import Job, in_slices
 from tidemark.broker.replication.housekeeping import Housekeeping
 from tidemark.broker.replication.partition import Partition
 from tidemark.broker.replication.replica_table import ReplicaTable
@@ -33,11 +34,11 @@ TO_THE_HIGH_WATERMARK: Final = -1
 @handles(DeleteRecordsRequest, DeleteRecordsResponse)
 def delete_records(
     request: DeleteRecordsRequest, _call: Call, *, replicas: ReplicaTable, housekeeping: Housekeeping
-) -> MaybeDeferred[DeleteRecordsResponse]:
+) -> Job[MaybeDeferred[DeleteRecordsResponse]]:
     deleting = _Deleting(replicas)
     for topic in request.topics:
         result = DeleteRecordsTopicResult(name=topic.name)
-        result.partitions = [deleting.delete(topic.name, asked) for asked in topic.partitions]
+        result.partitions = yield from in_slices(partial(deleting.delete, topic.name), topic.partitions)
         deleting.response.topics.append(result)
     if not deleting.any_moved:
         return deleting.finish(request.timeout_ms)

@@ -13,6 +13,7 @@ from __future__ import annotations
 from tidemark.broker.core.errors import Refused
 from tidemark.broker.core.registry import Call, handles
 from tidemark.broker.core.repeats import repeated
+from tidemark.broker.core.sliced_work import Job
 from tidemark.broker.metadata.dynamic_config import DynamicConfig
 from tidemark.broker.metadata.image import Image, TopicImage
 from tidemark.broker.metadata.records import Record
@@ -37,10 +38,11 @@ async def delete_topics(
     ids = repeated([state.topic_id for state in wanted if state.topic_id != ZERO_UUID])
     results: dict[tuple[str | None, bytes], DeletableTopicResult] = {}
 
-    def decide(image: Image) -> list[Record]:
+    def decide(image: Image) -> Job[list[Record]]:
         records: list[Record] = []
         gone: set[str] = set()
         for state in wanted:
+            yield
             result = DeletableTopicResult(name=state.name, topic_id=state.topic_id)
             results[state.name, state.topic_id] = result
             try:

@@ -1,6 +1,6 @@
 """DescribeConfigs: the settings of topics, brokers and groups, each with where its value comes from.
 
-A topic's settings are told by any broker, a broker's own only by that broker; an empty broker name asks for what is
+Any broker describes a topic's settings, only a broker itself its own; an empty broker name asks for what is
 set for the whole cluster. A sensitive value is never told. Each resource gets an error of its own, and the others
 are answered.
 
@@ -23,6 +23,7 @@ from tidemark.broker.config import (
 )
 from tidemark.broker.core.errors import Refused
 from tidemark.broker.core.registry import Call, handles
+from tidemark.broker.core.sliced_work import Job, in_slices
 from tidemark.broker.metadata.dynamic_config import DynamicConfig
 from tidemark.broker.metadata.image import (
     BROKER_RESOURCE,
@@ -47,10 +48,10 @@ from tidemark.protocol.messages.describe_configs import (
 @handles(DescribeConfigsRequest, DescribeConfigsResponse)
 def describe_configs(
     request: DescribeConfigsRequest, _call: Call, *, cluster: ClusterView, settings: DynamicConfig
-) -> DescribeConfigsResponse:
-    return DescribeConfigsResponse(
-        results=[_describe(resource, request, cluster.image, settings) for resource in request.resources]
-    )
+) -> Job[DescribeConfigsResponse]:
+    image = cluster.image
+    results = yield from in_slices(lambda resource: _describe(resource, request, image, settings), request.resources)
+    return DescribeConfigsResponse(results=results)
 
 
 def _describe(

@@ -1,6 +1,6 @@
 """DescribeGroups: classic groups with their members, metadata and assignments.
 
-Groups of other kinds are told of as if they did not exist: ConsumerGroupDescribe is for those. What members
+Groups of other kinds are answered as if they did not exist: ConsumerGroupDescribe is for those. What members
 subscribe to and own is only shown while the group is stable, since during a rebalance it would be half old and half
 new.
 
@@ -16,6 +16,7 @@ from typing import Final
 
 from tidemark.broker.core.acl_operations import GROUP_OPERATIONS
 from tidemark.broker.core.registry import Call, handles
+from tidemark.broker.core.sliced_work import Job, in_slices
 from tidemark.broker.groups.classic.group import ClassicGroup
 from tidemark.broker.groups.coordinator import GroupCoordinator
 from tidemark.broker.groups.group_shard_host import GroupShardHost
@@ -32,8 +33,10 @@ DEAD: Final = "Dead"
 
 
 @handles(DescribeGroupsRequest, DescribeGroupsResponse)
-def describe_groups(request: DescribeGroupsRequest, call: Call, *, groups: GroupCoordinator) -> DescribeGroupsResponse:
-    described = [_describe(group_id, call.version, groups) for group_id in request.groups]
+def describe_groups(
+    request: DescribeGroupsRequest, call: Call, *, groups: GroupCoordinator
+) -> Job[DescribeGroupsResponse]:
+    described = yield from in_slices(lambda group_id: _describe(group_id, call.version, groups), request.groups)
     if request.include_authorized_operations:
         for group in described:
             if not group.error_code:

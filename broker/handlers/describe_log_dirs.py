@@ -12,6 +12,7 @@ import logging
 import os
 
 from tidemark.broker.core.registry import Call, handles
+from tidemark.broker.core.sliced_work import Job
 from tidemark.broker.replication.replica_table import ReplicaTable
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.messages.describe_log_dirs import (
@@ -31,17 +32,21 @@ Wanted = set[tuple[str, int]] | None  # None: everything
 @handles(DescribeLogDirsRequest, DescribeLogDirsResponse)
 def describe_log_dirs(
     request: DescribeLogDirsRequest, _call: Call, *, replicas: ReplicaTable
-) -> DescribeLogDirsResponse:
+) -> Job[DescribeLogDirsResponse]:
     wanted: Wanted = None
     if request.topics is not None:
         wanted = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
-    return DescribeLogDirsResponse(results=[_directory(replicas, each, wanted) for each in replicas.directories])
+    response = DescribeLogDirsResponse()
+    for directory in replicas.directories:
+        response.results.append((yield from _directory(replicas, directory, wanted)))
+    return response
 
 
-def _directory(replicas: ReplicaTable, directory: LogDirectory, wanted: Wanted) -> DescribeLogDirsResult:
+def _directory(replicas: ReplicaTable, directory: LogDirectory, wanted: Wanted) -> Job[DescribeLogDirsResult]:
     result = DescribeLogDirsResult(log_dir=os.path.abspath(directory.path))
     topics: dict[str, DescribeLogDirsTopic] = {}
-    for partition in replicas:
+    for partition in list(replicas):
+        yield
         if os.path.dirname(partition.log.directory) != str(directory.path):
             continue
         if wanted is not None and (partition.topic, partition.index) not in wanted:
@@ -54,7 +59,7 @@ def _directory(replicas: ReplicaTable, directory: LogDirectory, wanted: Wanted) 
     try:
         space = os.statvfs(directory.path)
     except OSError as error:
-        log.error("%s cannot be looked at: %s", directory.path, error)
+        log.error("%s cannot be read: %s", directory.path, error)
         result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
         return result
     result.total_bytes = space.f_frsize * space.f_blocks

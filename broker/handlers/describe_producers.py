@@ -6,8 +6,11 @@ one broker about all that it holds.
 
 from __future__ import annotations
 
+from functools import partial
+
 from tidemark.broker.core.errors import Refused
 from tidemark.broker.core.registry import Call, handles
+from tidemark.broker.core.sliced_work import Job, in_slices
 from tidemark.broker.replication.replica_table import ReplicaTable
 from tidemark.protocol.messages.describe_producers import (
     DescribeProducersRequest,
@@ -21,15 +24,12 @@ from tidemark.protocol.messages.describe_producers import (
 @handles(DescribeProducersRequest, DescribeProducersResponse)
 def describe_producers(
     request: DescribeProducersRequest, _call: Call, *, replicas: ReplicaTable
-) -> DescribeProducersResponse:
-    return DescribeProducersResponse(
-        topics=[
-            TopicResponse(
-                name=topic.name, partitions=[_one(replicas, topic.name, index) for index in topic.partition_indexes]
-            )
-            for topic in request.topics
-        ]
-    )
+) -> Job[DescribeProducersResponse]:
+    response = DescribeProducersResponse()
+    for topic in request.topics:
+        partitions = yield from in_slices(partial(_one, replicas, topic.name), topic.partition_indexes)
+        response.topics.append(TopicResponse(name=topic.name, partitions=partitions))
+    return response
 
 
 def _one(replicas: ReplicaTable, topic: str, index: int) -> PartitionResponse:

@@ -64,6 +64,7 @@ def _partition(store: MetadataStore, topic: str, index: int) -> PartitionResult:
     states = {
         each.member.node_id: ReplicaState(
             replica_id=each.member.node_id,
+            replica_directory_id=each.member.directory_id,
             log_end_offset=each.match_index + 1,
             last_fetch_timestamp=_wall_clock_ms(store, each.heard_at),
             last_caught_up_timestamp=_wall_clock_ms(store, each.heard_at)

@@ -9,6 +9,7 @@ from tidemark.broker.cluster.view import ClusterView
 from tidemark.broker.core.acl_operations import TOPIC_OPERATIONS
 from tidemark.broker.core.errors import Refused
 from tidemark.broker.core.registry import Call, handles
+from tidemark.broker.core.sliced_work import Job, in_slices
 from tidemark.broker.metadata.dynamic_config import DynamicConfig
 from tidemark.broker.metadata.image import Image, PartitionImage, TopicImage
 from tidemark.broker.metadata.internal import INTERNAL_TOPICS
@@ -26,7 +27,7 @@ from tidemark.protocol.messages.describe_topic_partitions import (
 @handles(DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse)
 def describe_topic_partitions(
     request: DescribeTopicPartitionsRequest, _call: Call, *, cluster: ClusterView, settings: DynamicConfig
-) -> DescribeTopicPartitionsResponse:
+) -> Job[DescribeTopicPartitionsResponse]:
     image = cluster.image
     names = sorted({topic.name for topic in request.topics} or image.topics)
     if request.topics and request.cursor is not None and request.cursor.topic_name not in names:
@@ -41,6 +42,7 @@ def describe_topic_partitions(
     for name in names:
         if name < first_name:
             continue
+        yield
         topic = image.topics.get(name)
         if topic is None:
             response.topics.append(_missing(name))
@@ -49,7 +51,7 @@ def describe_topic_partitions(
         if left == 0:
             response.next_cursor = Cursor(topic_name=name, partition_index=begin)
             break
-        page = _page(topic, begin, left, image)
+        page = yield from _page(topic, begin, left, image)
         response.topics.append(page)
         left -= len(page.partitions)
         end = begin + len(page.partitions)
@@ -71,16 +73,17 @@ def _missing(name: str) -> DescribeTopicPartitionsResponseTopic:
     return DescribeTopicPartitionsResponseTopic(name=name, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
-def _page(topic: TopicImage, begin: int, count: int, image: Image) -> DescribeTopicPartitionsResponseTopic:
+def _page(topic: TopicImage, begin: int, count: int, image: Image) -> Job[DescribeTopicPartitionsResponseTopic]:
+    partitions = yield from in_slices(
+        lambda index: _partition(index, topic.partitions[index], image),
+        range(begin, min(begin + count, len(topic.partitions))),
+    )
     return DescribeTopicPartitionsResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.name in INTERNAL_TOPICS,
         topic_authorized_operations=TOPIC_OPERATIONS,
-        partitions=[
-            _partition(index, partition, image)
-            for index, partition in enumerate(topic.partitions[begin : begin + count], start=begin)
-        ],
+        partitions=partitions,
     )
 
 

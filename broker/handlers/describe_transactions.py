@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tidemark.broker.core.registry import Call, handles
+from tidemark.broker.core.sliced_work import Job, in_slices
 from tidemark.broker.transactions.coordinator import TransactionCoordinator
 from tidemark.broker.transactions.transaction import TransactionState
 from tidemark.broker.transactions.transaction_shard_host import TransactionShardHost
@@ -18,10 +19,9 @@ from tidemark.protocol.messages.describe_transactions import TransactionState as
 @handles(DescribeTransactionsRequest, DescribeTransactionsResponse)
 def describe_transactions(
     request: DescribeTransactionsRequest, _call: Call, *, transactions: TransactionCoordinator
-) -> DescribeTransactionsResponse:
-    return DescribeTransactionsResponse(
-        transaction_states=[_describe(each, transactions) for each in request.transactional_ids]
-    )
+) -> Job[DescribeTransactionsResponse]:
+    described = yield from in_slices(lambda each: _describe(each, transactions), request.transactional_ids)
+    return DescribeTransactionsResponse(transaction_states=described)
 
 
 def _describe(transactional_id: str, transactions: TransactionCoordinator) -> DescribedTransaction:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from tidemark.broker.core.errors import Refused
 from tidemark.broker.core.registry import Call, handles
+from tidemark.broker.core.sliced_work import Job
 from tidemark.broker.metadata.dynamic_config import DynamicConfig
 from tidemark.broker.metadata.elections import elect
 from tidemark.broker.metadata.image import Image, partition_record
@@ -44,7 +45,7 @@ async def elect_leaders(
         after = elect(image, topic, index, election, settings.current)
         return [partition_record(topic.topic_id, index, after)]
 
-    def decide(image: Image) -> list[Record]:
+    def decide(image: Image) -> Job[list[Record]]:
         results.clear()
         records: list[Record] = []
         for name, indexes in _wanted(request, image):
@@ -54,9 +55,10 @@ async def elect_leaders(
                     records += one(image, name, index)
                 except Refused as refusal:
                     if request.topic_partitions is None and refusal.code == ErrorCode.ELECTION_NOT_NEEDED:
-                        continue  # as Kafka: who asks for all hears only of those that something was done about
+                        continue  # as Kafka: a request for all partitions is answered only for those that changed
                     result.error_code, result.error_message = refusal.code, refusal.message
                 results.setdefault(name, []).append(result)
+                yield
         return records
 
     await store.change(decide)

@@ -3,7 +3,7 @@
 v2: PRODUCER_FENCED; before, it was INVALID_PRODUCER_EPOCH (KIP-588)
 v3: flexible (KIP-482)
 v4: TRANSACTION_ABORTABLE is understood (KIP-890)
-v5: every transaction gets an epoch of its own, which the answer tells, or a new producer id (KIP-890)
+v5: every transaction gets an epoch of its own, which the answer carries, or a new producer id (KIP-890)
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """FindCoordinator: the broker that coordinates a group or a transactional id.
 
-The internal topic behind it is created when somebody first asks.
+The internal topic behind it is created when a client first asks.
 
 v1: the type of the key: group or transaction (KIP-98)
 v3: flexible (KIP-482)
@@ -16,6 +16,7 @@ from typing import Final
 from tidemark.broker.cluster.view import BrokerAddress, ClusterView
 from tidemark.broker.core.errors import Refused
 from tidemark.broker.core.registry import Call, handles
+from tidemark.broker.core.time_slice import TimeSlice
 from tidemark.broker.groups.coordinator import GroupCoordinator
 from tidemark.broker.transactions.coordinator import TransactionCoordinator
 from tidemark.protocol.errors import ErrorCode
@@ -43,7 +44,11 @@ async def find_coordinator(
     if service is groups and len(keys) == 1:  # an administrator's tool asks for many; a consumer for its own
         groups.recent_lookups.asked(keys[0], call.connection, groups.now_ms())
     if many:
-        return FindCoordinatorResponse(coordinators=[await _find(key, service, call, cluster) for key in keys])
+        response, time_slice = FindCoordinatorResponse(), TimeSlice()
+        for key in keys:
+            response.coordinators.append(await _find(key, service, call, cluster))
+            await time_slice.pause()
+        return response
     found = await _find(request.key, service, call, cluster)
     return FindCoordinatorResponse(
         error_code=found.error_code,

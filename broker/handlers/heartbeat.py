@@ -16,7 +16,7 @@ from tidemark.broker.groups.coordinator import GroupCoordinator
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 
-_ALIVE: Final = HeartbeatResponse()  # most answers are this one, and nobody changes it
+_ALIVE: Final = HeartbeatResponse()  # most answers are this one, and no code changes it
 
 
 @handles(HeartbeatRequest, HeartbeatResponse)
@@ -35,5 +35,5 @@ def _response(code: ErrorCode) -> HeartbeatResponse:
 
 
 def _loading_is_fine(code: ErrorCode) -> ErrorCode:
-    """While groups are loaded nobody's session ends: there is nothing that the client could do about it."""
+    """While groups are loaded no session ends: the client could do nothing about it."""
     return ErrorCode.NONE if code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS else code

@@ -26,6 +26,7 @@ from tidemark.broker.core.deferred import Answer
 from tidemark.broker.core.errors import EXPECTED, Refused, check_leader_epoch, fault_of
 from tidemark.broker.core.registry import Call, handles
 from tidemark.broker.core.repeats import repeated
+from tidemark.broker.core.sliced_work import Job, finished, in_slices
 from tidemark.broker.replication.partition import Partition
 from tidemark.broker.replication.replica_table import ReplicaTable
 from tidemark.protocol.errors import ErrorCode
@@ -82,7 +83,7 @@ class _Asking:
                 place = (topic.name, asked.partition_index)
                 if _is_search(asked.timestamp) and place not in self._twice:
                     self._found[place] = await self._search(place, asked.timestamp)
-        return self.answer()
+        return await finished(self.answer())
 
     async def _search(self, place: Place, timestamp: int) -> Search:
         """What is found, or the error, as a function."""
@@ -101,15 +102,12 @@ class _Asking:
                 # A segment was deleted or cut while it was read, perhaps: the log as it is now may be well.
         raise AssertionError
 
-    def answer(self) -> ListOffsetsResponse:
-        return ListOffsetsResponse(
-            topics=[
-                ListOffsetsTopicResponse(
-                    name=topic.name, partitions=[self._one(topic.name, each) for each in topic.partitions]
-                )
-                for topic in self._topics
-            ]
-        )
+    def answer(self) -> Job[ListOffsetsResponse]:
+        response = ListOffsetsResponse()
+        for topic in self._topics:
+            partitions = yield from in_slices(partial(self._one, topic.name), topic.partitions)
+            response.topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=partitions))
+        return response
 
     def _one(self, topic: str, asked: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
         answer = ListOffsetsPartitionResponse(partition_index=asked.partition_index)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tidemark.broker.cluster.view import ClusterView
 from tidemark.broker.core.registry import Call, handles
+from tidemark.broker.core.sliced_work import Job, in_slices
 from tidemark.broker.metadata.image import TopicImage
 from tidemark.broker.metadata.reassignment import is_moving
 from tidemark.protocol.messages.list_partition_reassignments import (
@@ -17,16 +18,16 @@ from tidemark.protocol.messages.list_partition_reassignments import (
 @handles(ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse)
 def list_partition_reassignments(
     request: ListPartitionReassignmentsRequest, _call: Call, *, cluster: ClusterView
-) -> ListPartitionReassignmentsResponse:
+) -> Job[ListPartitionReassignmentsResponse]:
     image = cluster.image
     wanted: dict[str, list[int] | range]
     if request.topics is None:
         wanted = {name: range(len(topic.partitions)) for name, topic in image.topics.items()}
     else:
         wanted = {each.name: each.partition_indexes for each in request.topics if each.name in image.topics}
-    topics = [
-        OngoingTopicReassignment(name=name, partitions=_moving(image.topics[name], wanted[name])) for name in wanted
-    ]
+    topics = yield from in_slices(
+        lambda name: OngoingTopicReassignment(name=name, partitions=_moving(image.topics[name], wanted[name])), wanted
+    )
     return ListPartitionReassignmentsResponse(topics=[topic for topic in topics if topic.partitions])
 
 

@@ -1,7 +1,7 @@
 """ListTransactions: the transactional ids that this broker coordinates (KIP-664).
 
-A tool asks every broker and adds up. Names of states that do not exist are told back. While one of our shards is still
-loading the answer is COORDINATOR_LOAD_IN_PROGRESS.
+A tool asks every broker and adds up. The answer lists states of the filter that do not exist. While one of our shards
+is still loading the answer is COORDINATOR_LOAD_IN_PROGRESS.
 
 v1: filter by how long a transaction has run (KIP-994)
 v2: filter by a pattern of the transactional id (KIP-1152)

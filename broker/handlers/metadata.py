@@ -23,9 +23,9 @@ from collections.abc import Awaitable, Iterable
 from tidemark.broker.cluster.topic_creation import TopicCreation
 from tidemark.broker.cluster.view import ClusterView
 from tidemark.broker.core.acl_operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
-from tidemark.broker.core.deferred import Answer
 from tidemark.broker.core.errors import Refused
 from tidemark.broker.core.registry import Call, handles
+from tidemark.broker.core.sliced_work import Job, finished
 from tidemark.broker.metadata.dynamic_config import DynamicConfig
 from tidemark.broker.metadata.image import Image, PartitionImage, TopicImage
 from tidemark.broker.metadata.internal import INTERNAL_TOPICS
@@ -47,20 +47,20 @@ log = logging.getLogger(__name__)
 @handles(MetadataRequest, MetadataResponse)
 def metadata(
     request: MetadataRequest, call: Call, *, cluster: ClusterView, settings: DynamicConfig, creation: TopicCreation
-) -> Answer[MetadataResponse]:
+) -> Job[MetadataResponse] | Awaitable[MetadataResponse]:
     cluster.check_contact()
-    if cluster.suspects:  # somebody has probably died: in a moment it is known who leads in its place
+    if cluster.suspects:  # a broker has probably died: in a moment it is known which one leads in its place
         return _answer_soon(request, call, cluster, settings, creation)
     return _answer_now(request, call, cluster, settings, creation)
 
 
 def _answer_now(
     request: MetadataRequest, call: Call, cluster: ClusterView, settings: DynamicConfig, creation: TopicCreation
-) -> MetadataResponse | Awaitable[MetadataResponse]:
+) -> Job[MetadataResponse] | Awaitable[MetadataResponse]:
     image = cluster.image
     wanted = request.topics
     if wanted is None or (call.version == 0 and not wanted):
-        return _answer(request, call, cluster, [_topic(topic, request, image) for topic in image.topics.values()])
+        return _answer(request, call, cluster, _all(request, image))
     missing = [topic.name for topic in wanted if topic.topic_id == ZERO_UUID and topic.name not in image.topics]
     if missing and request.allow_auto_topic_creation and settings.current.auto_create_topics_enable:
         return _create_and_answer(request, call, cluster, creation, missing)
@@ -73,7 +73,7 @@ async def _answer_soon(
     if cluster.suspects is not None:
         await cluster.suspects.wait_until_none()
     answer = _answer_now(request, call, cluster, settings, creation)
-    return answer if isinstance(answer, MetadataResponse) else await answer
+    return await answer if isinstance(answer, Awaitable) else await finished(answer)
 
 
 async def _create_and_answer(
@@ -86,30 +86,42 @@ async def _create_and_answer(
                 await creation.create_automatically(name)
         except Refused as refusal:
             refused[name] = refusal
-    topics = _wanted(request, cluster.image)
-    for topic in topics:
+    response = await finished(_answer(request, call, cluster, _wanted(request, cluster.image)))
+    for topic in response.topics:
         if topic.name in refused:
             topic.error_code = refused[topic.name].code
-    return _answer(request, call, cluster, topics)
+    return response
 
 
-def _wanted(request: MetadataRequest, image: Image) -> list[MetadataResponseTopic]:
+def _all(request: MetadataRequest, image: Image) -> Job[list[MetadataResponseTopic]]:
+    topics = []
+    for topic in image.topics.values():
+        topics.append((yield from _topic(topic, request, image)))
+        yield
+    return topics
+
+
+def _wanted(request: MetadataRequest, image: Image) -> Job[list[MetadataResponseTopic]]:
     # As Kafka: a topic that is named again and again is answered once.
-    wishes = {(wish.topic_id, wish.name): wish for wish in request.topics or ()}
-    return [_one(wish, image, request) for wish in wishes.values()]
+    asked_for = {(asked.topic_id, asked.name): asked for asked in request.topics or ()}
+    topics = []
+    for asked in asked_for.values():
+        topics.append((yield from _one(asked, image, request)))
+        yield
+    return topics
 
 
-def _one(wish: MetadataRequestTopic, image: Image, request: MetadataRequest) -> MetadataResponseTopic:
-    if wish.topic_id != ZERO_UUID:
-        found = image.topic_by_id(wish.topic_id)
+def _one(asked: MetadataRequestTopic, image: Image, request: MetadataRequest) -> Job[MetadataResponseTopic]:
+    if asked.topic_id != ZERO_UUID:
+        found = image.topic_by_id(asked.topic_id)
         if found is None:
             # Before version 12 the name cannot be null; Kafka answers an empty one there.
-            return MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name="", topic_id=wish.topic_id)
-        return _topic(found, request, image)
-    name = wish.name or ""
+            return MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name="", topic_id=asked.topic_id)
+        return (yield from _topic(found, request, image))
+    name = asked.name or ""
     found = image.topics.get(name)
     if found is not None:
-        return _topic(found, request, image)
+        return (yield from _topic(found, request, image))
     try:
         check_topic_name(name)
     except Refused as refusal:
@@ -117,13 +129,11 @@ def _one(wish: MetadataRequestTopic, image: Image, request: MetadataRequest) -> 
     return MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name=name)
 
 
-def _topic(topic: TopicImage, request: MetadataRequest, image: Image) -> MetadataResponseTopic:
-    answer = MetadataResponseTopic(
-        name=topic.name,
-        topic_id=topic.topic_id,
-        is_internal=topic.name in INTERNAL_TOPICS,
-        partitions=[_partition(index, partition, image) for index, partition in enumerate(topic.partitions)],
-    )
+def _topic(topic: TopicImage, request: MetadataRequest, image: Image) -> Job[MetadataResponseTopic]:
+    answer = MetadataResponseTopic(name=topic.name, topic_id=topic.topic_id, is_internal=topic.name in INTERNAL_TOPICS)
+    for index, partition in enumerate(topic.partitions):
+        answer.partitions.append(_partition(index, partition, image))
+        yield
     if request.include_topic_authorized_operations:
         answer.topic_authorized_operations = TOPIC_OPERATIONS
     return answer
@@ -155,8 +165,9 @@ def _deny(topics: list[MetadataResponseTopic], node_id: int) -> None:
 
 
 def _answer(
-    request: MetadataRequest, call: Call, cluster: ClusterView, topics: list[MetadataResponseTopic]
-) -> MetadataResponse:
+    request: MetadataRequest, call: Call, cluster: ClusterView, made: Job[list[MetadataResponseTopic]]
+) -> Job[MetadataResponse]:
+    topics = yield from made
     if (unsure_of := cluster.unsure_of) is not None:
         _deny(topics, unsure_of)
     response = MetadataResponse(

@@ -1,6 +1,6 @@
 """OffsetCommit: how far a group has read, kept in `__consumer_offsets`. The answer waits until that is committed.
 
-A member must give its generation or epoch; whoever is not a member (an admin tool, a consumer without a group) gives
+A member must give its generation or epoch; a client that is no member (an admin tool, a consumer without a group) gives
 -1, and is refused while the group has members. An empty group id is accepted, as of old, here, by OffsetFetch,
 DescribeGroups and DeleteGroups.
 

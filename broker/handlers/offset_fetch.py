@@ -19,6 +19,7 @@ from typing import Any, Final
 
 from tidemark.broker.core.deferred import Deferred, MaybeDeferred
 from tidemark.broker.core.registry import Call, handles
+from tidemark.broker.core.sliced_work import Job, in_slices
 from tidemark.broker.groups.coordinator import GroupCoordinator
 from tidemark.broker.groups.group_shard_host import GroupShardHost
 from tidemark.broker.groups.offset_fetch import Position, Positions, fetch
@@ -42,9 +43,9 @@ GROUP_ERROR_FROM: Final = 2  # before, an error could only be told of each parti
 @handles(OffsetFetchRequest, OffsetFetchResponse)
 def offset_fetch(
     request: OffsetFetchRequest, call: Call, *, groups: GroupCoordinator
-) -> MaybeDeferred[OffsetFetchResponse]:
-    """Nobody is told of a commit that a failure could still undo: a group would go back behind where it has begun."""
-    answer = _offset_fetch(request, call, groups)
+) -> Job[MaybeDeferred[OffsetFetchResponse]]:
+    """A commit that a failover could still undo is not shown: a group would go back behind where it began."""
+    answer = yield from _offset_fetch(request, call, groups)
     asked = [each.group_id for each in request.groups] if call.version >= MANY_FROM else [request.group_id]
     found = {hosted for each in asked if isinstance(hosted := groups.find(each), GroupShardHost)}
     uncommitted = {hosted for hosted in found if not hosted.is_committed}
@@ -73,11 +74,12 @@ class _WhenCommitted:
             self.deferred.resolve(self._answer)
 
 
-def _offset_fetch(request: OffsetFetchRequest, call: Call, groups: GroupCoordinator) -> OffsetFetchResponse:
+def _offset_fetch(request: OffsetFetchRequest, call: Call, groups: GroupCoordinator) -> Job[OffsetFetchResponse]:
     if call.version >= MANY_FROM:
-        return OffsetFetchResponse(
-            groups=[_group(asked, call, groups, stable=request.require_stable) for asked in _once(request.groups)]
-        )
+        response = OffsetFetchResponse()
+        for asked in _once(request.groups):
+            response.groups.append((yield from _group(asked, call, groups, stable=request.require_stable)))
+        return response
     wanted = None if request.topics is None else {each.name: each.partition_indexes for each in request.topics}
     found = _positions(groups, request.group_id, wanted, stable=request.require_stable)
     if found.error_code and call.version < GROUP_ERROR_FROM:
@@ -115,7 +117,7 @@ def _positions(
 
 def _group(
     asked: OffsetFetchRequestGroup, call: Call, groups: GroupCoordinator, *, stable: bool
-) -> OffsetFetchResponseGroup:
+) -> Job[OffsetFetchResponseGroup]:
     image = groups.image
     by_id = call.version >= TOPIC_IDS_FROM
     answer = OffsetFetchResponseGroup(group_id=asked.group_id)
@@ -123,6 +125,7 @@ def _group(
     if asked.topics is not None:
         wanted = {}
         for topic in asked.topics:
+            yield
             name = image.topic_names.get(topic.topic_id) if by_id else topic.name
             if name is None:
                 unknown = ErrorCode.UNKNOWN_TOPIC_ID
@@ -140,7 +143,7 @@ def _group(
         known = image.topics.get(name)
         if by_id and known is None:
             continue  # deleted a moment ago: it has no id to name it by
-        partitions = [_partition(each, each.error_code) for each in positions]
+        partitions = yield from in_slices(lambda each: _partition(each, each.error_code), positions)
         topic_id = bytes(16) if known is None else known.topic_id
         answer.topics.append(OffsetFetchResponseTopics(name=name, topic_id=topic_id, partitions=partitions))
     return answer

@@ -6,8 +6,11 @@ v4: flexible (KIP-482)
 
 from __future__ import annotations
 
+from functools import partial
+
 from tidemark.broker.core.errors import EXPECTED, check_leader_epoch, fault_of
 from tidemark.broker.core.registry import Call, handles
+from tidemark.broker.core.sliced_work import Job, in_slices
 from tidemark.broker.replication.replica_table import ReplicaTable
 from tidemark.protocol.messages.offset_for_leader_epoch import (
     EpochEndOffset,
@@ -21,15 +24,12 @@ from tidemark.protocol.messages.offset_for_leader_epoch import (
 @handles(OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse)
 def offset_for_leader_epoch(
     request: OffsetForLeaderEpochRequest, _call: Call, *, replicas: ReplicaTable
-) -> OffsetForLeaderEpochResponse:
-    return OffsetForLeaderEpochResponse(
-        topics=[
-            OffsetForLeaderTopicResult(
-                topic=topic.topic, partitions=[_one(replicas, topic.topic, asked) for asked in topic.partitions]
-            )
-            for topic in request.topics
-        ]
-    )
+) -> Job[OffsetForLeaderEpochResponse]:
+    response = OffsetForLeaderEpochResponse()
+    for topic in request.topics:
+        partitions = yield from in_slices(partial(_one, replicas, topic.topic), topic.partitions)
+        response.topics.append(OffsetForLeaderTopicResult(topic=topic.topic, partitions=partitions))
+    return response
 
 
 def _one(replicas: ReplicaTable, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:

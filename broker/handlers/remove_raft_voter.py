@@ -21,7 +21,7 @@ async def remove_raft_voter(
 ) -> RemoveRaftVoterResponse:
     try:
         changed = quorum_to_change(store, quorum, cluster_id=request.cluster_id)
-        await changed.remove_voter(request.voter_id)
+        await changed.remove_voter(request.voter_id, directory_id=bytes(request.voter_directory_id))
     except Refused as refusal:
         if refusal.code == ErrorCode.NOT_CONTROLLER:
             raise

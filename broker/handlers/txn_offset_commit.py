@@ -1,7 +1,7 @@
 """TxnOffsetCommit: offsets that become visible when their transaction is committed (KIP-98).
 
 First the transaction coordinator, here or on another broker, must have the partition of the offsets in the
-transaction; then the group coordinator takes them.
+transaction; then the group coordinator stores them.
 
 v2: leader epochs (KIP-320)
 v3: member id, generation and instance id, to fence former members (KIP-447); flexible (KIP-482)

@@ -9,9 +9,11 @@ v2: no results of single features any more, only an error of the whole answer (K
 
 from __future__ import annotations
 
+from typing import Final
+
 from tidemark.broker.core.errors import Refused
 from tidemark.broker.core.registry import Call, handles
-from tidemark.broker.metadata.features import FIXED, SUPPORTED, finalized
+from tidemark.broker.metadata.features import check_level, finalized
 from tidemark.broker.metadata.image import Image
 from tidemark.broker.metadata.records import FeatureLevelRecord, Record
 from tidemark.broker.metadata.store import MetadataStore
@@ -23,15 +25,20 @@ from tidemark.protocol.messages.update_features import (
     UpdateFeaturesResponse,
 )
 
-UPGRADE = 1
+UPGRADE: Final = 1
+UPGRADE_TYPES: Final = (UPGRADE, 2, 3)  # 2 and 3: a downgrade, safe or not
 
 
 @handles(UpdateFeaturesRequest, UpdateFeaturesResponse, on_controller=True)
 async def update_features(
-    request: UpdateFeaturesRequest, _call: Call, *, store: MetadataStore
+    request: UpdateFeaturesRequest, call: Call, *, store: MetadataStore
 ) -> UpdateFeaturesResponse:
     def decide(image: Image) -> list[Record]:
-        records: list[Record] = [_update(image, wish, version=_call.version) for wish in request.feature_updates]
+        records: list[Record] = []
+        for update in request.feature_updates:
+            check_level(image, update.feature, update.max_version_level, may_lower=_may_lower(update, call.version))
+            if finalized(image).get(update.feature, 0) != update.max_version_level:
+                records.append(FeatureLevelRecord(name=update.feature, level=update.max_version_level))
         return [] if request.validate_only else records
 
     try:
@@ -45,19 +52,9 @@ async def update_features(
     )
 
 
-def _update(image: Image, wish: FeatureUpdateKey, *, version: int) -> FeatureLevelRecord:
-    name, level = wish.feature, wish.max_version_level
-    if name not in SUPPORTED:
-        raise Refused(ErrorCode.INVALID_UPDATE_VERSION, f"There is no feature {name!r} here.")
-    if name in FIXED and level != SUPPORTED[name][1]:
-        raise Refused(ErrorCode.INVALID_UPDATE_VERSION, f"{name} is always {SUPPORTED[name][1]} here.")
-    ranges = [SUPPORTED[name], *(broker.features.get(name, SUPPORTED[name]) for broker in image.brokers.values())]
-    low, high = max(each[0] for each in ranges), min(each[1] for each in ranges)
-    if not low <= level <= high:
-        raise Refused(ErrorCode.INVALID_UPDATE_VERSION, f"{name} can be {low} to {high}, not {level}.")
-    may_lower = wish.allow_downgrade if version == 0 else wish.upgrade_type != UPGRADE
-    if level < finalized(image)[name] and not may_lower:
-        raise Refused(
-            ErrorCode.INVALID_UPDATE_VERSION, f"{name} is {finalized(image)[name]}; lowering it must be asked for."
-        )
-    return FeatureLevelRecord(name=name, level=level)
+def _may_lower(update: FeatureUpdateKey, version: int) -> bool:
+    if version == 0:
+        return update.allow_downgrade
+    if update.upgrade_type not in UPGRADE_TYPES:
+        raise Refused(ErrorCode.INVALID_UPDATE_VERSION, f"There is no upgrade type {update.upgrade_type}.")
+    return update.upgrade_type != UPGRADE

@@ -12,6 +12,7 @@ from functools import partial
 
 from tidemark.broker.core.deferred import Gathering, MaybeDeferred
 from tidemark.broker.core.registry import Call, handles
+from tidemark.broker.core.sliced_work import Job
 from tidemark.broker.transactions.coordinator import TransactionCoordinator
 from tidemark.protocol.messages.write_txn_markers import (
     WritableTxnMarkerPartitionResult,
@@ -26,7 +27,7 @@ from tidemark.protocol.records import EndTransaction
 @handles(WriteTxnMarkersRequest, WriteTxnMarkersResponse)
 def write_txn_markers(
     request: WriteTxnMarkersRequest, _call: Call, *, transactions: TransactionCoordinator
-) -> MaybeDeferred[WriteTxnMarkersResponse]:
+) -> Job[MaybeDeferred[WriteTxnMarkersResponse]]:
     response = WriteTxnMarkersResponse()
     gathering = Gathering(response)
     for asked in request.markers:
@@ -44,4 +45,5 @@ def write_txn_markers(
                 version = asked.transaction_version
                 written = transactions.local_markers.write(marker, version=version, topic=topic.name, index=index)
                 gathering.add(written, partial(setattr, answer, "error_code"))
+                yield
     return gathering.answer()

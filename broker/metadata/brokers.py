@@ -1,4 +1,4 @@
-"""What the controller decides about brokers: who is registered, who is fenced, who is leaving.
+"""What the controller decides about brokers: which are registered, fenced, shutting down.
 
 A fenced broker leads nothing and is in no in-sync set; every change of a broker's state carries the changes of its
 partitions with it, in one entry of the log.
@@ -67,7 +67,8 @@ def register(
         )
     records: list[Record] = [broker_record(replace(wanted, fenced=True))]
     after = image.apply(records)
-    lost_data = () if stopped_cleanly or known is None else (wanted.broker_id,)
+    # Also of a broker that was unregistered and comes back: nobody knows what it has, and it may still be eligible.
+    lost_data = () if stopped_cleanly else (wanted.broker_id,)
     return [*records, *_leave(after, wanted.broker_id, config, lost_data=lost_data)]
 
 

@@ -7,6 +7,7 @@ from typing import Protocol, TypeVar
 
 from tidemark.broker.core.errors import Refused
 from tidemark.broker.core.repeats import repeated
+from tidemark.broker.core.sliced_work import Job
 from tidemark.broker.metadata.configs import resource_label
 from tidemark.broker.metadata.image import Image
 from tidemark.broker.metadata.records import Record
@@ -39,11 +40,12 @@ async def alter_resources(
     """Each resource is changed whole or not at all, and a refused one does not hold up the others: one outcome each."""
     outcomes: list[Refused | None] = []
 
-    def decide(image: Image) -> list[Record]:
+    def decide(image: Image) -> Job[list[Record]]:
         outcomes.clear()
         committed: list[Record] = []
         seen: set[tuple[int, str]] = set()
         for resource in resources:
+            yield
             key = (resource.resource_type, resource.resource_name)
             try:
                 if key in seen:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
+from tidemark.broker.core.sliced_work import Job
 from tidemark.broker.metadata.records import (
     BrokerStateRecord,
     ClusterRecord,
@@ -31,7 +32,7 @@ CLUSTER_DEFAULT: Final = ""  # the BROKER resource without a name: every broker'
 
 NO_LEADER: Final = -1
 RECOVERED: Final = 0  # Kafka's LeaderRecoveryState
-RECOVERING: Final = 1  # after an unclean election, until the leader has put its house in order
+RECOVERING: Final = 1  # after an unclean election, until the leader has recovered
 
 NO_CONFIG: Final[Mapping[str, str]] = MappingProxyType({})
 
@@ -59,7 +60,7 @@ class PartitionImage(NamedTuple):
 
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
-    leader: int  # NO_LEADER: nobody may lead it for now
+    leader: int  # NO_LEADER: no replica may lead it for now
     leader_epoch: int  # grows with every change of the leader
     partition_epoch: int  # grows with every change at all
     elr: tuple[int, ...] = ()  # not in sync, yet hold everything committed: eligible leaders (KIP-966)
@@ -108,6 +109,14 @@ class Image:
         draft = _Draft(self)
         for record in records:
             _FOLD[type(record)](draft, record)
+        return draft.finish()
+
+    def apply_in_slices(self, records: Iterable[Record]) -> Job[Image]:
+        """As `apply`, for very many records: others have their turn in between."""
+        draft = _Draft(self)
+        for record in records:
+            _FOLD[type(record)](draft, record)
+            yield
         return draft.finish()
 
     def records(self) -> Iterator[Record]:

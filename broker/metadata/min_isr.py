@@ -4,7 +4,7 @@ Replicas that are not in sync stay eligible to lead (KIP-966) because nothing is
 min.insync.replicas are in sync. That holds only if the leader that commits and the controller that elects mean the same
 number, and only until the number changes. So, as in Apache Kafka with eligible leader replicas: the controller writes
 its own value into the metadata as the cluster's, brokers cannot have values of their own, and a change ends the
-eligibility of all whom it concerns.
+eligibility of all replicas that it concerns.
 """
 
 from __future__ import annotations

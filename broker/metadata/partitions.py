@@ -1,8 +1,8 @@
 """What becomes of one partition when brokers come and go: its leader, its in-sync replicas, its eligible leaders.
 
 The rules are Kafka's (KIP-966 for the eligible leaders): a leader is elected out of the in-sync replicas, else out of
-the eligible ones, who hold everything that is committed because nothing is committed while fewer than
-`min.insync.replicas` are in sync; only where unclean elections are allowed may anybody else lead.
+the eligible ones, which hold everything that is committed because nothing is committed while fewer than
+`min.insync.replicas` are in sync; only where unclean elections are allowed may any other replica lead.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tidemark.broker.metadata.image import NO_LEADER, RECOVERED, RECOVERING, Par
 class Election(Enum):
     ONLINE = auto()  # only if there is no leader, or it cannot go on
     PREFERRED = auto()  # the first replica, if it can
-    UNCLEAN = auto()  # anybody, if nobody better is there
+    UNCLEAN = auto()  # any live replica, if none is in sync or eligible
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,14 +42,14 @@ def revise(
     leader_recovery_state: int | None = None,
 ) -> PartitionImage:
     """The partition after a change; the very same object if nothing changes."""
-    wishes = {
+    changes = {
         "replicas": None if replicas is None else tuple(replicas),
         "isr": None if isr is None else tuple(isr),
         "adding": None if adding is None else tuple(adding),
         "removing": None if removing is None else tuple(removing),
         "leader_recovery_state": leader_recovery_state,
     }
-    given = {name: wish for name, wish in wishes.items() if wish is not None}
+    given = {name: value for name, value in changes.items() if value is not None}
     after = before._replace(**given) if given else before  # type: ignore[arg-type]
     after = _finish_reassignment(after)
     after = _keep_to_replicas(after)
@@ -89,7 +89,7 @@ def _keep_to_replicas(partition: PartitionImage) -> PartitionImage:
 
 
 def _note_eligible(before: PartitionImage, after: PartitionImage, circumstances: Circumstances) -> PartitionImage:
-    """While too few are in sync nothing is committed, so whoever was in sync until then stays eligible."""
+    """While too few are in sync nothing is committed, so replicas that were in sync until then stay eligible."""
     if len(after.isr) >= min(circumstances.min_isr, len(after.replicas)):
         return after._replace(elr=(), last_known_elr=()) if after.elr or after.last_known_elr else after
     eligible = [
@@ -99,7 +99,7 @@ def _note_eligible(before: PartitionImage, after: PartitionImage, circumstances:
     ]
     last_known = after.last_known_elr
     if not after.isr and before.leader != NO_LEADER and before.leader in after.replicas:
-        last_known = (before.leader,)  # where nobody is eligible, who led last is the best guess
+        last_known = (before.leader,)  # where no replica is eligible, the last leader is the best guess
     return after._replace(elr=tuple(eligible), last_known_elr=last_known)
 
 
@@ -123,7 +123,7 @@ def _elect(partition: PartitionImage, circumstances: Circumstances) -> Partition
 
 
 def _elect_last_resort(partition: PartitionImage, circumstances: Circumstances) -> PartitionImage:
-    """Nobody who surely holds everything is here."""
+    """No in-sync or eligible replica is alive."""
     is_active = circumstances.is_active
     last_known = partition.last_known_elr
     nobody_eligible = not partition.isr and not partition.elr

@@ -17,7 +17,7 @@ Allocate = Callable[[], Awaitable[int]]
 
 
 async def reserve(store: MetadataStore) -> int:
-    """On the controller: the first id of a block that nobody else is given."""
+    """On the controller: the first id of a block that no other broker gets."""
     begin = 0
 
     def decide(image: Image) -> list[Record]:

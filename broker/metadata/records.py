@@ -6,6 +6,7 @@ import struct
 from collections.abc import Iterable, Iterator
 from typing import Any, Final, get_args
 
+from tidemark.broker.core.sliced_work import Job
 from tidemark.protocol.schema import api, array, boolean, codec, int8, int16, int32, int64, message, string, uuid
 from tidemark.protocol.schema import struct as part
 
@@ -131,11 +132,24 @@ def encode_records(records: Iterable[Record]) -> bytes:
     """One journal entry: all of these happen together or not at all."""
     out = bytearray()
     for record in records:
-        body = bytearray()
-        codec(type(record), _VERSION).encode(record, body)
-        out += _HEAD.pack(api(type(record)).key, _VERSION, len(body))
-        out += body
+        _put(out, record)
     return bytes(out)
+
+
+def encode_records_in_slices(records: Iterable[Record]) -> Job[bytes]:
+    """As `encode_records`, for very many."""
+    out = bytearray()
+    for record in records:
+        _put(out, record)
+        yield
+    return bytes(out)
+
+
+def _put(out: bytearray, record: Record) -> None:
+    body = bytearray()
+    codec(type(record), _VERSION).encode(record, body)
+    out += _HEAD.pack(api(type(record)).key, _VERSION, len(body))
+    out += body
 
 
 class UnknownRecord(RuntimeError):

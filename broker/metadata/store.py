@@ -1,7 +1,7 @@
 """The metadata on this node: a replica of the quorum's log, folded into an image; and on the controller, its changes.
 
 The controller (the quorum's leader) decides on the newest image, which includes what it has proposed and the quorum has
-not committed yet, so that decisions need not wait for each other; everybody else, and every answer, sees only what is
+not committed yet, so that decisions need not wait for each other; all other code, and every answer, sees only what is
 committed. A single node is a quorum of one.
 """
 
@@ -10,14 +10,15 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Final
 
 from tidemark.broker.core.errors import Refused
+from tidemark.broker.core.sliced_work import Job, finished
 from tidemark.broker.metadata.image import Image
-from tidemark.broker.metadata.records import Record, decode_records, encode_records
+from tidemark.broker.metadata.records import Record, decode_records, encode_records, encode_records_in_slices
 from tidemark.protocol.errors import ErrorCode
 from tidemark.raft import Driver, FileStorage, LeadershipLost, Overloaded, RaftError, RaftSettings
 
@@ -28,7 +29,9 @@ log = logging.getLogger(__name__)
 
 CHANGE_SECONDS_MAX: Final = 30.0  # after it a change is answered with a time-out; it may still happen
 SNAPSHOT_AFTER_BYTES: Final = 4 << 20
-Decide = Callable[[Image], Sequence[Record]]
+AT_ONCE_MAX: Final = 500  # records of a change; more are encoded and applied in slices
+# A generator yields where others may have their turn: for decisions about thousands of things.
+Decide = Callable[[Image], Sequence[Record] | Job[Sequence[Record]]]
 Watch = Callable[[Image, Image], None]
 WatchController = Callable[[int | None], None]
 
@@ -44,7 +47,7 @@ class MetadataStore:
         settings: RaftSettings | None = None,
         failed: Callable[[BaseException], None] | None = None,
     ) -> None:
-        """`voters` of a new quorum: this node alone, if not given. `failed` is told when this node must stop."""
+        """`voters` of a new quorum: this node alone, if not given. `failed` is called when this node must stop."""
         self.node_id = node_id
         self.image = Image()
         self._storage = FileStorage(directory)
@@ -67,6 +70,7 @@ class MetadataStore:
         self._activating: asyncio.Task[None] | None = None
         self._active = asyncio.Event()
         self._epoch = 0  # of this node's own leadership, while it is active
+        self._deciding = asyncio.Lock()  # a long decision is made in slices, and the next one is based on it
         self._newest = self.image  # on the active controller: with what is proposed and not committed
         self._proposed: deque[tuple[int, Image]] = deque()  # (index of the entry, the image after it)
 
@@ -91,7 +95,7 @@ class MetadataStore:
         if task.cancelled() or (error := task.exception()) is None:
             return
         log.critical("the metadata log failed, and this node with it", exc_info=error)
-        self._active.set()  # whoever waits for it finds out by the next thing it does
+        self._active.set()  # those that wait for it find out with their next step
         if self._failed is not None:
             self._failed(error)
 
@@ -113,7 +117,7 @@ class MetadataStore:
         self._controller_watchers.append(watcher)
 
     def watch_leader(self, watcher: Callable[[], object]) -> None:
-        """`watcher()` is called when somebody else, or nobody, leads the quorum as far as this node knows."""
+        """`watcher()` is called when another node, or none, leads the quorum as far as this node knows."""
         self._leader_watchers.append(watcher)
 
     # -- following ---------------------------------------------------------
@@ -138,7 +142,7 @@ class MetadataStore:
         return self._newest if self._epoch else self.image
 
     async def confirm(self) -> None:
-        """Returns when it is certain that nobody else was the controller when this was called; refused if it is not."""
+        """Returns once it is certain that no other node was the controller at the time of this call; else refused."""
         if not self._epoch:
             raise Refused(ErrorCode.NOT_CONTROLLER, "This node is not the controller.")
         try:
@@ -162,21 +166,37 @@ class MetadataStore:
         return self.image
 
     async def _decide(self, decide: Decide) -> None:
-        try:
-            records = decide(self._newest)
-        except Refused:
+        refusal: Refused | None = None
+        committed: asyncio.Future[int] | None = None
+        async with self._deciding:
+            epoch = self._epoch
+            try:
+                records = decide(self._newest)
+                if isinstance(records, Generator):
+                    records = await finished(records)
+                committed = await self._propose(records, epoch) if records else None
+            except Refused as error:
+                refusal = error
+        if committed is None:
             await self._settled()
-            raise
-        if not records:
-            await self._settled()
-            return
-        payload = encode_records(records)
-        newest = self._newest.apply(records)
+        else:
+            await committed
+        if refusal is not None:
+            raise refusal
+
+    async def _propose(self, records: Sequence[Record], epoch: int) -> asyncio.Future[int]:
+        if len(records) <= AT_ONCE_MAX:
+            payload, newest = encode_records(records), self._newest.apply(records)
+        else:
+            payload = await finished(encode_records_in_slices(records))
+            newest = await finished(self._newest.apply_in_slices(records))
+        if not epoch or epoch != self._epoch:
+            raise Refused(ErrorCode.NOT_CONTROLLER, "The controller has changed.")
         index = self.driver.next_index
-        committed = self.driver.submit(payload, epoch=self._epoch)
+        committed = self.driver.submit(payload, epoch=epoch)
         self._newest = newest
         self._proposed.append((index, newest))
-        await committed
+        return committed
 
     @property
     def next_index(self) -> int:
@@ -249,4 +269,4 @@ class MetadataStore:
 
 class _Alone:
     def send(self, to: int, data: bytes) -> None:
-        """A quorum of one has nobody to write to."""
+        """A quorum of one has no other node to write to."""

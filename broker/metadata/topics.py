@@ -1,4 +1,4 @@
-"""What the controller decides about topics: pure functions from an image and a wish to records, or a refusal."""
+"""What the controller decides about topics: pure functions from an image and a request to records, or a refusal."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Final
 
 from tidemark.broker.config import BrokerConfig, ConfigError, validate_topic_configs
 from tidemark.broker.core.errors import Refused
+from tidemark.broker.core.sliced_work import Job, at_once
 from tidemark.broker.metadata.image import TOPIC_RESOURCE, Image, PartitionImage, TopicImage, partition_record
 from tidemark.broker.metadata.partitions import fresh
 from tidemark.broker.metadata.placement import spread
@@ -48,29 +49,43 @@ def _name_problem(name: str) -> str | None:
     return None
 
 
-def create_topics(
-    image: Image, wishes: Sequence[NewTopic], broker: BrokerConfig
-) -> tuple[list[Record], dict[str, Refused]]:
-    """The records of all that can be created, and why the others cannot. The time grows with the request only."""
-    count = sum(len(wish.assignments) or (wish.partitions if wish.partitions > 0 else 1) for wish in wishes)
+def check_partitions_of_request(count: int) -> None:
+    """Before anything is built for them."""
     if count > PARTITIONS_MAX_PER_REQUEST:
-        too_many = f"{count} partitions are too many for one request; {PARTITIONS_MAX_PER_REQUEST} are possible."
-        return [], dict.fromkeys((wish.name for wish in wishes), Refused(ErrorCode.POLICY_VIOLATION, too_many))
+        raise Refused(
+            ErrorCode.POLICY_VIOLATION,
+            f"{count} partitions are too many for one request; {PARTITIONS_MAX_PER_REQUEST} are possible.",
+        )
+
+
+def create_topics(
+    image: Image, new_topics: Sequence[NewTopic], broker: BrokerConfig
+) -> Job[tuple[list[Record], dict[str, Refused]]]:
+    """The records of all that can be created, and why the others cannot. The time grows with the request only."""
+    count = sum(
+        len(new_topic.assignments) or (new_topic.partitions if new_topic.partitions > 0 else 1)
+        for new_topic in new_topics
+    )
+    try:
+        check_partitions_of_request(count)
+    except Refused as too_many:
+        return [], dict.fromkeys((new_topic.name for new_topic in new_topics), too_many)
     by_metric_name = {metric_name(name): name for name in image.topics}
     records: list[Record] = []
     refused: dict[str, Refused] = {}
-    for wish in wishes:
+    for new_topic in new_topics:
+        yield
         try:
-            records += _create(image, wish, broker, by_metric_name)
+            records += yield from _create(image, new_topic, broker, by_metric_name)
         except Refused as refusal:
-            refused[wish.name] = refusal
+            refused[new_topic.name] = refusal
             continue
-        by_metric_name[metric_name(wish.name)] = wish.name
+        by_metric_name[metric_name(new_topic.name)] = new_topic.name
     return records, refused
 
 
-def create_topic(image: Image, wish: NewTopic, broker: BrokerConfig) -> list[Record]:
-    return _create(image, wish, broker, {metric_name(name): name for name in image.topics})
+def create_topic(image: Image, new_topic: NewTopic, broker: BrokerConfig) -> list[Record]:
+    return at_once(_create(image, new_topic, broker, {metric_name(name): name for name in image.topics}))
 
 
 def metric_name(topic: str) -> str:
@@ -78,22 +93,26 @@ def metric_name(topic: str) -> str:
     return topic.replace(".", "_")
 
 
-def _create(image: Image, wish: NewTopic, broker: BrokerConfig, by_metric_name: Mapping[str, str]) -> list[Record]:
-    check_topic_name(wish.name)
-    clash = by_metric_name.get(metric_name(wish.name))
-    if clash == wish.name:
-        raise Refused(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{wish.name}' already exists.")
+def _create(
+    image: Image, new_topic: NewTopic, broker: BrokerConfig, by_metric_name: Mapping[str, str]
+) -> Job[list[Record]]:
+    check_topic_name(new_topic.name)
+    clash = by_metric_name.get(metric_name(new_topic.name))
+    if clash == new_topic.name:
+        raise Refused(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{new_topic.name}' already exists.")
     if clash is not None:
-        raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{wish.name}' collides with existing topic '{clash}'.")
-    placement = _placement(image, wish, broker, topics=len(by_metric_name))
-    _check_configs(wish.configs, broker)
-    records: list[Record] = [TopicRecord(name=wish.name, topic_id=wish.topic_id)]
+        raise Refused(
+            ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{new_topic.name}' collides with existing topic '{clash}'."
+        )
+    placement = _placement(image, new_topic, broker, topics=len(by_metric_name))
+    _check_configs(new_topic.configs, broker)
+    records: list[Record] = [TopicRecord(name=new_topic.name, topic_id=new_topic.topic_id)]
+    for index, replicas in enumerate(placement):
+        records.append(partition_record(new_topic.topic_id, index, _fresh(image, replicas)))
+        yield
     records += [
-        partition_record(wish.topic_id, index, _fresh(image, replicas)) for index, replicas in enumerate(placement)
-    ]
-    records += [
-        ConfigRecord(resource_type=TOPIC_RESOURCE, resource_name=wish.name, name=name, value=value)
-        for name, value in wish.configs.items()
+        ConfigRecord(resource_type=TOPIC_RESOURCE, resource_name=new_topic.name, name=name, value=value)
+        for name, value in new_topic.configs.items()
     ]
     return records
 
@@ -105,16 +124,16 @@ def _check_configs(configs: Mapping[str, str], broker: BrokerConfig) -> None:
         raise Refused(ErrorCode.INVALID_CONFIG, str(error)) from error
 
 
-def _placement(image: Image, wish: NewTopic, broker: BrokerConfig, *, topics: int) -> list[Sequence[int]]:
-    if wish.assignments:
-        if wish.partitions != -1 or wish.replication_factor != -1:
+def _placement(image: Image, new_topic: NewTopic, broker: BrokerConfig, *, topics: int) -> list[Sequence[int]]:
+    if new_topic.assignments:
+        if new_topic.partitions != -1 or new_topic.replication_factor != -1:
             raise Refused(
                 ErrorCode.INVALID_REQUEST,
                 "A manual assignment was given, so the partition count and replication factor must both be -1.",
             )
-        return manual_placement(image, wish.assignments, first=0)
-    partitions = broker.num_partitions if wish.partitions == -1 else wish.partitions
-    factor = broker.default_replication_factor if wish.replication_factor == -1 else wish.replication_factor
+        return manual_placement(image, new_topic.assignments, first=0)
+    partitions = broker.num_partitions if new_topic.partitions == -1 else new_topic.partitions
+    factor = broker.default_replication_factor if new_topic.replication_factor == -1 else new_topic.replication_factor
     if not 0 < partitions <= PARTITIONS_MAX:
         raise Refused(
             ErrorCode.INVALID_PARTITIONS, f"Number of partitions must be 1 to {PARTITIONS_MAX}, not {partitions}."
@@ -169,6 +188,12 @@ def delete_topic(topic: TopicImage) -> list[Record]:
 def add_partitions(
     image: Image, topic: TopicImage, *, count: int, assignments: Sequence[Sequence[int]] | None
 ) -> list[Record]:
+    return at_once(adding_partitions(image, topic, count=count, assignments=assignments))
+
+
+def adding_partitions(
+    image: Image, topic: TopicImage, *, count: int, assignments: Sequence[Sequence[int]] | None
+) -> Job[list[Record]]:
     have = len(topic.partitions)
     if count <= have:
         raise Refused(
@@ -192,7 +217,8 @@ def add_partitions(
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT,
                 f"The partitions of topic '{topic.name}' have {factor} replica(s), and so must the new ones.",
             )
-    return [
-        partition_record(topic.topic_id, have + step, _fresh(image, replicas))
-        for step, replicas in enumerate(placement)
-    ]
+    records: list[Record] = []
+    for step, replicas in enumerate(placement):
+        records.append(partition_record(topic.topic_id, have + step, _fresh(image, replicas)))
+        yield
+    return records

@@ -1,7 +1,7 @@
 """A connection to another node, in Kafka's framing: requests are pipelined, answers found by their correlation id.
 
 The connection is opened when it is first needed, and again after it was lost, with a growing pause between attempts. A
-request that is not answered in time closes the connection: whoever is so late is late for the next one, too.
+request that is not answered in time closes the connection: a node that late is late for the next one, too.
 """
 
 from __future__ import annotations
@@ -216,7 +216,7 @@ class PeerLink:
 
 
 def _seen(task: asyncio.Task[_Channel]) -> None:
-    """Nobody may wait for this attempt: asyncio must not complain that its error was never read."""
+    """Perhaps no task awaits this attempt: asyncio must not complain that its error was never read."""
     if not task.cancelled():
         task.exception()
 

@@ -67,7 +67,7 @@ class Peers:
         """The link to the controller listener of a member of the quorum."""
         address = self._controllers().get(node_id)
         if address is None:
-            raise PeerUnavailable(f"nobody knows where controller {node_id} listens")
+            raise PeerUnavailable(f"the address of controller {node_id} is not known")
         return self._link(f"controller {purpose}".rstrip(), node_id, address)
 
     def leader_changed(self) -> None:
@@ -81,7 +81,7 @@ class Peers:
                 link.hang_up()
 
     def follow(self, old: Image, new: Image) -> None:
-        """Hang up on brokers that are fenced now: they may be silent for long, and nobody should wait for them."""
+        """Hang up on brokers that are fenced now: they may be silent for long, and no request should wait for them."""
         if old.brokers is new.brokers:
             return
         gone = {node_id for node_id, broker in old.brokers.items() if not broker.fenced} - {

@@ -2,8 +2,8 @@
 
 Each message names the cluster, the directory that its sender's log is on, and the directory that the receiver's log is
 on as far as the sender knows (KIP-853). So a node of another cluster with a wrong address, a voter that came back with
-an empty disk, and a program that only knows the protocol are told from members. This is no security: a program that has
-read the ids can repeat them.
+an empty disk, and a program that only knows the protocol are told apart from members. This is no
+security: a program that has read the ids can repeat them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class QuorumIdentity:
     cluster_id: Callable[[], str] = _nothing_known  # empty until the cluster has told it
 
     def why_refused(self, request: RaftMessageRequest, node: Node) -> str | None:
-        """None if the message may be taken; otherwise what is wrong with it."""
+        """None if the message is acceptable; otherwise what is wrong with it."""
         own_cluster, own_directory = self.cluster_id(), self.directory_id
         if own_cluster and request.cluster_id and request.cluster_id != own_cluster:
             return f"it is of cluster {request.cluster_id}, and this is cluster {own_cluster}"

@@ -1,1 +1,1 @@
-"""Partitions this node hosts: append, high watermark, and those who wait for it."""
+"""Partitions this node hosts: append, high watermark, and the requests that wait for it."""

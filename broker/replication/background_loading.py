@@ -14,11 +14,12 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
+from tidemark.broker.core.time_slice import TimeSlice
 from tidemark.storage import Log
 
 log = logging.getLogger(__name__)
 
-ON_LOOP_SECONDS: Final = 0.05  # of making logs on the loop; then the thread has its turn
+ON_LOOP_SECONDS: Final = 0.01  # of making logs on the loop; then the thread has its turn
 BATCH_SECONDS_MAX: Final = 0.1  # of loading by the thread before the loop gets the result
 BATCH_MAX: Final = 100  # logs that the loop puts to use in one go
 
@@ -43,7 +44,7 @@ class BackgroundLoading:
         self._open_now = open_now
         self._loaded = loaded
         self._waiting: dict[Key, None] = {}
-        self._loading: frozenset[Key] = frozenset()
+        self._loading: set[Key] = set()
         self._task: asyncio.Task[None] | None = None
         self._threads = threads
         self._pool: ThreadPoolExecutor | None = None
@@ -89,11 +90,10 @@ class BackgroundLoading:
                 self._try(self._open_now, key)
             else:
                 loads.append((key, load))
-        self._loading = frozenset(key for key, _ in loads)
+        self._loading = {key for key, _ in loads}
         shares = [loads[first :: self._threads] for first in range(min(self._threads, len(loads)))]
         loop = asyncio.get_running_loop()
         done = await asyncio.gather(*(loop.run_in_executor(self._pool, _load, share) for share in shares))
-        self._loading = frozenset()
         results = [
             (share[at][0], each) for share, found in zip(shares, done, strict=True) for at, each in enumerate(found)
         ]
@@ -104,8 +104,12 @@ class BackgroundLoading:
             self._waiting = {**dict.fromkeys(left), **self._waiting}
         elif left:
             self.is_complete = False
+        self._loading.difference_update(left)
+        time_slice = TimeSlice()
         for key, loaded in results:
+            self._loading.discard(key)
             self._try(self._loaded, key, loaded)
+            await time_slice.pause()
         await asyncio.sleep(0)
 
     def _try(self, what: Callable[..., None], *arguments: object) -> None:

@@ -259,7 +259,7 @@ class Fetcher:
         return self._session_id != NO_SESSION
 
     def _begin_session(self) -> None:
-        """Forget what the leader was told."""
+        """Forget what was sent to the leader."""
         self._session_id, self._session_epoch = NO_SESSION, FULL_EPOCH
         self._sent.clear()
         self._changed = dict.fromkeys(self._followed)

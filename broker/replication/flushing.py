@@ -62,6 +62,10 @@ class GroupCommit:
         if done.cancelled():
             return
         error = done.exception()
+        if isinstance(error, OSError) and flush.failure is None:
+            self._running = True
+            self._retry(error)
+            return
         if error is not None:
             self._failed(error)
             return

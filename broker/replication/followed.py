@@ -83,8 +83,7 @@ class Followed(Replica):
         if committed <= self.high_watermark:
             return  # a new leader may not know yet what the old one said: it is committed all the same
         self.high_watermark = committed
-        for watcher in list(self.watchers):
-            watcher.readable(self)
+        self.wake_all()
 
     def truncate_to_leader(self, *, epoch: int, end_offset: int) -> None:
         """The leader's log and ours part ways: `epoch`, the newest not after ours that it knows, ends at `end_offset`

@@ -1,6 +1,6 @@
 """A follower's fetch session: what its leader sends it, and what the leader learns from its fetches.
 
-A follower names its partitions once (KIP-227). From then on only those with something new are looked at: an append puts
+A follower names its partitions once (KIP-227). From then on only those with something new are visited: an append puts
 its partition on the list of every session that follows it, so that a fetch costs what changed, not what is followed.
 """
 

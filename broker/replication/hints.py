@@ -1,4 +1,4 @@
-"""Where else to look: the leader of a partition, and its address, told with the refusal (KIP-951)."""
+"""Where to go instead: a refusal names the partition's leader and its address (KIP-951)."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from tidemark.broker.peers import Peers, PeerUnavailable
-from tidemark.broker.replication.leadership import Proposal
+from tidemark.broker.replication.leadership import Leadership, Proposal
 from tidemark.broker.replication.replicator import Led
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.messages.alter_partition import (
@@ -137,7 +137,7 @@ def _apply(partition: Led, proposal: Proposal, result: PartitionResult) -> bool:
     code = ErrorCode(result.error_code)
     where = f"{partition.topic}-{partition.index}"
     if code == ErrorCode.NONE:
-        if result.leader_epoch == partition.leader_epoch:
+        if result.leader_epoch == partition.leader_epoch and _is_safe_to_apply(partition.leadership, result):
             partition.apply_isr(isr=tuple(result.isr), partition_epoch=result.partition_epoch)
             return True
     elif code in _WAIT_FOR_THE_IMAGE:
@@ -146,6 +146,12 @@ def _apply(partition: Led, proposal: Proposal, result: PartitionResult) -> bool:
         log.info("%s: the controller will not have %s in sync: %s", where, sorted(proposal.members), code.name)
         partition.refused(proposal)
     return False
+
+
+def _is_safe_to_apply(leadership: Leadership, result: PartitionResult) -> bool:
+    """Before the metadata log says the same. Not if a replica leaves: to commit without it we must know what the
+    controller knew when it agreed. If min.insync.replicas was raised just before, it stays eligible to lead."""
+    return result.partition_epoch <= leadership.partition_epoch or set(leadership.isr) <= set(result.isr)
 
 
 def _topics(asked: Iterable[tuple[Led, Proposal]]) -> list[TopicData]:

@@ -32,7 +32,7 @@ class IsrUpkeep:
             node_id=table.node_id,
             peers=peers,
             broker_epoch=lambda: table.broker_epoch,
-            applied=self._isr_applied,
+            applied=self.consider_others,
         )
         self._lag_check = PeriodicCheck(seconds=lambda: table.lag_seconds_max() / 2, check=self._shrink_all)
         self._silence_check = PeriodicCheck(seconds=lambda: SILENCE_CHECK_SECONDS, check=self._check_silence)
@@ -41,12 +41,6 @@ class IsrUpkeep:
         await self._lag_check.stop()
         await self._silence_check.stop()
         await self._changes.stop()
-
-    def _isr_applied(self, partition: Led) -> None:
-        if partition.leadership.is_stepping_aside:  # another change was under way when the disk failed
-            self._propose_stepping_aside(partition)
-        else:
-            self.consider_others(partition)
 
     # -- joining -----------------------------------------------------------
 
@@ -61,7 +55,9 @@ class IsrUpkeep:
         """One change is made at a time: a replica that caught up while another change was under way has its turn
         after that."""
         leadership = partition.leadership
-        if isinstance(partition, Partition) and len(leadership.isr) < len(leadership.replicas):
+        if leadership.is_stepping_aside:  # another change was under way when the disk failed
+            self._propose_stepping_aside(partition)
+        elif isinstance(partition, Partition) and len(leadership.isr) < len(leadership.replicas):
             for node_id in leadership.followers:
                 self.consider_expansion(partition, node_id)
 
@@ -104,7 +100,7 @@ class IsrUpkeep:
         self.brokers_changed()
 
     def _check_silence(self, now: float) -> None:
-        """Partitions are looked at only if a broker is silent."""
+        """Partitions are checked only if a broker is silent."""
         table, seconds_max = self._table, self._silence_seconds_max
         others = [each for each in table.image.brokers if each != table.node_id and table.image.is_active(each)]
         if not table.is_leased or all(
@@ -135,7 +131,7 @@ class IsrUpkeep:
 
 
 class PeriodicCheck:
-    """A look at the followers, again and again. A check that comes late itself (the process was stopped) proves nothing
+    """Checks the followers periodically. A check that comes late itself (the process was stopped) proves nothing
     about others, and is left out: what they sent in the meantime is still to be read."""
 
     def __init__(self, *, seconds: Callable[[], float], check: Callable[[float], None]) -> None:

@@ -40,6 +40,10 @@ class LogOpening:
         )
         return self._loading
 
+    @property
+    def is_in_background(self) -> bool:
+        return self._loading is not None
+
     def defers(self, hosted: HostedTopic, index: int) -> bool:
         """Whether a partition's log is opened in the background, and its role is assumed then."""
         if self._loading is None or hosted.replica(index) is not None or not self._is_assigned(hosted, index):

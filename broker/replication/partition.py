@@ -12,13 +12,14 @@ import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Executor
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from tidemark.broker.config import TopicConfig
 from tidemark.broker.core.errors import Refused
+from tidemark.broker.replication.examination import Examination, MustWait, Placed
 from tidemark.broker.replication.leadership import OUTSIDE_SECONDS_MAX, Leadership, Proposal
 from tidemark.broker.replication.replica import Replica, Watcher
-from tidemark.broker.replication.validation import CONTROL
+from tidemark.broker.replication.validation import CONTROL, TRANSACTIONAL
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.records import BatchHeader, EndTransaction, build_end_transaction, check_batch, read_header
 from tidemark.storage import Appended, BatchTooLarge, Log, LogOffline, ProducerState, StaleProducerEpoch, WriteFailed
@@ -30,8 +31,16 @@ log = logging.getLogger(__name__)
 LAG_SECONDS_MAX: Final = 30.0  # Kafka's default of replica.lag.time.max.ms
 EPOCH_PER_TRANSACTION: Final = 2  # the transaction.version from which on it is so
 
+PLAIN: Final = CONTROL | TRANSACTIONAL  # attributes that a batch of no transaction does not have
 _DISK_TROUBLE: Final = (WriteFailed, LogOffline, OSError)
 Reached = Callable[[Exception | None], None]
+
+
+class QueuedAppend(NamedTuple):
+    """An append that waits for those before it."""
+
+    examination: Examination
+    take_turn: Callable[[], None]
 
 
 class ReplicaWatcher(Protocol):
@@ -53,6 +62,7 @@ class Partition(Replica):
         "_over",
         "_update_timer",
         "_waiting",
+        "append_queue",
         "commits_alone",
         "fails",
         "leadership",
@@ -81,13 +91,14 @@ class Partition(Replica):
         self._lag_seconds_max = lag_seconds_max
         self.leadership = leadership or _sole(leader_epoch, log.end_offset)
         self.replica_watchers: set[ReplicaWatcher] = set()
-        # (offset that must be below the high watermark, whom to call, whether to call when too few are in sync)
+        # (offset that must be below the high watermark, what to call, whether to call when too few are in sync)
         self._waiting: deque[tuple[int, Reached, bool]] = deque()
         self._flush_waiting: deque[tuple[int, Reached]] = deque()
         self._update_timer: asyncio.TimerHandle | None = None
         self._low_waiting: list[tuple[int, Reached]] = []
         self._flushed_end = log.recovery_point
         self._over: Exception | None = None  # why this leadership has ended
+        self.append_queue: deque[QueuedAppend] | None = None  # see `append_queues`; None when nothing waits
         if high_watermark is None and config.flush_messages == 1:
             high_watermark = log.recovery_point
         super().__init__(
@@ -114,23 +125,31 @@ class Partition(Replica):
 
     # -- appending ---------------------------------------------------------
 
-    def append(self, records: memoryview, now_ms: int) -> Appended:
-        """Check one batch, and append it as its leader. `await_high_watermark` says when it may be acknowledged."""
+    def append(self, records: memoryview, now_ms: int, at_once: bool = True) -> Appended:
+        """Check one batch, and append it as its leader. `await_high_watermark` says when it may be acknowledged.
+        MustWait: it has to be examined first (rather than at once), or others are before it."""
         header = check_batch(records)
-        records, header = self.rules.validated(records, header, now_ms)
-        return self._append_checked(records, header, now_ms)
+        records, header = self.rules.validated(records, header, now_ms, PLAIN, at_once)
+        if self.append_queue is not None:
+            raise MustWait(Examination.passed(self.rules, records, header, now_ms))
+        return self.append_checked(records, header, now_ms)
 
-    def append_transactional(self, records: memoryview, header: BatchHeader, now_ms: int) -> Appended:
-        """As `append`, for a batch (checked already) that the coordinator says belongs to an open transaction."""
-        records, header = self.rules.validated(records, header, now_ms, CONTROL)
-        return self._append_checked(records, header, now_ms)
+    def validated_transactional(
+        self, records: memoryview, header: BatchHeader, now_ms: int, at_once: bool = True
+    ) -> Placed:
+        """What `append` does before it appends, for a batch that belongs to an open transaction, as the coordinator
+        says."""
+        records, header = self.rules.validated(records, header, now_ms, CONTROL, at_once)
+        if self.append_queue is not None:
+            raise MustWait(Examination.passed(self.rules, records, header, now_ms))
+        return records, header
 
     def append_marker(self, marker: EndTransaction, *, version: int, now_ms: int) -> Appended:
         """End a producer's transaction here."""
         check_marker(self.log.producer(marker.producer_id), marker, version=version)
         self._check_in_sync()
         batch = build_end_transaction(marker, timestamp=now_ms)
-        return self._append_checked(batch, read_header(batch), now_ms)
+        return self.append_checked(batch, read_header(batch), now_ms)
 
     def has_open_transaction(self, producer_id: int, epoch: int) -> bool:
         state = self.log.producer(producer_id)
@@ -141,7 +160,7 @@ class Partition(Replica):
         if len(batch) > self.config.max_message_bytes:
             raise BatchTooLarge(f"{len(batch)} bytes are more than max.message.bytes of {self.topic} allows")
         self._check_in_sync()
-        return self._append_checked(batch, header, now_ms)
+        return self.append_checked(batch, header, now_ms)
 
     def _check_in_sync(self) -> None:
         if self._over is not None:
@@ -149,7 +168,8 @@ class Partition(Replica):
         if self.too_few_in_sync:
             raise Refused(ErrorCode.NOT_ENOUGH_REPLICAS, f"{self.topic}-{self.index} has too few replicas in sync.")
 
-    def _append_checked(self, batch: bytearray | memoryview, header: BatchHeader, now_ms: int) -> Appended:
+    def append_checked(self, batch: bytearray | memoryview, header: BatchHeader, now_ms: int) -> Appended:
+        """Append a batch whose turn it is, and in which everything is as it should be."""
         try:
             appended = self.log.append(batch, header, leader_epoch=self.leader_epoch, now_ms=now_ms)
         except _DISK_TROUBLE as error:
@@ -167,10 +187,20 @@ class Partition(Replica):
         """There is more in the log: followers fetch it, and the high watermark advances when they have it."""
         for follower in self.leadership.followers.values():
             follower.fell_behind()
-        for watcher in self.replica_watchers:
-            watcher.appended(self)
+        self._tell_appended()
         if not self.flush_each and len(self.leadership.isr) == 1:
             self.update_high_watermark()
+
+    def _tell_appended(self) -> None:
+        """One session that fails must not leave the others asleep, nor harm the producer whose append this is."""
+        for watcher in self.replica_watchers:
+            try:
+                watcher.appended(self)
+            except Exception:
+                self._watcher_failed()
+
+    def _watcher_failed(self) -> None:
+        log.exception("%s-%d: a follower's session failed", self.topic, self.index)
 
     # -- acknowledging -----------------------------------------------------
 
@@ -191,6 +221,8 @@ class Partition(Replica):
         """As `await_high_watermark`, but it need only be on this disk."""
         if last_offset < self._flushed_end:
             reached(None)
+        elif self._over is not None:
+            reached(self._over)
         else:
             self._flush_waiting.append((last_offset, reached))
 
@@ -234,17 +266,18 @@ class Partition(Replica):
             _tell(waiting.popleft()[1], None)
         if self.watchers:
             self.wake_all()
-        if self.replica_watchers:
-            for each in self.replica_watchers:
-                each.high_watermark_advanced(self)
+        for watcher in self.replica_watchers:
+            try:
+                watcher.high_watermark_advanced(self)
+            except Exception:
+                self._watcher_failed()
 
     # -- deleting ----------------------------------------------------------
 
     def delete_before(self, offset: int) -> None:
         """DeleteRecords. Followers hear of it at once, and do as much."""
         self.log.delete_before(offset)
-        for watcher in self.replica_watchers:
-            watcher.appended(self)
+        self._tell_appended()
 
     @property
     def low_watermark(self) -> int:
@@ -309,7 +342,10 @@ class Partition(Replica):
         self.close_waiting(error)
         self.wake_all()
         for watcher in list(self.replica_watchers):
-            watcher.ended(self)
+            try:
+                watcher.ended(self)
+            except Exception:
+                self._watcher_failed()
         self.replica_watchers.clear()
 
     @property
@@ -327,7 +363,7 @@ class Partition(Replica):
 
 
 def _tell(reached: Reached, error: Exception | None) -> None:
-    """One that waits and fails must not stop the next, nor whoever's append got us here."""
+    """One waiter that fails must not stop the next, nor the append that woke them."""
     try:
         reached(error)
     except Exception:
@@ -363,8 +399,10 @@ class InternalPartition(Partition):
 
     __slots__ = ()
 
-    def append(self, records: memoryview, now_ms: int) -> Appended:
+    def append(self, records: memoryview, now_ms: int, at_once: bool = True) -> Appended:
         raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{self.topic} is internal: clients may not write to it.")
 
-    def append_transactional(self, records: memoryview, _header: BatchHeader, now_ms: int) -> Appended:
-        return self.append(records, now_ms)
+    def validated_transactional(
+        self, records: memoryview, header: BatchHeader, now_ms: int, at_once: bool = True
+    ) -> Placed:
+        raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{self.topic} is internal: clients may not write to it.")

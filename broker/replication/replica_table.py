@@ -13,6 +13,7 @@ from tidemark.broker.config import BrokerConfig, TopicConfig
 from tidemark.broker.core.errors import Refused
 from tidemark.broker.core.lease import lease_clock
 from tidemark.broker.metadata.image import TOPIC_RESOURCE, Image
+from tidemark.broker.replication.append_queues import AppendQueues
 from tidemark.broker.replication.hosted_topic import HostedTopic
 from tidemark.broker.replication.partition import Partition
 from tidemark.broker.replication.replica import Replica
@@ -42,6 +43,7 @@ class ReplicaTable:
         # no other broker.
         self.lease_until: float | None = None
         self.peers: Peers | None = None
+        self.append_queues = AppendQueues()
         self.stopping = False  # long polls end with what there is
         self.readers = ThreadPoolExecutor(READ_THREADS, thread_name_prefix="read")  # of what is not in memory
         self.leader_throttle = Throttle(lambda: self.config.leader_replication_throttled_rate)

@@ -5,12 +5,14 @@ One object follows the metadata image and keeps the replica table in step with i
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from concurrent.futures import Executor
 
 from tidemark.broker.config import BrokerConfig
 from tidemark.broker.core.errors import Refused
+from tidemark.broker.core.time_slice import SLICE_SECONDS
 from tidemark.broker.metadata.image import TOPIC_RESOURCE, Image, PartitionImage, TopicImage
 from tidemark.broker.metadata.internal import INTERNAL_TOPICS
 from tidemark.broker.replication.followed import Followed
@@ -20,7 +22,7 @@ from tidemark.broker.replication.log_opening import LogOpening
 from tidemark.broker.replication.log_retries import LogRetries
 from tidemark.broker.replication.partition import InternalPartition, Partition
 from tidemark.broker.replication.replica import Replica
-from tidemark.broker.replication.replica_logs import ReplicaLogs
+from tidemark.broker.replication.replica_logs import Key, ReplicaLogs
 from tidemark.broker.replication.replica_table import ReplicaTable
 from tidemark.broker.replication.replicator import NoReplicator, Replicator, UnopenedPartition
 from tidemark.protocol.errors import ErrorCode
@@ -40,6 +42,8 @@ class RoleAssignment:
         self._closed = False
         self._damaged: dict[tuple[bytes, int], str] = {}  # led here until another does, and then to be rebuilt
         self._warned_uncleaned: set[str] = set()
+        self._put_off: dict[Key, None] = {}  # roles that the image gives and that are still to be assumed
+        self._slice_end = 0.0
 
     # -- following the metadata --------------------------------------------
 
@@ -48,10 +52,12 @@ class RoleAssignment:
         if self._closed:
             return
         self._table.image = new
-        if old.topics is not new.topics:
-            self._follow_topics(old, new)
+        self._slice_end = time.monotonic() + SLICE_SECONDS
+        # Settings first: with fewer in sync nothing may be committed by a min.insync.replicas that no longer holds.
         if old.configs is not new.configs:
             self._follow_configs(old, new)
+        if old.topics is not new.topics:
+            self._follow_topics(old, new)
         if old.brokers is not new.brokers:
             self.replicator.brokers_changed()
 
@@ -90,8 +96,38 @@ class RoleAssignment:
         else:
             before, hosted.image = hosted.image.partitions, topic
         for index, partition in enumerate(topic.partitions):
-            if (index >= len(before) or before[index] is not partition) and not self.opening.defers(hosted, index):
+            if index < len(before) and before[index] is partition:
+                continue
+            if not self.opening.defers(hosted, index) and not self._puts_off((topic.topic_id, index)):
                 self.assign(hosted, index)
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether some roles are still as an earlier image gave them."""
+        return bool(self._put_off)
+
+    def _puts_off(self, key: Key) -> bool:
+        """A broker that dies leaves thousands of partitions to others at once. What does not fit into a slice follows
+        in the next turns of the loop, as if the metadata had come a little later."""
+        if not self.opening.is_in_background or time.monotonic() < self._slice_end:
+            return False
+        if not self._put_off:
+            asyncio.get_running_loop().call_soon(self._catch_up)
+        self._put_off[key] = None
+        return True
+
+    def _catch_up(self) -> None:
+        slice_end = time.monotonic() + SLICE_SECONDS
+        while self._put_off and not self._closed:
+            key = next(iter(self._put_off))
+            del self._put_off[key]
+            try:
+                self.opening.open_now(key)
+            except Exception:
+                log.exception("a partition could not change its role")
+            if self._put_off and time.monotonic() >= slice_end:
+                asyncio.get_running_loop().call_soon(self._catch_up)
+                return
 
     def _drop_topic(self, name: str) -> None:
         hosted = self._table.topics.pop(name, None)

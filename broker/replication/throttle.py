@@ -1,7 +1,7 @@
 """Limits on replication while partitions move: `leader.` and `follower.replication.throttled.rate` (KIP-73).
 
-They hold for the replicas that a topic lists, and only while these are not in sync: who is in sync must keep up, or the
-throttle would throw it out.
+They hold for the replicas that a topic lists, and only while these are not in sync: a replica in sync must keep up, or
+the throttle would throw it out.
 """
 
 from __future__ import annotations

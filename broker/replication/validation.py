@@ -1,21 +1,20 @@
-"""What a topic's settings ask of a batch, and how they change it. The common case costs a few comparisons."""
+"""What a topic's settings ask of a batch, and how they change it. The common case costs a few comparisons.
+
+`relaxed` (tidemark.produce.validation) believes the header, and looks at records only where a setting or a suspicious
+timestamp asks for it; `strict` looks at the records of every batch (`examination`).
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from tidemark.broker.config import TopicConfig
 from tidemark.broker.core.errors import Refused
+from tidemark.broker.replication.examination import Examination, MustWait, Placed, expanded_bytes_max
 from tidemark.protocol.compression import CODEC_NAMES, ZSTD
 from tidemark.protocol.errors import ErrorCode
-from tidemark.protocol.records import (
-    BatchHeader,
-    check_batch,
-    iter_records,
-    keyless_records,
-    recompress,
-    stamp_append_time,
-)
+from tidemark.protocol.records import BatchHeader, read_header, stamp_append_time
 
 NO_TIMESTAMP: Final = -1
 TRANSACTIONAL: Final = 0x10  # a batch header's attributes
@@ -25,27 +24,45 @@ _CODECS: Final[dict[str, int | None]] = {
     "uncompressed": 0,
     "producer": None,
 }
+_ANY_TIME: Final = (-(1 << 64), 1 << 64)
 
 
 class BatchRules:
     """Compiled from a topic's settings when they change, so that a batch is measured against plain numbers."""
 
-    __slots__ = ("_after_max_ms", "_append_time", "_before_max_ms", "_bytes_max", "_codec", "_compact", "_plain")
+    __slots__ = (
+        "_after_max_ms",
+        "_before_max_ms",
+        "_bytes_max",
+        "_plain",
+        "codec",
+        "compacts",
+        "examines_all",
+        "expanded_bytes_max",
+        "stamps",
+    )
 
     def __init__(self, config: TopicConfig) -> None:
         self._bytes_max = config.max_message_bytes
-        self._append_time = config.message_timestamp_type == "LogAppendTime"
         self._before_max_ms = config.message_timestamp_before_max_ms
         self._after_max_ms = config.message_timestamp_after_max_ms
-        self._codec = _CODECS[config.compression_type]
-        self._compact = "compact" in config.cleanup_policy
-        self._plain = not (self._append_time or self._codec is not None or self._compact)
+        self.stamps = config.message_timestamp_type == "LogAppendTime"
+        self.codec = _CODECS[config.compression_type]  # None: whichever it comes in
+        self.compacts = "compact" in config.cleanup_policy
+        self.expanded_bytes_max = expanded_bytes_max(config.max_message_bytes)
+        self.examines_all = self.compacts or config.tidemark_produce_validation == "strict"
+        self._plain = not (self.stamps or self.codec is not None or self.examines_all)
 
     def validated(
-        self, batch: memoryview, header: BatchHeader, now_ms: int, refused: int = CONTROL | TRANSACTIONAL
-    ) -> tuple[memoryview, BatchHeader]:
-        """The batch to append, which is the one given unless the topic wants it changed. `refused` names attributes
-        that it must not have."""
+        self,
+        batch: memoryview,
+        header: BatchHeader,
+        now_ms: int,
+        refused: int = CONTROL | TRANSACTIONAL,
+        at_once: bool = True,
+    ) -> Placed:
+        """The batch to append, which is the one given unless the topic wants it changed; MustWait if that cannot be
+        said at once, or should not. `refused` names attributes that it must not have."""
         size = 12 + header.batch_length
         if size != len(batch):
             raise Refused(ErrorCode.INVALID_RECORD, "A produce request must hold exactly one batch per partition.")
@@ -56,43 +73,55 @@ class BatchRules:
         attributes = header.attributes
         if attributes & refused:
             raise _not_plain(header)
-        if not self._append_time and header.max_timestamp - now_ms > self._after_max_ms:
-            raise self._bad_timestamp(batch, now_ms)
-        if self._plain:
-            if attributes & 0x0F > ZSTD:
-                raise _bad_attributes(header)
-            base_timestamp = header.base_timestamp
-            if base_timestamp != NO_TIMESTAMP and now_ms - base_timestamp > self._before_max_ms:
-                raise self._bad_timestamp(batch, now_ms)
-            return batch, header
-        return self._change(batch, header, now_ms)
-
-    def _change(self, batch: memoryview, header: BatchHeader, now_ms: int) -> tuple[memoryview, BatchHeader]:
-        if header.compression > ZSTD:
+        if attributes & 0x0F > ZSTD:
             raise _bad_attributes(header)
-        if self._compact and (keyless := keyless_records(batch)):
-            message = "A compacted topic takes no record without a key."
-            raise Refused(ErrorCode.INVALID_RECORD, message, record_indexes=keyless)
-        if self._codec is not None and header.compression != self._codec:
-            batch = memoryview(recompress(batch, self._codec))
-            header = check_batch(batch)
-            if header.size > self._bytes_max:
-                raise _too_large(header.size, self._bytes_max)
-        if self._append_time:
-            stamp_append_time(batch, 0, timestamp=now_ms)
-            header = check_batch(batch)
+        if self._plain:
+            base_timestamp = header.base_timestamp
+            if header.max_timestamp - now_ms > self._after_max_ms or (
+                now_ms - base_timestamp > self._before_max_ms and base_timestamp != NO_TIMESTAMP
+            ):
+                return self._examined(batch, header, now_ms, at_once)  # its records may be better than that
+            return batch, header
+        if self.examines_all or (self.codec is not None and header.compression != self.codec):
+            return self._examined(batch, header, now_ms, at_once)
+        if self.stamps:
+            return self.stamped(batch, now_ms)
+        return self._timely(batch, header, now_ms, at_once)
+
+    def _timely(self, batch: memoryview, header: BatchHeader, now_ms: int, at_once: bool) -> Placed:
+        base_timestamp = header.base_timestamp
+        if header.max_timestamp - now_ms > self._after_max_ms or (
+            now_ms - base_timestamp > self._before_max_ms and base_timestamp != NO_TIMESTAMP
+        ):
+            return self._examined(batch, header, now_ms, at_once)
         return batch, header
 
-    def _bad_timestamp(self, batch: memoryview, now_ms: int) -> Refused:
-        earliest, latest = now_ms - self._before_max_ms, now_ms + self._after_max_ms
-        records = iter_records(batch)
-        bad = [index for index, each in enumerate(records) if not earliest <= each.timestamp <= latest]
+    def _examined(self, batch: memoryview, header: BatchHeader, now_ms: int, at_once: bool) -> Placed:
+        examination = Examination(self, batch, header, now_ms)
+        if not at_once:
+            raise MustWait(examination)
+        return examination.at_once()
+
+    # -- for an examination ------------------------------------------------
+
+    def timestamp_bounds(self, now_ms: int) -> tuple[int, int]:
+        return _ANY_TIME if self.stamps else (now_ms - self._before_max_ms, now_ms + self._after_max_ms)
+
+    def untimely(self, now_ms: int, record_indexes: Sequence[int]) -> Refused:
         return Refused(
             ErrorCode.INVALID_TIMESTAMP,
             f"A timestamp is too far from the broker's time, {now_ms}: at most {self._before_max_ms} ms before "
             f"and {self._after_max_ms} ms after it are allowed.",
-            record_indexes=bad,
+            record_indexes=record_indexes,
         )
+
+    def check_size(self, size: int) -> None:
+        if size > self._bytes_max:
+            raise _too_large(size, self._bytes_max)
+
+    def stamped(self, batch: memoryview, now_ms: int) -> Placed:
+        stamp_append_time(batch, 0, timestamp=now_ms)
+        return batch, read_header(batch)
 
 
 def _too_large(size: int, limit: int) -> Refused:

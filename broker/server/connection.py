@@ -54,6 +54,7 @@ class Connection(asyncio.BufferedProtocol):
         self._closing = False
         self._reserved_bytes = 0
         self._waiting_for_memory = False
+        self._working = False  # on a request so large that others have their turn in between
 
     # -- the transport calls these ----------------------------------------
 
@@ -137,7 +138,7 @@ class Connection(asyncio.BufferedProtocol):
         except (FrameTooLarge, CloseConnection) as error:
             self.fail(str(error))
         except Exception:
-            # Whoever's call we are in, it is none of their concern.
+            # We are in another connection's call, perhaps: its caller must not see this error.
             log.exception("a request from %s failed", self.peer)
             self.fail("a request failed here; see the log")
         finally:
@@ -157,10 +158,21 @@ class Connection(asyncio.BufferedProtocol):
             return
         has_room = self._memory.count(arrived_bytes - self._reserved_bytes, self)
         self._reserved_bytes = arrived_bytes
-        if not has_room:
+        if not has_room and not self._waiting_for_memory:
             self._waiting_for_memory = True
             self._stop_reading()
             self._memory.await_room(self)
+
+    def count_waiting(self, size_bytes: int) -> None:
+        """A whole request that waits in memory counts likewise, until `release_waiting`."""
+        self._memory.count(size_bytes, self)
+        if self._memory.is_exceeded and not self._waiting_for_memory and not self._closing:
+            self._waiting_for_memory = True
+            self._stop_reading()
+            self._memory.await_room(self)
+
+    def release_waiting(self, size_bytes: int) -> None:
+        self._memory.release(size_bytes, self)
 
     def room_granted(self) -> bool:
         """There is room for the rest of the frame. False: it is not wanted any more."""
@@ -171,7 +183,7 @@ class Connection(asyncio.BufferedProtocol):
         return True
 
     def sweep(self, *, tick_seconds: float, seconds_max: float) -> None:
-        """Told by the server every `tick_seconds`: hang up on who does not end what it began."""
+        """Called by the server every `tick_seconds`: close a connection whose request does not come to its end."""
         framer = self._framer
         if not framer.mid_frame or not self._reading or self._closing:
             return
@@ -184,7 +196,21 @@ class Connection(asyncio.BufferedProtocol):
             self._abort(f"{framer.arrived_bytes} of a request's {framer.frame_size} bytes came, and then too little")
 
     def _must_wait(self) -> bool:
-        return self._waiting_for_memory or len(self._unanswered) >= IN_FLIGHT_MAX or self._writer.is_blocked
+        return (
+            self._waiting_for_memory
+            or self._working
+            or len(self._unanswered) >= IN_FLIGHT_MAX
+            or self._writer.is_blocked
+        )
+
+    def begin_work(self) -> None:
+        """Handle no further request before `end_work`: they are handled in order, and one client has one long job."""
+        self._working = True
+
+    def end_work(self) -> None:
+        self._working = False
+        if not self._reading:
+            self.server.loop.call_soon(self._resume)
 
     def _stop_reading(self) -> None:
         if self._reading and not self._closing:
@@ -230,7 +256,7 @@ class Connection(asyncio.BufferedProtocol):
         while unanswered and unanswered[0].done:
             unanswered.pop(0).then(self._send_if_any)
         if self._hang_up or not self._reading:
-            # Not here: this is the call of whoever completed the answer, a producer perhaps, and it has its own work.
+            # Not here: this is the call that completed the answer, a producer's perhaps, and it has its own work.
             self.server.loop.call_soon(self._resume)
 
     def _send_if_any(self, parts: Encoded) -> None:
@@ -276,7 +302,7 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def is_waiting_for_us(self) -> bool:
-        """A long poll under way is not idleness; an answer that nobody reads is."""
+        """A long poll under way is not idleness; an answer that the client does not read is."""
         return bool(self._unanswered) and not self._writer.parts
 
     def stop_reading(self) -> None:

@@ -2,22 +2,26 @@
 
 The first four bytes of a request are its API key and version; read as one number they find everything else in one
 look-up. What is behind that number (codecs, header form, the bound handler) is made on first use.
+
+Large requests, and handlers that are generators, are worked on in slices (`core/sliced_work`).
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from types import GeneratorType
+from typing import Any, Final
 
 from tidemark.broker.core.api_table import ListenerKind, served_on
 from tidemark.broker.core.deferred import Answer, Deferred
-from tidemark.broker.core.errors import CloseConnection, clipped
-from tidemark.broker.core.registry import NO_ANSWER, Call, Handler, Route, bind, find_route
+from tidemark.broker.core.errors import CloseConnection
+from tidemark.broker.core.registry import NO_ANSWER, Call, Route, bind, find_route
+from tidemark.broker.core.sliced_work import INTERRUPTED, Job, SlicedWork
+from tidemark.broker.server.bound_api import BoundApi, encode, encode_in_slices, encode_mended, failure, handled
 from tidemark.broker.server.connection import Connection, Encoded
-from tidemark.broker.server.error_texts import clip_error_texts
+from tidemark.broker.server.large_messages import let_go, let_go_of
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.headers import (
     API_VERSIONS_KEY,
@@ -26,47 +30,32 @@ from tidemark.protocol.headers import (
     put_response_start,
     read_client_id,
     request_start,
-    response_room,
     skip_header_tags,
     split_selector,
 )
-from tidemark.protocol.schema import DecodeError, EncodeError, api, codec, fields_of
+from tidemark.protocol.schema import DecodeError, EncodeError
 
 log = logging.getLogger(__name__)
 
+LARGE_BYTES: Final = 32 << 10  # a longer request is decoded in slices
 
-class _Bound:
-    """One version of one API, ready to serve."""
 
-    __slots__ = ("decode", "encode", "flexible", "handle", "head", "in_parts", "name", "quick", "response", "version")
+class _Ready:
+    """An answer in bytes, of a job that would otherwise have come to a response."""
 
-    def __init__(
-        self,
-        route: Route,
-        version: int,
-        handle: Handler,
-        quick: Callable[[bytearray, int, Call], Answer[Any]] | None = None,
-    ) -> None:
-        answer = codec(route.response, version)
-        self.encode: Callable[[Any, bytearray], Any]
-        self.name = route.name
-        self.version = version
-        self.response = route.response
-        self.handle = handle
-        self.quick = quick
-        self.decode = codec(route.request, version).decode
-        self.encode = answer.encode_parts if route.in_parts else answer.encode
-        self.in_parts = route.in_parts
-        self.flexible = version in api(route.request).flexible
-        self.head = response_room(route.response, version)
+    __slots__ = ("encoded",)
+
+    def __init__(self, encoded: Encoded) -> None:
+        self.encoded = encoded
 
 
 class Dispatcher:
     def __init__(self, services: Mapping[str, Callable[[], Any]], kind: ListenerKind = "broker") -> None:
         self._services = services
         self._kind = kind
-        self._bound: dict[int, _Bound] = {}
+        self._bound: dict[int, BoundApi] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._work = SlicedWork()
 
     def __call__(self, connection: Connection, frame: bytearray) -> None:
         if len(frame) < REQUEST_BYTES_MIN:
@@ -90,35 +79,37 @@ class Dispatcher:
                 connection.answer_whole(response)
                 return
             if response is None:
+                if len(frame) > LARGE_BYTES:
+                    self._serve_large(connection, bound, correlation_id, frame, position, call)
+                    return
                 # librdkafka 2.16 sends a few bytes too many in some requests, and Kafka does not mind.
                 request = bound.decode(memoryview(frame), position, True)
         except DecodeError as error:
-            raise CloseConnection(f"{bound.name} v{bound.version} cannot be decoded: {error}; {_hex(frame)}") from None
-        if response is None:
-            try:
-                response = bound.handle(request, call)
-            except CloseConnection:
-                raise
-            except Exception:
-                log.exception("%s v%d from %s failed", bound.name, bound.version, connection.peer)
-                response = _failure(bound)
+            raise _undecodable(bound, error, frame) from None
+        self._answer(connection, bound, correlation_id, handled(bound, request, call) if response is None else response)
+
+    def _answer(self, connection: Connection, bound: BoundApi, correlation_id: int, response: Any) -> None:
         if type(response) is bound.response:
             if bound.in_parts:
-                connection.answer(_encode(bound, correlation_id, response))
+                connection.answer(encode(bound, correlation_id, response))
                 return
             out = bytearray(bound.head)
             try:
                 bound.encode(response, out)
             except EncodeError as error:
-                out = _encode_mended(bound, response, error)
+                out = encode_mended(bound, response, error)
             put_response_start(out, 0, len(out) - 4, correlation_id)
             connection.answer_whole(out)
         elif response is NO_ANSWER:
             connection.answer(None)
+        elif type(response) is GeneratorType:
+            self._work_on(connection, bound, correlation_id, response)
         else:
-            self._answer_deferred(connection, bound, correlation_id, response)
+            deferred: Deferred[Encoded] = Deferred()
+            connection.answer_deferred(deferred)
+            self._answer_later(connection, bound, correlation_id, response, deferred)
 
-    def _bind(self, selector: int, frame: bytearray) -> _Bound:
+    def _bind(self, selector: int, frame: bytearray) -> BoundApi:
         key, version = split_selector(selector)
         route = find_route(key) if key in served_on(self._kind) else None
         if route is None:
@@ -131,25 +122,65 @@ class Dispatcher:
         handle = bind(route.handle, self._services)
         if route.on_controller and "forwarding" in self._services:
             handle = self._services["forwarding"]().relay(route, version, handle)
-        bound = self._bound[selector] = _Bound(route, version, handle, quick)
+        bound = self._bound[selector] = BoundApi(route, version, handle, quick)
         return bound
 
-    def _unknown_api_versions(self, route: Route) -> _Bound:
+    def _unknown_api_versions(self, route: Route) -> BoundApi:
         # KIP-511: an unknown version of ApiVersions is answered in the oldest form, naming the versions we do know.
-        bound = _Bound(route, 0, lambda _request, _call: _api_versions_hint(route))
+        bound = BoundApi(route, 0, lambda _request, _call: _api_versions_hint(route))
         bound.decode = lambda _view, _position, _surplus: None
         bound.flexible = False
         return bound
 
-    def _answer_deferred(
-        self, connection: Connection, bound: _Bound, correlation_id: int, response: Answer[Any]
+    # -- answers that take time --------------------------------------------
+
+    def _serve_large(
+        self, connection: Connection, bound: BoundApi, correlation_id: int, frame: bytearray, position: int, call: Call
     ) -> None:
+        held: list[Any] = []
+        job = _decoded_and_handled(bound, frame, position, call, held)
+        self._work_on(connection, bound, correlation_id, job, held)
+
+    def _work_on(
+        self,
+        connection: Connection,
+        bound: BoundApi,
+        correlation_id: int,
+        job: Job[Any],
+        held: list[Any] | None = None,
+    ) -> None:
+        """A request that may take long: what a slice is not enough for goes on while others have their turn."""
+        response = self._work.start(job)
+        if response is not INTERRUPTED:
+            self._answer(connection, bound, correlation_id, response)
+            return
         deferred: Deferred[Encoded] = Deferred()
         connection.answer_deferred(deferred)
+        connection.begin_work()
+        held = [] if held is None else held
+
+        def worked(done: Any) -> None:
+            self._work.add(let_go(held))
+            connection.end_work()
+            if type(done) is _Ready:
+                deferred.resolve(done.encoded)
+            else:
+                self._answer_later(connection, bound, correlation_id, done, deferred)
+
+        def failed(error: Exception) -> None:
+            connection.end_work()
+            _answer_failure(connection, bound, correlation_id, error, deferred)
+
+        whole = _answered(bound, correlation_id, job, held)
+        self._work.add(whole, lambda: not connection.is_closed).then(worked, failed)
+
+    def _answer_later(
+        self, connection: Connection, bound: BoundApi, correlation_id: int, response: Any, deferred: Deferred[Encoded]
+    ) -> None:
         if isinstance(response, Deferred):
             deferred.abandon = response.abandon
             response.then(
-                lambda value: deferred.resolve(_encode(bound, correlation_id, value)),
+                lambda value: deferred.resolve(encode(bound, correlation_id, value)),
                 lambda error: _answer_failure(connection, bound, correlation_id, error, deferred),
             )
             return
@@ -158,15 +189,11 @@ class Dispatcher:
         task.add_done_callback(self._tasks.discard)
 
     async def _finish(
-        self,
-        connection: Connection,
-        bound: _Bound,
-        correlation_id: int,
-        response: Awaitable[object],
-        deferred: Deferred[Encoded],
+        self, connection: Connection, bound: BoundApi, correlation_id: int, response: Any, deferred: Deferred[Encoded]
     ) -> None:
         try:
-            answer = _encode(bound, correlation_id, await response)
+            job = encode_in_slices(bound, correlation_id, await response)
+            answer = await self._work.finish(job)
         except Exception as error:
             _answer_failure(connection, bound, correlation_id, error, deferred)
         else:
@@ -174,60 +201,50 @@ class Dispatcher:
 
     async def finish_tasks(self) -> None:
         """At shutdown: changes that were under way come to their end."""
-        while self._tasks:
-            await asyncio.wait(list(self._tasks))
+        while self._tasks or self._work.is_busy:
+            if self._tasks:
+                await asyncio.wait(list(self._tasks))
+            else:
+                await asyncio.sleep(0)
 
 
-def _encode(bound: _Bound, correlation_id: int, response: object) -> Encoded:
-    """Raises CloseConnection for what can be neither encoded nor told."""
-    if response is NO_ANSWER:
-        return None
-    out = bytearray(bound.head)
+def _decoded_and_handled(bound: BoundApi, frame: bytearray, position: int, call: Call, held: list[Any]) -> Job[Any]:
     try:
-        encoded: list[Any] | None = bound.encode(response, out)
-    except EncodeError as error:
-        out = _encode_mended(bound, response, error)
-        encoded = [out]
-    parts = (out,) if encoded is None else encoded
-    put_response_start(out, 0, sum(map(len, parts)) - 4, correlation_id)
-    return parts
+        request = yield from bound.ask.decode_slices(memoryview(frame), position, True)
+    except DecodeError as error:
+        raise _undecodable(bound, error, frame) from None
+    yield from let_go_of(request, held)
+    response = handled(bound, request, call)
+    return (yield from response) if type(response) is GeneratorType else response
 
 
-def _encode_mended(bound: _Bound, response: object, error: EncodeError) -> bytearray:
-    """An answer that does not fit its wire types: with its error texts clipped if that helps, else as our own fault."""
-    log.error("%s v%d: the answer cannot be encoded: %s", bound.name, bound.version, clipped(str(error)))
-    encode = codec(bound.response, bound.version).encode
-    if clip_error_texts(response):
-        out = bytearray(bound.head)
-        with contextlib.suppress(EncodeError):
-            encode(response, out)
-            return out
-    out = bytearray(bound.head)
-    encode(_failure(bound), out)
-    return out
+def _answered(bound: BoundApi, correlation_id: int, job: Job[Any], held: list[Any]) -> Job[Any]:
+    """The rest of a job, and its answer in bytes; or what the answer is to be waited for."""
+    response = yield from job
+    if type(response) is not bound.response and response is not NO_ANSWER:
+        return response
+    encoded = yield from encode_in_slices(bound, correlation_id, response)
+    yield from let_go_of(response, held)
+    return _Ready(encoded)
 
 
 def _answer_failure(
-    connection: Connection, bound: _Bound, correlation_id: int, error: Exception, deferred: Deferred[Encoded]
+    connection: Connection, bound: BoundApi, correlation_id: int, error: Exception, deferred: Deferred[Encoded]
 ) -> None:
     """A request that fails after its handler has returned is answered like one that fails in it."""
     try:
         if isinstance(error, CloseConnection):
             raise error
         log.error("%s v%d from %s failed", bound.name, bound.version, connection.peer, exc_info=error)
-        answer = _encode(bound, correlation_id, _failure(bound))
+        answer = encode(bound, correlation_id, failure(bound))
     except CloseConnection as reason:
         connection.fail(str(reason))
     else:
         deferred.resolve(answer)
 
 
-def _failure(bound: _Bound) -> object:
-    """Our own fault, after it was logged: an error where the response has a place for one, or a hang-up."""
-    place = fields_of(bound.response).get("error_code")
-    if place is None or bound.version not in place.versions:
-        raise CloseConnection(f"{bound.name} v{bound.version} failed here; see the log")
-    return bound.response(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
+def _undecodable(bound: BoundApi, error: DecodeError, frame: bytearray) -> CloseConnection:
+    return CloseConnection(f"{bound.name} v{bound.version} cannot be decoded: {error}; {_hex(frame)}")
 
 
 def _api_versions_hint(route: Route) -> object:

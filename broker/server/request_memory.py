@@ -31,8 +31,12 @@ class MemoryBudget:
         self.used_bytes += size
         return self.used_bytes <= self.limit_bytes or receiver is self._exempt
 
+    @property
+    def is_exceeded(self) -> bool:
+        return self.used_bytes > self.limit_bytes
+
     def await_room(self, receiver: Receiver) -> None:
-        """It is told, in the order of asking, when it may go on."""
+        """Waiters are called in order, when they may go on."""
         self._waiting.append(receiver)
         self._grant()
 

@@ -36,6 +36,7 @@ class ResponseWriter:
         "_loop",
         "_progress",
         "_readers",
+        "_reads_cold",
         "_socket_fd",
         "_transport",
         "_waiting",
@@ -61,6 +62,7 @@ class ResponseWriter:
         self._readers = readers
         self._cached_bytes = 0  # how many of the next part's bytes are known to be in the page cache
         self._loading = False  # the next part, by another thread
+        self._reads_cold = False  # and the kernel reads ahead for it
         self._socket_fd: int = transport.get_extra_info("socket").fileno()
         self._write_fd = -1
         self._waiting = False
@@ -116,7 +118,7 @@ class ResponseWriter:
 
     def _send_file(self, part: FileSlice) -> bool:
         if not self._cached_bytes:
-            if not part.is_cached(bytes_max=SENDFILE_BYTES_MAX):
+            if not part.is_cached(bytes_max=SENDFILE_BYTES_MAX, strictly=self._reads_cold):
                 self._load(part)
                 return False
             self._cached_bytes = min(part.length, SENDFILE_BYTES_MAX)
@@ -138,7 +140,7 @@ class ResponseWriter:
     def _load(self, part: FileSlice) -> None:
         """Off the event loop: while the disk seeks, others are served. This connection's answers keep their order, and
         its requests wait as they do for a socket that takes no more."""
-        self._loading = True
+        self._loading = self._reads_cold = True
         loading = self._loop.run_in_executor(self._readers, partial(part.load, bytes_max=SENDFILE_BYTES_MAX))
         loading.add_done_callback(self._loaded)
 

@@ -1,4 +1,4 @@
-"""Listening sockets and the connections they accept: who may connect, who is idle, how it all ends."""
+"""Listening sockets and the connections they accept: which may connect, which are idle, how they are closed."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
+from tidemark import portable
 from tidemark.broker.config import BrokerConfig, Listener
 from tidemark.broker.server.connection import Connection
 from tidemark.broker.server.request_memory import MemoryBudget
@@ -28,6 +29,8 @@ FRAME_SECONDS_MAX: Final = 30.0
 # Requests other than Produce hold names and numbers: a fetch of 100,000 partitions has 4 MB.
 SMALL_REQUEST_BYTES_MAX: Final = 8 << 20
 PRODUCE_KEY: Final = 0
+# Of the process's descriptors, clients' connections get so many: logs must be opened and the metadata saved meanwhile.
+DESCRIPTORS_SHARE: Final = 0.75
 READ_THREADS: Final = 4
 
 
@@ -40,6 +43,7 @@ class Server:
         # Two, so that clients cannot keep the controllers from hearing of each other.
         self.memory = MemoryBudget(limit if limit > 0 else 1 << 62)
         self.controller_memory = MemoryBudget(self.memory.limit_bytes)
+        self.descriptors_max = int(portable.descriptor_limit() * DESCRIPTORS_SHARE)
         self.frame_seconds_max = FRAME_SECONDS_MAX
         self.readers = ThreadPoolExecutor(READ_THREADS, thread_name_prefix="send")  # of what is to be sent and is cold
         self.tick = 0  # advances with every sweep: cheaper to note than the time
@@ -67,7 +71,7 @@ class Server:
     ) -> tuple[str, int]:
         """Open one listener; returns the address it really has (its port may have been 0).
 
-        `handle`: if its requests are not for clients' handlers. `lost` is told of each connection that ends.
+        `handle`: if its requests are not for clients' handlers. `lost` is called with each connection that ends.
         """
         handle = handle or self._handle
         if lost is not None:
@@ -101,6 +105,8 @@ class Server:
             refusal = "the broker stops"
         elif len(self._connections) >= config.max_connections:
             refusal = f"max.connections={config.max_connections} is reached"
+        elif len(self._connections) >= self.descriptors_max and not self._is_controllers(connection.listener):
+            refusal = f"{self.descriptors_max} are open, and other files need descriptors, too (ulimit -n)"
         elif self._per_host[connection.host] >= (limit := _limit_of(connection.host, config)):
             refusal = f"max.connections.per.ip={limit} is reached"
         self._connections.add(connection)

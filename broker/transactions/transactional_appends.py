@@ -58,16 +58,21 @@ class TransactionalAppends:
             return None
         return mapped(self._ask(producer, partitions), self._told)
 
-    def append(self, partition: Partition, records: memoryview, now_ms: int) -> Appended:
+    def append(self, partition: Partition, records: memoryview, now_ms: int, at_once: bool = True) -> Appended:
         header = check_batch(records)
         if not header.is_transactional or header.is_control:
-            return partition.append(records, now_ms)
+            return partition.append(records, now_ms, at_once)
         code = self._codes.get((partition.topic, partition.index), ErrorCode.NONE)
         if code:
             raise Refused(code, "The transaction coordinator does not count this partition in.")
-        if self._version >= ADDS_PARTITIONS_FROM:
+        records, header = partition.validated_transactional(records, header, now_ms, at_once)
+        return self.append_checked(partition, records, header, now_ms)
+
+    def append_checked(self, partition: Partition, records: memoryview, header: BatchHeader, now_ms: int) -> Appended:
+        """As `append`, for a batch that waited: what depends on those before it can be said now."""
+        if self._version >= ADDS_PARTITIONS_FROM and header.is_transactional:
             _check_first_sequence(partition, header)
-        return partition.append_transactional(records, header, now_ms)
+        return partition.append_checked(records, header, now_ms)
 
     def _unopened(self) -> tuple[Producer | None, frozenset[TopicPartition]]:
         by_id = self._version >= TOPIC_IDS_FROM

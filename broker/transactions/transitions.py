@@ -181,8 +181,8 @@ def _prepared(old: Transaction, *, commit: bool, version: int, now_ms: int) -> T
 
 
 def _wrong_state(old: Transaction, *, commit: bool) -> Refused:
-    wish = "commit" if commit else "abort"
-    return Refused(ErrorCode.INVALID_TXN_STATE, f"There is nothing to {wish}: the state is {old.state.label}.")
+    verb = "commit" if commit else "abort"
+    return Refused(ErrorCode.INVALID_TXN_STATE, f"There is nothing to {verb}: the state is {old.state.label}.")
 
 
 # -- by the coordinator itself ---------------------------------------------

@@ -55,6 +55,22 @@ def test_idempotent_producer(broker: BrokerProcess, made: str) -> None:
     assert [message.value() for message in read_everything(broker.bootstrap, made)] == values
 
 
+@pytest.mark.parametrize("codec", ["none", "lz4"])
+def test_idempotent_producer_keeps_its_order_where_every_record_is_checked(
+    broker: BrokerProcess, make_topic: Callable[..., str], is_control: bool, codec: str
+) -> None:
+    """Five requests in flight, of which the large ones are read on a thread."""
+    topic = make_topic() if is_control else make_topic(tidemark_produce_validation="strict")
+    sender = producer(broker.bootstrap, enable_idempotence=True, linger_ms=1, compression_type=codec)
+    values = [b"%d" % number for number in range(30_000)]
+    for number, value in enumerate(values):
+        send_patiently(sender, topic, value)
+        if number % 5000 == 4000:
+            sender.poll(0.02)  # a pause, so that small batches follow large ones
+    assert sender.flush(60) == 0
+    assert [message.value() for message in read_everything(broker.bootstrap, topic)] == values
+
+
 def test_keys_headers_timestamps_and_nulls_come_back_as_they_were(broker: BrokerProcess, made: str) -> None:
     sender = producer(broker.bootstrap)
     headers = [("a", b"1"), ("a", b"2"), ("empty", b""), ("null", None), ("ünïcode", "wörld".encode())]

@@ -87,6 +87,12 @@ def test_recovery_with_the_right_identity_bumps_once(producer: Identity, version
 # -- AddPartitionsToTxn --------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("internal", ["__consumer_offsets", "__transaction_state"])
+def test_a_producer_does_not_add_internal_topics(producer: Identity, made: Topic, internal: str) -> None:
+    codes = producer.add({internal: [0], made.name: [0]})
+    assert codes == {(internal, 0): Error.TOPIC_AUTHORIZATION_FAILED, (made.name, 0): Error.OPERATION_NOT_ATTEMPTED}
+
+
 @pytest.mark.parametrize("version", range(4))
 @wrong_identity
 def test_partitions_of_a_wrong_identity_are_not_added(

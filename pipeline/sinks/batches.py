@@ -72,7 +72,7 @@ def newest(settings: dict[str, Any], topic: str, partition: int) -> Run | Part |
             "isolation.level": "read_committed",
             "enable.partition.eof": True,
             "auto.offset.reset": "earliest",
-            "fetch.wait.max.ms": 5,  # the end of the partition is told by a fetch that finds nothing
+            "fetch.wait.max.ms": 5,  # a fetch that finds nothing shows the end of the partition
         }
     )
     try:

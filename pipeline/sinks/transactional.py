@@ -39,7 +39,7 @@ class PartsDisagree(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Writing:
-    """What every writer of a batch is told. Travels to the workers, so it holds plain values only."""
+    """What every writer of a batch gets. Travels to the workers, so it holds plain values only."""
 
     settings: dict[str, Any]
     transactional_prefix: str

@@ -59,7 +59,7 @@ T = TypeVar("T")
 
 
 class ReadFailed(Exception):
-    """What a user is told, in a sentence."""
+    """The error for a user, in a sentence."""
 
 
 class TryAgain(Exception):

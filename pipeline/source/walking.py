@@ -17,7 +17,7 @@ _OFFSETS_END = 61
 
 
 class AbortedTransactions:
-    """What a read_committed reader must not show. It is told of every batch, in the order of the log.
+    """What a read_committed reader must not show. It sees every batch, in the order of the log.
 
     The rule is the Kafka consumer's: a producer's transactional batches are hidden from the first offset of its aborted
     transaction until the abort marker, which is itself in the log.

@@ -14,7 +14,7 @@ __all__ = ["compile_function", "source_of"]
 
 
 def compile_function(cls: type[Any], version: int, name: str) -> Callable[..., Any]:
-    """`encode`, `encode_parts` or `decode` of one version of `cls`."""
+    """`encode`, `encode_parts`, `decode`, or one of them with `_slices`, of one version of `cls`."""
     return _emitter(cls, version, name).compile(cls)
 
 
@@ -27,6 +27,7 @@ def source_of(cls: type[Any], version: int, name: str) -> str:
 
 def _emitter(cls: type[Any], version: int, name: str) -> Emitter:
     flexible = version in api(cls).flexible
-    if name == "decode":
-        return Decoder(version, flexible=flexible)
-    return Encoder(version, flexible=flexible, in_parts=name == "encode_parts")
+    in_slices = name.endswith("_slices")
+    if name.startswith("decode"):
+        return Decoder(version, flexible=flexible, in_slices=in_slices)
+    return Encoder(version, flexible=flexible, in_parts=name.startswith("encode_parts"), in_slices=in_slices)

@@ -24,8 +24,8 @@ STRING_MAX: Final = 0x7FFF
 
 
 class Decoder(Emitter):
-    def __init__(self, version: int, *, flexible: bool) -> None:
-        super().__init__(version, flexible=flexible)
+    def __init__(self, version: int, *, flexible: bool, in_slices: bool = False) -> None:
+        super().__init__(version, flexible=flexible, in_slices=in_slices)
         self.run: list[tuple[str, str]] = []  # (struct code, variable)
         self.scope |= {
             "DecodeError": DecodeError,
@@ -37,11 +37,13 @@ class Decoder(Emitter):
 
     def compile(self, cls: type[Any]) -> Callable[..., Any]:
         title = f"{cls.__name__} v{self.version}"
+        function = "decode_slices" if self.in_slices else "decode"
         self.emit(
             0,
-            "def decode(buf, pos=0, surplus=False):",
+            f"def {function}(buf, pos=0, surplus=False):",
             f"  end, budget, tags_left = len(buf), {ELEMENTS_MAX}, {TAGS_MAX}",
         )
+        self.emit_generator(1)
         self.emit(1, "try:")
         self.read_struct(2, cls, "msg")
         self.emit(1, "except (IndexError, StructError, UnicodeDecodeError) as error:")
@@ -52,8 +54,8 @@ class Decoder(Emitter):
             f"  raise DecodeError(f'{title}: {{end - pos}} bytes left over')",
             "return msg",
         )
-        exec(compile(self.source(), f"<decode {title}>", "exec"), self.scope)
-        decode: Callable[..., Any] = self.scope["decode"]
+        exec(compile(self.source(), f"<{function} {title}>", "exec"), self.scope)
+        decode: Callable[..., Any] = self.scope[function]
         return decode
 
     def flush(self, depth: int) -> None:
@@ -196,3 +198,4 @@ class Decoder(Emitter):
         else:
             self.read_struct(depth + 1, field.of, item)
         self.emit(depth + 1, f"{target}.append({item})")
+        self.emit_yield(depth + 1)

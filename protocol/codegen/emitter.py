@@ -23,12 +23,17 @@ FIXED: Final = {
 }
 
 
+ELEMENTS_PER_YIELD: Final = 32  # some 50 microseconds
+
+
 class Emitter(ABC):
     """Writes the source of one function and compiles it."""
 
-    def __init__(self, version: int, *, flexible: bool) -> None:
+    def __init__(self, version: int, *, flexible: bool, in_slices: bool = False) -> None:
+        """`in_slices`: the function is a generator, which yields now and then while it goes through arrays."""
         self.version = version
         self.flexible = flexible
+        self.in_slices = in_slices
         self.lines: list[str] = []
         self.scope: dict[str, Any] = {"StructError": struct.error}
         self.count = 0
@@ -43,6 +48,16 @@ class Emitter(ABC):
 
     def emit(self, depth: int, *lines: str) -> None:
         self.lines += ["  " * depth + line for line in lines]
+
+    def emit_yield(self, depth: int) -> None:
+        """At the end of an array's element."""
+        if self.in_slices:
+            self.emit(depth, "turn += 1", f"if turn == {ELEMENTS_PER_YIELD}:", "  turn = 0", "  yield")
+
+    def emit_generator(self, depth: int) -> None:
+        """At the beginning: a message without arrays yields nothing, and is a generator all the same."""
+        if self.in_slices:
+            self.emit(depth, "turn = 0", "if turn:", "  yield")
 
     def name(self, hint: str) -> str:
         self.count += 1

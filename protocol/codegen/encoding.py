@@ -24,8 +24,8 @@ def records_size(value: Any) -> int:
 
 
 class Encoder(Emitter):
-    def __init__(self, version: int, *, flexible: bool, in_parts: bool) -> None:
-        super().__init__(version, flexible=flexible)
+    def __init__(self, version: int, *, flexible: bool, in_parts: bool, in_slices: bool = False) -> None:
+        super().__init__(version, flexible=flexible, in_slices=in_slices)
         self.in_parts = in_parts
         self.run: list[tuple[str, str]] = []  # (struct code, expression)
         self.scope |= {
@@ -37,8 +37,9 @@ class Encoder(Emitter):
         }
 
     def compile(self, cls: type[Any]) -> Callable[..., Any]:
-        function = "encode_parts" if self.in_parts else "encode"
+        function = ("encode_parts" if self.in_parts else "encode") + ("_slices" if self.in_slices else "")
         self.emit(0, f"def {function}(msg, out):")
+        self.emit_generator(1)
         if self.in_parts:
             self.emit(1, "parts = []")
         self.emit(1, "try:", "  pass")
@@ -204,6 +205,7 @@ class Encoder(Emitter):
         else:
             self.write_struct(depth + 1, field.of, item)
         self.flush(depth + 1)
+        self.emit_yield(depth + 1)
 
 
 def _wrong_uuid(value: Any) -> None:

@@ -1,4 +1,4 @@
-"""SyncGroup (key 14): hand out (leader) and fetch (everybody) a generation's assignment."""
+"""SyncGroup (key 14): hand out (the leader) and fetch (all members) a generation's assignment."""
 
 from __future__ import annotations
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from harness.ports import free_port
 
 from tidemark.broker.config import load_config
 from tidemark.broker.node import Node
@@ -120,6 +121,7 @@ def fetch_request(topic: str, offset: int, *, wait_ms: int = 0, min_bytes: int =
     )
 
 
+SECONDS_MAX = 20  # for a node of several to start, to stop, or to see what must come
 Start = Callable[..., Awaitable[Node]]
 Connect = Callable[..., Awaitable[Client]]
 
@@ -166,3 +168,79 @@ def requests() -> Any:
         fetch = staticmethod(fetch_request)
 
     return Requests
+
+
+class Nodes:
+    """A cluster in the test's own event loop: nodes 1 to `voters`, and more that may join."""
+
+    def __init__(self, path: Path, *, voters: int, extra: int = 0) -> None:
+        self.path = path
+        self.ids = list(range(1, voters + extra + 1))
+        ports = [free_port() for _ in range(2 * len(self.ids))]
+        self.ports = dict(zip(self.ids, ports, strict=False))
+        self.own_ports = dict(zip(self.ids, ports[len(self.ids) :], strict=True))
+        self.voters = self.ids[:voters]
+        self.running: dict[int, Node] = {}
+
+    async def start(self, *ids: int, **settings: Any) -> None:
+        await asyncio.gather(*(self._start(node_id, settings) for node_id in ids or self.voters))
+
+    async def _start(self, node_id: int, settings: dict[str, Any]) -> None:
+        config = load_config(
+            None,
+            {
+                "node.id": node_id,
+                "listeners": f"PLAINTEXT://127.0.0.1:{self.ports[node_id]},CONTROLLER://127.0.0.1:{self.own_ports[node_id]}",
+                "controller.listener.names": "CONTROLLER",
+                "controller.quorum.voters": ",".join(
+                    f"{each}@127.0.0.1:{self.own_ports[each]}" for each in self.voters
+                ),
+                "log.dirs": self.path / str(node_id),
+                "offsets.topic.num.partitions": 2,
+                "broker.heartbeat.interval.ms": 100,
+                **{name.replace("_", "."): value for name, value in settings.items()},
+            },
+        )
+        node = self.running[node_id] = Node(config)
+        await asyncio.wait_for(node.start(), SECONDS_MAX)
+
+    async def stop(self, node_id: int) -> None:
+        await asyncio.wait_for(self.running.pop(node_id).stop(), SECONDS_MAX)
+
+    def image(self, node_id: int) -> Any:
+        return self.running[node_id]._store.image
+
+    @property
+    def controller(self) -> int:
+        return next(node_id for node_id, node in self.running.items() if node._store.is_controller)
+
+    @property
+    def another(self) -> int:
+        """A node that is not the controller."""
+        return next(node_id for node_id in self.running if node_id != self.controller)
+
+    async def until(self, condition: Callable[[], object]) -> None:
+        async with asyncio.timeout(SECONDS_MAX):
+            while True:
+                with contextlib.suppress(StopIteration):
+                    if condition():
+                        return
+                await asyncio.sleep(0.01)
+
+
+@pytest.fixture
+async def nodes(tmp_path: Path) -> AsyncIterator[Nodes]:
+    nodes = Nodes(tmp_path, voters=3, extra=1)
+    try:
+        yield nodes
+    finally:
+        await asyncio.gather(*(nodes.stop(node_id) for node_id in list(nodes.running)))
+
+
+@pytest.fixture
+async def ask(nodes: Nodes, connect: Any) -> Callable[..., Any]:
+    async def ask(node_id: int, request: Any, response: type[Any], version: int) -> Any:
+        client = await connect(nodes.running[node_id])
+        return await client.call(request, response, version)
+
+    return ask

@@ -1,4 +1,4 @@
-"""`tidemark start --nodes N`: which node listens where, and what it is told."""
+"""`tidemark start --nodes N`: which node listens where, with which settings."""
 
 from __future__ import annotations
 

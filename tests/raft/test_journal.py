@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import stat
 from collections.abc import Callable
 from functools import partial
@@ -22,6 +23,7 @@ from tidemark.raft import (
     JournalCorrupt,
     Snapshot,
 )
+from tidemark.raft.journal import _frame
 
 
 def replayed(path: Path) -> list[tuple[int, int, bytes]]:
@@ -42,22 +44,26 @@ def test_entries_are_replayed_in_order(tmp_path: Path) -> None:
 def test_a_torn_tail_is_cut_at_every_byte(tmp_path: Path) -> None:
     journal = Journal(tmp_path)
     journal.append([b"kept"], term=1)
-    whole = journal.size_bytes
+    whole, synced = journal.size_bytes, (tmp_path / "journal-synced").read_bytes()
     journal.append([b"torn by a crash"], term=1)
     journal.close()
     data = (tmp_path / "journal").read_bytes()
     for end in range(whole, len(data)):
         (tmp_path / "journal").write_bytes(data[:end])
+        (tmp_path / "journal-synced").write_bytes(synced)
         assert replayed(tmp_path) == [(1, 1, b"kept")]
         assert (tmp_path / "journal").stat().st_size == whole
 
 
 def test_appending_goes_on_after_a_torn_tail(tmp_path: Path) -> None:
     journal = Journal(tmp_path)
-    journal.append([b"kept", b"torn"], term=1)
+    journal.append([b"kept"], term=1)
+    synced = (tmp_path / "journal-synced").read_bytes()
+    journal.append([b"torn"], term=1)
     journal.close()
     path = tmp_path / "journal"
     path.write_bytes(path.read_bytes()[:-1])
+    (tmp_path / "journal-synced").write_bytes(synced)
     journal = Journal(tmp_path)
     assert journal.append([b"next"], term=1) == 2
     journal.close()
@@ -189,6 +195,24 @@ def test_a_page_that_is_lost_from_a_synced_append_is_damage(tmp_path: Path) -> N
         Journal(tmp_path)
 
 
+@pytest.mark.parametrize("lost", ["the last bit", "the last byte", "the last entry", "everything"])
+def test_a_synced_entry_that_is_missing_at_the_end_is_damage(tmp_path: Path, lost: str) -> None:
+    """A voter that forgets what it acknowledged could elect a leader without it."""
+    journal = Journal(tmp_path)
+    journal.append([b"first"], term=1)
+    first = journal.size_bytes
+    journal.append([b"second"], term=1)
+    journal.close()
+    path = tmp_path / "journal"
+    data = path.read_bytes()
+    flipped = data[:-1] + bytes((data[-1] ^ 1,))
+    path.write_bytes(
+        {"the last bit": flipped, "the last byte": data[:-1], "the last entry": data[:first], "everything": b""}[lost]
+    )
+    with pytest.raises(JournalCorrupt, match="synced"):
+        Journal(tmp_path)
+
+
 def test_after_entries_were_replaced_the_new_ones_may_be_torn(tmp_path: Path) -> None:
     """The sync point is lowered with the log: it must not claim that entries were synced that were cut off."""
     journal = Journal(tmp_path)
@@ -200,6 +224,62 @@ def test_after_entries_were_replaced_the_new_ones_may_be_torn(tmp_path: Path) ->
     (tmp_path / "journal-synced").write_bytes(synced)
     lose_first_page(tmp_path, position=synced_bytes)
     assert replayed(tmp_path) == [(1, 1, b"kept")]
+
+
+class PowerCuts:
+    """Watches what is synced: `left` is all that a loss of power may leave in the file of the sync point by now."""
+
+    def __init__(self, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._path = directory / "journal-synced"
+        self.left: list[bytes] = [b""]
+        self.was_directory_synced = False
+        sync_data, sync_all = portable.sync_data, portable.sync_all
+        monkeypatch.setattr(portable, "sync_data", partial(self._data, sync_data))
+        monkeypatch.setattr(portable, "sync_all", partial(self._all, sync_all))
+
+    def _data(self, sync: Callable[[int], None], fd: int) -> None:
+        sync(fd)
+        if os.fstat(fd).st_ino == self._path.stat().st_ino:
+            self.left = [self._path.read_bytes()]
+
+    def _all(self, sync: Callable[[int], None], fd: int) -> None:
+        sync(fd)
+        self.was_directory_synced |= stat.S_ISDIR(os.fstat(fd).st_mode) and self._path.exists()
+
+    def note(self) -> None:
+        self.left.append(self._path.read_bytes())
+
+
+def test_whatever_a_loss_of_power_leaves_of_the_sync_point_all_that_was_synced_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = tmp_path / "journal"
+    directory.mkdir()
+    power = PowerCuts(directory, monkeypatch)
+    journal = Journal(directory)
+    assert power.was_directory_synced
+    steps: list[Callable[[], object]] = [
+        lambda: journal.append([b"one", b"two"], term=1),
+        lambda: journal.append([b"three"], term=1),
+        lambda: journal.truncate_from(2),
+        lambda: journal.append([b"another two", b"another three"], term=2),
+        lambda: journal.replace_before(b"state", index=2, term=2, configuration=b""),
+        lambda: journal.append([b"four"], term=2),
+    ]
+    for number, step in enumerate([lambda: None, *steps]):
+        step()
+        power.note()
+        synced, data = journal.last_index, (directory / "journal").read_bytes()
+        for tried, left in enumerate(power.left):
+            cut = shutil.copytree(directory, tmp_path / f"cut-{number}-{tried}")
+            (cut / "journal-synced").write_bytes(left)
+            # The next append of several pages was under way, and only its last pages have reached the disk.
+            entries = [Entry(9, synced + 1 + each, bytes([each]) * 3000) for each in range(4)]
+            (cut / "journal").write_bytes(data + bytes(4096) + b"".join(map(_frame, entries))[4096:])
+            reopened = Journal(cut)
+            assert reopened.last_index == synced
+            reopened.close()
+    journal.close()
 
 
 def test_entries_that_a_dead_process_had_not_synced_are_synced_before_they_count(
@@ -239,6 +319,29 @@ def test_a_disk_that_is_full_while_a_snapshot_is_saved_costs_no_entry(
     saved = storage.load()
     storage.close()
     assert saved.snapshot == snapshot
+    assert [entry.payload for entry in saved.entries] == [b"4", b"5", b"6"]
+
+
+def test_a_snapshot_that_lacks_a_descriptor_for_the_journal_can_be_saved_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storage = FileStorage(tmp_path)
+    entries = tuple(Entry(1, index, b"%d" % index) for index in range(1, 6))
+    storage.save(Effects(hard_state=HardState(term=1), entries=entries))
+    snapshot = Snapshot(index=3, term=1, configuration=Configuration.of((1,)), data=b"three")
+
+    def no_descriptor(_journal: Journal) -> int:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Journal, "_open", no_descriptor)
+        with pytest.raises(OSError, match="Too many"):
+            storage.save(Effects(snapshot=snapshot))
+    storage.save(Effects(snapshot=snapshot, entries=(Entry(1, 6, b"6"),)))
+    storage.close()
+    storage = FileStorage(tmp_path)
+    saved = storage.load()
+    storage.close()
     assert [entry.payload for entry in saved.entries] == [b"4", b"5", b"6"]
 
 

@@ -94,7 +94,9 @@ def test_a_log_that_went_offline_denies_the_clean_mark(open_directory, path, mak
     assert directory.logs["a", 0].end_offset == 1
 
 
-def test_one_damaged_partition_does_not_hinder_the_others(open_directory, path, make_batch, append):
+@pytest.fixture
+def one_damaged(open_directory, path, make_batch, append):
+    """Two logs of five batches, not closed cleanly, and a bit flipped in the file of a-0, which is returned."""
     directory = open_directory()
     for partition in range(2):
         log = directory.open_log("a", partition, config=CONFIG)
@@ -105,11 +107,15 @@ def test_one_damaged_partition_does_not_hinder_the_others(open_directory, path, 
     data = bytearray(victim.read_bytes())
     data[100] ^= 1
     victim.write_bytes(data)
+    return victim
+
+
+def test_one_damaged_partition_does_not_hinder_the_others(open_directory, one_damaged):
     directory = open_directory()
     failures = open_all(directory)
     assert list(failures) == [("a", 0)]
     assert isinstance(failures["a", 0], CorruptLog)
-    assert str(victim) in str(failures["a", 0])
+    assert str(one_damaged) in str(failures["a", 0])
     assert directory.logs["a", 1].end_offset == 5
 
 
@@ -369,17 +375,27 @@ def test_a_failed_sync_at_the_stop_leaves_no_epoch(path, faulty_files, make_batc
     directory.close()
 
 
-def test_a_log_that_was_refused_is_checked_again_at_every_start(open_directory, path, make_batch, append):
-    directory = open_directory()
-    for partition in range(2):
-        log = directory.open_log("a", partition, config=CONFIG)
-        for _ in range(5):
-            append(log, make_batch(1, size=200))
-    directory.close(clean=False)
-    victim = path / "a-0" / f"{0:020d}.log"
-    data = bytearray(victim.read_bytes())
-    data[100] ^= 1
-    victim.write_bytes(data)
+def test_a_sync_that_failed_on_its_thread_just_before_the_stop_leaves_no_epoch(path, faulty_files, make_batch, append):
+    """The kernel tells of a failed sync once. The one at the stop succeeds, and says nothing about those pages."""
+    path.mkdir()
+    disk = faulty_files(path)
+    directory = LogDirectory.open(str(path), files=disk, now_ms=lambda: T0)
+    log = directory.open_log("a", 0, config=CONFIG)
+    append(log, make_batch(1))
+    flush = log.begin_flush()
+    disk.fail_sync = True
+    with pytest.raises(OSError, match="sync failed"):
+        flush()
+    disk.fail_sync = False
+    directory.close(broker_epoch=7)  # before finish_flush is called
+    directory = LogDirectory.open(str(path), now_ms=lambda: T0)
+    assert not directory.was_clean
+    assert directory.open_log("a", 0, config=CONFIG).recovery_point == 0
+    directory.close()
+
+
+@pytest.mark.usefixtures("one_damaged")
+def test_a_log_that_was_refused_is_checked_again_at_every_start(open_directory):
     for _ in range(3):
         directory = open_directory()
         assert not directory.was_clean
@@ -421,6 +437,24 @@ def test_a_new_topic_has_nothing_of_a_deleted_one_of_its_name_even_after_a_kill(
     again = directory.logs["t", 0]
     assert (again.start_offset, again.end_offset, again.recovery_point) == (0, 6, 0)
     assert directory.high_watermarks.get(("t", 0), 0) == 0
+
+
+def test_a_new_topic_has_nothing_of_one_that_was_deleted_just_before_a_kill(open_directory, make_batch, append):
+    directory = open_directory()
+    old = directory.open_log("t", 0, config=CONFIG)
+    append(old, make_batch(5))
+    old.flush()
+    old.delete_before(3)
+    directory.write_checkpoints({("t", 0): 5})
+    directory.delete("t", 0)
+    directory.close(clean=False)
+    directory = open_directory()
+    new = directory.open_log("t", 0, config=CONFIG)
+    assert (new.start_offset, new.end_offset) == (0, 0)
+    append(new, make_batch(2))
+    directory.close(clean=False)
+    again = open_directory().open_log("t", 0, config=CONFIG)
+    assert (again.start_offset, again.end_offset, again.recovery_point) == (0, 2, 0)
 
 
 def test_a_partition_deleted_while_checkpoints_are_written_is_not_in_them(

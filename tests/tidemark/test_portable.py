@@ -128,7 +128,9 @@ def test_bytes_that_were_dropped_from_the_page_cache_are_seen_as_cold(tmp_path: 
         os.fsync(file.fileno())
         assert portable.is_cached(file.fileno(), position=0, length=1 << 20)
         deadline = time.monotonic() + 20
-        while portable.is_cached(file.fileno(), position=0, length=1 << 20):  # it is a wish, granted when nobody looks
+        while portable.is_cached(
+            file.fileno(), position=0, length=1 << 20
+        ):  # it is advice, which the kernel follows in its own time
             assert time.monotonic() < deadline
             os.fsync(file.fileno())
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)

@@ -1,1 +1,1 @@
-"""The classic group protocol: members join, one of them assigns, all of them sync, everybody heartbeats."""
+"""The classic group protocol: members join, one of them assigns, all of them sync and heartbeat."""

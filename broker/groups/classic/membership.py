@@ -62,13 +62,13 @@ class GroupMembership:
         """Whether one of these protocols is supported by all other members."""
         if self.state is ClassicGroupState.EMPTY:
             return bool(protocol_type and protocols)
-        everybody = len(self.members)
-        return protocol_type == self.protocol_type and any(self._votes[name] == everybody for name in protocols)
+        member_count = len(self.members)
+        return protocol_type == self.protocol_type and any(self._votes[name] == member_count for name in protocols)
 
     def select_protocol(self) -> str:
         """Of the protocols that all members support, the one most members prefer; of equals, the first voted for."""
-        everybody = len(self.members)
-        candidates = {name for name, count in self._votes.items() if count == everybody}
+        member_count = len(self.members)
+        candidates = {name for name, count in self._votes.items() if count == member_count}
         votes = Counter(member.vote(candidates) for member in self.members.values())
         return max(votes, key=votes.__getitem__)
 

@@ -166,8 +166,8 @@ class _Join:
         if self.replaced is None or self.replaced.classic is not None:
             return False
         members, group_config = self.update.state.members, self.group.group_config(self.shard)
-        everybody = all(member.classic is not None for member in members.values())
-        return everybody and group_config.may_downgrade and len(members) <= group_config.classic_members_max
+        all_classic = all(member.classic is not None for member in members.values())
+        return all_classic and group_config.may_downgrade and len(members) <= group_config.classic_members_max
 
     def _downgrade(self, subscription: Subscription, *, changed: bool) -> Decision[JoinGroupResponse]:
         update = self.update

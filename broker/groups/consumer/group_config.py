@@ -24,7 +24,7 @@ class GroupConfig:
     classic_members_max: int
 
     def interval_ms(self, *, unchanged_ms: int, waits: bool) -> int:
-        """The heartbeat interval that a member is told.
+        """The heartbeat interval in a member's answers.
 
         Members seldom join alone, and a member that waits for a partition depends on the heartbeats of others. So the
         interval is short for a while after a change.

@@ -305,15 +305,17 @@ class _Beat:
     def _finish(self, before: Member) -> Decision[ConsumerGroupHeartbeatResponse]:
         member = self.update.state.members[self.member_id]
         answer = self._answer(member, changed=_is_other(before.assigned, member.assigned))
-        settle = partial(self._after_write, member, moved=member.state is not before.state or bool(self.update.records))
+        after_write = partial(
+            self._after_write, member, moved=member.state is not before.state or bool(self.update.records)
+        )
         if not self.update.records:
-            settle()
+            after_write()
             return answer
 
         def then() -> None:
             for action in self.then:
                 action()
-            settle()
+            after_write()
 
         return CoordinatorResult(self.update.records, answer=answer, then=then, refuse=refusal)
 

@@ -50,7 +50,7 @@ class TopicMatcher:
         self._memo = _Memo({})
 
     def __call__(self, regex: str, topics: Mapping[str, Any]) -> frozenset[str]:
-        memo = self._memo  # one look: another thread's broker, which has other topics, may replace it at any time
+        memo = self._memo  # read once: another thread's broker, which has other topics, may replace it at any time
         if memo.topics is not topics or memo.bytes > FOUND_BYTES_MAX:
             memo = self._memo = _Memo(topics)
         found = memo.found.get(regex)

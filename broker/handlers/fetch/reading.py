@@ -32,7 +32,7 @@ from tidemark.storage import ColdRead, FileSlice, Log
 FOLLOWERS_FROM: Final = 11  # KIP-392
 READ_COMMITTED: Final = 1
 SLICE_SECONDS_MAX: Final = 0.01  # of reading at one go
-CLOCK_EVERY: Final = 64  # partitions between two looks at the clock
+CLOCK_EVERY: Final = 64  # partitions between two readings of the clock
 COLD_ROUNDS_MAX: Final = 8  # of loading: a segment, a place in it, where the read ends, and some in vain
 
 

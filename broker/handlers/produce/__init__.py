@@ -1,9 +1,10 @@
 """Produce (key 0): append one batch per partition, and answer when the acknowledgement asked for is due.
 
 A produce has two phases. Phase one (`appending`) fixes the order: each batch is validated and appended before the next
-request is looked at. Phase two (`acks`) waits until what was appended is committed; meanwhile other requests go on, and
-answers leave in the order of the requests. One batch for one partition is what most requests hold: `fast_path` answers
-it from its bytes, by the same decisions.
+request is looked at. A batch whose records must be read first, and are many, waits for that; whatever comes for its
+partition queues behind it. Phase two (`acks`) waits until what was appended is committed; meanwhile other requests go
+on, and answers leave in the order of the requests. One batch for one partition is what most requests hold: `fast_path`
+answers it from its bytes, by the same decisions.
 
 acks=0: no answer; an error closes the connection, which is how Kafka makes the client notice.
 acks=1: the answer leaves after the append, or after the sync if the topic has flush.messages=1.
@@ -14,7 +15,7 @@ v0–2: the record formats of before 0.11. Advertised, as Kafka 4 does, because 
       broker without compression; a request that uses one of them is refused by hanging up.
 v3: record batches, transactional ids (KIP-98). v5: log_start_offset in the answer (KIP-107).
 v7: zstd (KIP-110); before, a zstd batch is UNSUPPORTED_COMPRESSION_TYPE. v8: errors by record (KIP-467).
-v9: flexible (KIP-482). v10: the new leader is told with NOT_LEADER_OR_FOLLOWER (KIP-951).
+v9: flexible (KIP-482). v10: NOT_LEADER_OR_FOLLOWER names the new leader (KIP-951).
 v11: TRANSACTION_ABORTABLE (KIP-890). v12: writing to a partition adds it to the transaction (KIP-890).
 v13: topics by id (KIP-516).
 """
@@ -26,12 +27,10 @@ from typing import TYPE_CHECKING
 from tidemark.broker.core.deferred import chained
 from tidemark.broker.core.registry import Call, handles
 from tidemark.broker.handlers.produce.acks import PendingAcks, ProduceAnswer, no_answer
-from tidemark.broker.handlers.produce.appending import Append, Appending
+from tidemark.broker.handlers.produce.appending import Appender, Appending, PlainAppends
 from tidemark.broker.handlers.produce.fast_path import produce_fast
-from tidemark.broker.replication.partition import Partition
 from tidemark.broker.replication.replica_table import ReplicaTable
 from tidemark.protocol.messages.produce import ProduceRequest, ProduceResponse
-from tidemark.storage import Appended
 
 if TYPE_CHECKING:
     from tidemark.broker.transactions.coordinator import TransactionCoordinator
@@ -42,17 +41,16 @@ def produce(
     request: ProduceRequest, call: Call, *, replicas: ReplicaTable, transactions: TransactionCoordinator
 ) -> ProduceAnswer:
     if request.transactional_id is None:
-        return _both_phases(request, call, replicas, _append)
+        return _both_phases(request, call, replicas, PlainAppends)
     return _produce_transactional(request, call, replicas, transactions)
 
 
-def _append(partition: Partition, records: memoryview, now_ms: int) -> Appended:
-    return partition.append(records, now_ms)
+def _both_phases(request: ProduceRequest, call: Call, replicas: ReplicaTable, appender: Appender) -> ProduceAnswer:
+    appending = Appending(request, call, replicas, appender)
+    return chained(appending.run(), lambda response: _acknowledged(request, appending, response))
 
 
-def _both_phases(request: ProduceRequest, call: Call, replicas: ReplicaTable, append: Append) -> ProduceAnswer:
-    appending = Appending(request, call, replicas, append)
-    response = appending.run()
+def _acknowledged(request: ProduceRequest, appending: Appending, response: ProduceResponse) -> ProduceAnswer:
     if request.acks == 0:
         return no_answer(response)
     unacknowledged = appending.unacknowledged
@@ -68,4 +66,4 @@ def _produce_transactional(
     from tidemark.broker.transactions.transactional_appends import TransactionalAppends
 
     appends = TransactionalAppends(request, version=call.version, replicas=replicas, transactions=transactions)
-    return chained(appends.add_partitions(), lambda _added: _both_phases(request, call, replicas, appends.append))
+    return chained(appends.add_partitions(), lambda _added: _both_phases(request, call, replicas, appends))

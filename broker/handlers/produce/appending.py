@@ -5,14 +5,17 @@ What is appended here has its place in the log for good. Whether and when that i
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final
+import logging
+from functools import partial
+from typing import Final, Protocol
 
+from tidemark.broker.core.deferred import Deferred, MaybeDeferred
 from tidemark.broker.core.errors import EXPECTED, Fault, fault_of
 from tidemark.broker.core.lease import lease_clock
 from tidemark.broker.core.registry import Call
 from tidemark.broker.handlers.produce.acks import Unacknowledged, is_unacknowledged
 from tidemark.broker.replication import hints
+from tidemark.broker.replication.examination import AT_ONCE_RECORDS_MAX, Examination, MustWait
 from tidemark.broker.replication.hosted_topic import HostedTopic
 from tidemark.broker.replication.partition import Partition
 from tidemark.broker.replication.replica_table import ReplicaTable
@@ -29,13 +32,40 @@ from tidemark.protocol.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from tidemark.protocol.schema import Bytes
+from tidemark.protocol.records import BatchHeader
+from tidemark.protocol.schema import Bytes, fields_of
 from tidemark.storage import Appended
+
+log = logging.getLogger(__name__)
 
 TOPIC_IDS_FROM: Final = 13
 ZSTD_FROM: Final = 7
 
-Append = Callable[[Partition, memoryview, int], Appended]
+RESULT_FIELDS: Final = tuple(fields_of(PartitionProduceResponse))
+
+
+class Appender(Protocol):
+    """How a batch is appended: plainly, or as part of a transaction."""
+
+    def append(self, partition: Partition, records: memoryview, now_ms: int, at_once: bool, /) -> Appended:
+        """Raises MustWait unless `append_checked` can be done now."""
+        ...
+
+    def append_checked(
+        self, partition: Partition, records: memoryview, header: BatchHeader, now_ms: int, /
+    ) -> Appended: ...
+
+
+class PlainAppends:
+    """Batches of no transaction."""
+
+    @staticmethod
+    def append(partition: Partition, records: memoryview, now_ms: int, at_once: bool) -> Appended:
+        return partition.append(records, now_ms, at_once)
+
+    @staticmethod
+    def append_checked(partition: Partition, records: memoryview, header: BatchHeader, now_ms: int) -> Appended:
+        return partition.append_checked(records, header, now_ms)
 
 
 def led_partition(hosted: HostedTopic | None, index: int, acks: int, replicas: ReplicaTable) -> Partition | None:
@@ -79,21 +109,41 @@ def refused_result(index: int, fault: Fault) -> PartitionProduceResponse:
 class Appending:
     """Phase one of one request."""
 
-    __slots__ = ("_acks", "_append", "_call", "_hinted", "_now_ms", "_replicas", "_request", "unacknowledged")
+    __slots__ = (
+        "_acks",
+        "_appender",
+        "_call",
+        "_deferred",
+        "_hinted",
+        "_left",
+        "_now_ms",
+        "_records_at_once",
+        "_replicas",
+        "_request",
+        "_response",
+        "_waiting_bytes",
+        "unacknowledged",
+    )
 
-    def __init__(self, request: ProduceRequest, call: Call, replicas: ReplicaTable, append: Append) -> None:
+    def __init__(self, request: ProduceRequest, call: Call, replicas: ReplicaTable, appender: Appender) -> None:
         self._request = request
         self._acks = request.acks
         self._call = call
         self._replicas = replicas
-        self._append = append
+        self._appender = appender
         self._now_ms = replicas.now_ms()
         self._hinted = False
+        self._left = 0  # batches that wait for their turn
+        self._records_at_once = AT_ONCE_RECORDS_MAX
         self.unacknowledged: list[Unacknowledged] = []
 
-    def run(self) -> ProduceResponse:
+    def run(self) -> MaybeDeferred[ProduceResponse]:
         """The response, with `unacknowledged` telling which of its results must wait."""
         response = ProduceResponse(responses=[self._append_topic(topic) for topic in self._request.topic_data])
+        if self._left:
+            self._response = response
+            self._deferred: Deferred[ProduceResponse] = Deferred()
+            return self._deferred
         if self._hinted:
             response.node_endpoints = self._endpoints(response)
         return response
@@ -101,29 +151,101 @@ class Appending:
     def _append_topic(self, topic: TopicProduceData) -> TopicProduceResponse:
         if not -1 <= self._acks <= 1:
             return _all_refused(topic, ErrorCode.INVALID_REQUIRED_ACKS)
-        replicas = self._replicas
-        by_id = self._call.version >= TOPIC_IDS_FROM
-        hosted = replicas.topics_by_id.get(topic.topic_id) if by_id else replicas.topics.get(topic.name)
-        results = [self._append_one(hosted, data) for data in topic.partition_data]
+        hosted = self._hosted(topic)
+        results = [self._append_one(topic, hosted, data) for data in topic.partition_data]
         return TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=results)
 
-    def _append_one(self, hosted: HostedTopic | None, data: PartitionProduceData) -> PartitionProduceResponse:
-        index, records, acks = data.index, data.records, self._acks
-        partition = led_partition(hosted, index, acks, self._replicas)
+    def _hosted(self, topic: TopicProduceData) -> HostedTopic | None:
+        if self._call.version >= TOPIC_IDS_FROM:
+            return self._replicas.topics_by_id.get(topic.topic_id)
+        return self._replicas.topics.get(topic.name)
+
+    def _append_one(
+        self, topic: TopicProduceData, hosted: HostedTopic | None, data: PartitionProduceData
+    ) -> PartitionProduceResponse:
+        index, records = data.index, data.records
+        partition = led_partition(hosted, index, self._acks, self._replicas)
         if partition is None:
             return self._not_led(hosted, data)
         if not records:
             return _refused(data, ErrorCode.INVALID_RECORD)
         if self._call.version < ZSTD_FROM and _compression(records) == ZSTD:
             return _refused(data, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
+        at_once = not partition.rules.examines_all or self._may_examine(records)
         try:
-            appended = self._append(partition, records, self._now_ms)  # type: ignore[arg-type]
+            appended = self._appender.append(partition, records, self._now_ms, at_once)  # type: ignore[arg-type]
+        except MustWait as wait:
+            return self._queued(topic, partition, data, wait.examination)
         except EXPECTED as error:
             return refused_result(index, fault_of(error, where=f"{partition.topic}-{partition.index}"))
         result = appended_result(index, appended, partition)
-        if is_unacknowledged(partition, appended.last_offset, acks):
+        if is_unacknowledged(partition, appended.last_offset, self._acks):
             self.unacknowledged.append(Unacknowledged(partition, appended.last_offset, result))
         return result
+
+    def _may_examine(self, records: Bytes) -> bool:
+        """Whether this batch's records are few enough to be looked at now, with those of the batches before it."""
+        count = int.from_bytes(records[57:61], "big", signed=True)
+        if 0 < count <= AT_ONCE_RECORDS_MAX:  # else it waits, or is refused, anyway
+            self._records_at_once -= count
+        return self._records_at_once >= 0
+
+    # -- batches that wait for their turn ----------------------------------
+
+    def _queued(
+        self, topic: TopicProduceData, partition: Partition, data: PartitionProduceData, examination: Examination
+    ) -> PartitionProduceResponse:
+        """A result that is filled in later."""
+        result = PartitionProduceResponse(index=data.index)
+        connection = self._call.connection
+        if not self._left:
+            self._waiting_bytes = len(data.records.obj)  # type: ignore[union-attr, arg-type]  # the whole request
+            connection.count_waiting(self._waiting_bytes)
+        self._left += 1
+        take_turn = partial(self._take_turn, topic, partition, data, examination, result)
+        self._replicas.append_queues.join(partition, examination, take_turn, client=connection)
+        return result
+
+    def _take_turn(
+        self,
+        topic: TopicProduceData,
+        partition: Partition,
+        data: PartitionProduceData,
+        examination: Examination,
+        result: PartitionProduceResponse,
+    ) -> None:
+        try:
+            outcome = self._append_in_turn(topic, partition, data, examination)
+        except Exception:
+            log.exception("%s-%d: a batch that waited was not appended", partition.topic, partition.index)
+            outcome = _refused(data, ErrorCode.UNKNOWN_SERVER_ERROR)
+        if isinstance(outcome, Appended):
+            if is_unacknowledged(partition, outcome.last_offset, self._acks):
+                self.unacknowledged.append(Unacknowledged(partition, outcome.last_offset, result))
+            outcome = appended_result(data.index, outcome, partition)
+        for name in RESULT_FIELDS:
+            setattr(result, name, getattr(outcome, name))
+        self._left -= 1
+        if not self._left:
+            self._call.connection.release_waiting(self._waiting_bytes)
+            if self._hinted:
+                self._response.node_endpoints = self._endpoints(self._response)
+            self._deferred.resolve(self._response)
+
+    def _append_in_turn(
+        self, topic: TopicProduceData, partition: Partition, data: PartitionProduceData, examination: Examination
+    ) -> Appended | PartitionProduceResponse:
+        hosted = self._hosted(topic)  # much may have happened since
+        leads = led_partition(hosted, data.index, self._acks, self._replicas)
+        if leads is None:
+            return self._not_led(hosted, data)
+        if leads is not partition:
+            return _refused(data, ErrorCode.NOT_LEADER_OR_FOLLOWER)  # it leads again: another leadership, another log
+        try:
+            records, header = examination.outcome()
+            return self._appender.append_checked(partition, records, header, self._replicas.now_ms())
+        except EXPECTED as error:
+            return refused_result(data.index, fault_of(error, where=f"{partition.topic}-{partition.index}"))
 
     def _not_led(self, hosted: HostedTopic | None, data: PartitionProduceData) -> PartitionProduceResponse:
         result = _refused(data, why_not_led(hosted, data.index, self._replicas, version=self._call.version))

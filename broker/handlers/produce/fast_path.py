@@ -20,6 +20,7 @@ from tidemark.broker.handlers.produce.acks import (
     no_answer,
 )
 from tidemark.broker.handlers.produce.appending import TOPIC_IDS_FROM, appended_result, led_partition, refused_result
+from tidemark.broker.replication.examination import MustWait
 from tidemark.broker.replication.partition import Partition
 from tidemark.broker.replication.replica_table import ReplicaTable
 from tidemark.protocol.messages.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
@@ -75,6 +76,8 @@ def produce_fast(
         return None
     try:
         appended = partition.append(memoryview(frame)[start:stop], replicas.now_ms())
+    except MustWait:
+        return None
     except EXPECTED as error:
         fault = fault_of(error, where=f"{partition.topic}-{partition.index}")
         response = _response(partition, refused_result(index, fault))

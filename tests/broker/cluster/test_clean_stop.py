@@ -89,7 +89,7 @@ def produce_six(bootstrap: str) -> None:
 
 async def fill_and_stop_all_but_the_last_leader(nodes: FourNodes, connect: Any) -> None:
     """Six records are on 1, 2 and 4. Then 4 stops, and 2: the records are safe on 1, and 2 is eligible to lead."""
-    wish = CreatableTopic(
+    topic = CreatableTopic(
         name="t",
         num_partitions=-1,
         replication_factor=-1,
@@ -97,7 +97,7 @@ async def fill_and_stop_all_but_the_last_leader(nodes: FourNodes, connect: Any) 
         configs=[CreatableTopicConfig(name="min.insync.replicas", value="2")],
     )
     client = await connect(nodes.running[1])
-    answer = await client.call(CreateTopicsRequest(topics=[wish], timeout_ms=10_000), CreateTopicsResponse, 5)
+    answer = await client.call(CreateTopicsRequest(topics=[topic], timeout_ms=10_000), CreateTopicsResponse, 5)
     assert answer.topics[0].error_code == 0
     await nodes.until(lambda: len(nodes.partition(1).isr) == 3)
     await asyncio.to_thread(produce_six, f"127.0.0.1:{nodes.ports[1]}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -11,6 +11,7 @@ from tidemark.broker.config import load_config
 from tidemark.broker.controller.controller import Controller
 from tidemark.broker.core.errors import Refused
 from tidemark.broker.metadata.dynamic_config import DynamicConfig
+from tidemark.broker.metadata.features import SUPPORTED
 from tidemark.broker.metadata.image import (
     BROKER_RESOURCE,
     CLUSTER_DEFAULT,
@@ -43,9 +44,22 @@ class Setup:
             self.store, settings, new_cluster_id=lambda: "a-cluster", probe=self.probed.append, time=self.clock
         )
 
-    async def register(self, broker_id: int, *, incarnation: bytes = b"a", previous_epoch: int = -1) -> int:
+    async def register(
+        self,
+        broker_id: int,
+        *,
+        incarnation: bytes = b"a",
+        previous_epoch: int = -1,
+        features: Mapping[str, tuple[int, int]] | None = None,
+    ) -> int:
         wanted = BrokerImage(
-            broker_id=broker_id, broker_epoch=-1, rack=None, endpoints={}, incarnation_id=incarnation * 16, fenced=True
+            broker_id=broker_id,
+            broker_epoch=-1,
+            rack=None,
+            endpoints={},
+            incarnation_id=incarnation * 16,
+            fenced=True,
+            features=SUPPORTED if features is None else features,
         )
         return await self.controller.register(wanted, previous_epoch=previous_epoch, cluster_id="")
 
@@ -83,6 +97,13 @@ async def setup(tmp_path: Path) -> AsyncIterator[Setup]:
     yield setup
     setup.controller.close()
     await setup.store.close()
+
+
+async def test_a_broker_of_an_older_build_is_refused_when_the_cluster_uses_a_newer_level(setup: Setup) -> None:
+    with pytest.raises(Refused) as refused:
+        await setup.register(2, features={"transaction.version": (0, 2)})
+    assert refused.value.code == ErrorCode.UNSUPPORTED_VERSION
+    assert not setup.store.image.brokers
 
 
 async def test_a_broker_is_fenced_until_it_has_caught_up(setup: Setup) -> None:

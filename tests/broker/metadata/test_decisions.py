@@ -51,7 +51,7 @@ class Cluster:
     def step(self) -> None:
         events = [self.start] * 3 + [self.unfence] * 4 + [self.kill, self.stop, self.create, self.write, self.catch_up]
         events += [self.write, self.catch_up, self.catch_up, self.shrink, self.expand, self.expand]
-        events += [self.prefer, self.rebalance, self.reassign, self.cancel]
+        events += [self.prefer, self.rebalance, self.reassign, self.cancel, self.unregister]
         self.random.choice(events)()
 
     def commit(self, records: list[Record]) -> None:
@@ -84,7 +84,7 @@ class Cluster:
             for key, end in self.ends.items():
                 if key[2] == broker:
                     self.ends[key] = self.random.randint(0, end)
-        wish = BrokerImage(
+        registration = BrokerImage(
             broker_id=broker,
             broker_epoch=self.epoch,
             rack=None,
@@ -94,7 +94,7 @@ class Cluster:
         known = broker in self.image.brokers
         self.commit(
             brokers.register(
-                self.image, wish, self.config, stopped_cleanly=stopped_cleanly and known, has_session=False
+                self.image, registration, self.config, stopped_cleanly=stopped_cleanly and known, has_session=False
             )
         )
 
@@ -102,6 +102,13 @@ class Cluster:
         for broker in self.random.sample(sorted(self.alive), k=min(1, len(self.alive))):
             if broker in self.image.brokers:
                 self.commit(brokers.unfence(self.image, broker, self.config))
+
+    def unregister(self) -> None:
+        """A broker is gone for good, as its operator thinks; it may come back, with an empty disk."""
+        broker = self.random.choice(BROKERS)
+        if broker not in self.alive and broker in self.image.brokers and self.unclean_stops:
+            self.clean.discard(broker)
+            self.commit(brokers.unregister(self.image, broker, self.config))
 
     def kill(self) -> None:
         if self.alive:
@@ -122,13 +129,13 @@ class Cluster:
     def create(self) -> None:
         number = len(self.image.topics)
         if number < 4:
-            wish = NewTopic(
+            new_topic = NewTopic(
                 name=f"t{number}",
                 topic_id=b"%16d" % number,
                 partitions=2,
                 replication_factor=self.random.randint(1, 3),
             )
-            self.attempt(lambda: create_topic(self.image, wish, self.config))
+            self.attempt(lambda: create_topic(self.image, new_topic, self.config))
 
     def write(self) -> None:
         if (found := self.led()) is not None:
@@ -167,14 +174,14 @@ class Cluster:
 
     def alter(self, topic: TopicImage, index: int, isr: list[int]) -> None:
         partition = topic.partitions[index]
-        wish = IsrProposal(
+        proposal = IsrProposal(
             partition_index=index,
             leader_epoch=partition.leader_epoch,
             partition_epoch=partition.partition_epoch,
             isr=[(each, self.image.brokers[each].broker_epoch) for each in isr if each in self.image.brokers],
             leader_recovery_state=RECOVERED,
         )
-        self.one(topic, index, lambda: alter_isr(self.image, topic, wish, self.config, leader=partition.leader))
+        self.one(topic, index, lambda: alter_isr(self.image, topic, proposal, self.config, leader=partition.leader))
 
     def prefer(self) -> None:
         if (found := self.led()) is not None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 from pathlib import Path
 from typing import Any
 
@@ -123,16 +125,17 @@ async def test_decisions_do_not_wait_for_the_disk_but_answers_do(
     await store.close()
 
 
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EMFILE], ids=["no room", "no descriptor"])
 async def test_what_cannot_be_written_is_not_shown_until_it_can(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
 ) -> None:
-    monkeypatch.setattr(driver, "DISK_FULL_PAUSE", 0.01)
+    monkeypatch.setattr(driver, "SAVE_AGAIN_SECONDS", 0.01)
     monkeypatch.setattr(store_module, "CHANGE_SECONDS_MAX", 0.1)
     store = await opened(tmp_path)
     save = store._storage.save
 
     def full(_effects: object) -> None:
-        raise OSError(28, "No space left on device")
+        raise OSError(code, os.strerror(code))
 
     monkeypatch.setattr(store._storage, "save", full)
     with pytest.raises(Refused, match="in time"):

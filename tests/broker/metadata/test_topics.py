@@ -24,7 +24,7 @@ def image_of(*brokers: int) -> Image:
     return Image().apply(RegisterBrokerRecord(broker_id=broker, broker_epoch=1) for broker in brokers)
 
 
-def wish(name: str = "topic", partitions: int = -1, factor: int = -1, **rest: object) -> NewTopic:
+def new_topic(name: str = "topic", partitions: int = -1, factor: int = -1, **rest: object) -> NewTopic:
     return NewTopic(name=name, topic_id=b"%16d" % 7, partitions=partitions, replication_factor=factor, **rest)  # type: ignore[arg-type]
 
 
@@ -35,7 +35,7 @@ def refusal_of(action: object, *arguments: object, **named: object) -> ErrorCode
 
 
 def test_defaults_fill_what_is_left_open() -> None:
-    image = image_of(0).apply(create_topic(image_of(0), wish(), BROKER))
+    image = image_of(0).apply(create_topic(image_of(0), new_topic(), BROKER))
     topic = image.topics["topic"]
     assert [p.replicas for p in topic.partitions] == [(0,), (0,), (0,)]
     assert image.topic_by_id(topic.topic_id) is topic
@@ -43,7 +43,7 @@ def test_defaults_fill_what_is_left_open() -> None:
 
 def test_replicas_are_spread_over_the_brokers() -> None:
     image = image_of(1, 2, 3)
-    image = image.apply(create_topic(image, wish(partitions=3, factor=2), BROKER))
+    image = image.apply(create_topic(image, new_topic(partitions=3, factor=2), BROKER))
     assert [p.replicas for p in image.topics["topic"].partitions] == [(1, 2), (2, 3), (3, 1)]
     assert [p.leader for p in image.topics["topic"].partitions] == [1, 2, 3]
 
@@ -61,19 +61,19 @@ def test_legal_names_are_taken(name: str) -> None:
 @pytest.mark.parametrize(
     ("asked", "code"),
     [
-        (wish(partitions=0), ErrorCode.INVALID_PARTITIONS),
-        (wish(partitions=-2), ErrorCode.INVALID_PARTITIONS),
-        (wish(partitions=2**31 - 1), ErrorCode.INVALID_PARTITIONS),
-        (wish(factor=0), ErrorCode.INVALID_REPLICATION_FACTOR),
-        (wish(factor=2), ErrorCode.INVALID_REPLICATION_FACTOR),
-        (wish(configs={"no.such": "1"}), ErrorCode.INVALID_CONFIG),
-        (wish(configs={"retention.ms": "soon"}), ErrorCode.INVALID_CONFIG),
-        (wish(partitions=1, assignments=[(0, [0])]), ErrorCode.INVALID_REQUEST),
-        (wish(assignments=[(1, [0])]), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
-        (wish(assignments=[(0, [0]), (0, [0])]), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
-        (wish(assignments=[(0, [])]), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
-        (wish(assignments=[(0, [0, 0])]), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
-        (wish(assignments=[(0, [9])]), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (new_topic(partitions=0), ErrorCode.INVALID_PARTITIONS),
+        (new_topic(partitions=-2), ErrorCode.INVALID_PARTITIONS),
+        (new_topic(partitions=2**31 - 1), ErrorCode.INVALID_PARTITIONS),
+        (new_topic(factor=0), ErrorCode.INVALID_REPLICATION_FACTOR),
+        (new_topic(factor=2), ErrorCode.INVALID_REPLICATION_FACTOR),
+        (new_topic(configs={"no.such": "1"}), ErrorCode.INVALID_CONFIG),
+        (new_topic(configs={"retention.ms": "soon"}), ErrorCode.INVALID_CONFIG),
+        (new_topic(partitions=1, assignments=[(0, [0])]), ErrorCode.INVALID_REQUEST),
+        (new_topic(assignments=[(1, [0])]), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (new_topic(assignments=[(0, [0]), (0, [0])]), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (new_topic(assignments=[(0, [])]), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (new_topic(assignments=[(0, [0, 0])]), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (new_topic(assignments=[(0, [9])]), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
     ],
 )
 def test_impossible_wishes_are_refused(asked: NewTopic, code: ErrorCode) -> None:
@@ -82,14 +82,14 @@ def test_impossible_wishes_are_refused(asked: NewTopic, code: ErrorCode) -> None
 
 def test_a_topic_exists_once_and_its_metric_name_too() -> None:
     image = image_of(0)
-    image = image.apply(create_topic(image, wish("a.b"), BROKER))
-    assert refusal_of(create_topic, image, wish("a.b"), BROKER) == ErrorCode.TOPIC_ALREADY_EXISTS
-    assert refusal_of(create_topic, image, wish("a_b"), BROKER) == ErrorCode.INVALID_TOPIC_EXCEPTION
+    image = image.apply(create_topic(image, new_topic("a.b"), BROKER))
+    assert refusal_of(create_topic, image, new_topic("a.b"), BROKER) == ErrorCode.TOPIC_ALREADY_EXISTS
+    assert refusal_of(create_topic, image, new_topic("a_b"), BROKER) == ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
 def test_deleting_a_topic_takes_its_settings_with_it() -> None:
     image = image_of(0)
-    image = image.apply(create_topic(image, wish(configs={"retention.ms": "5"}), BROKER))
+    image = image.apply(create_topic(image, new_topic(configs={"retention.ms": "5"}), BROKER))
     assert image.config_of(TOPIC_RESOURCE, "topic") == {"retention.ms": "5"}
     image = image.apply(delete_topic(image.topics["topic"]))
     assert not image.topics
@@ -99,7 +99,7 @@ def test_deleting_a_topic_takes_its_settings_with_it() -> None:
 
 def test_partitions_are_only_added() -> None:
     image = image_of(0)
-    image = image.apply(create_topic(image, wish(partitions=2), BROKER))
+    image = image.apply(create_topic(image, new_topic(partitions=2), BROKER))
     topic = image.topics["topic"]
     assert refusal_of(add_partitions, image, topic, count=2, assignments=None) == ErrorCode.INVALID_PARTITIONS
     assert refusal_of(add_partitions, image, topic, count=4, assignments=[[0]]) == ErrorCode.INVALID_REPLICA_ASSIGNMENT

@@ -192,7 +192,7 @@ class Cluster:
             isr = tuple(each.broker_id for each in asked.new_isr_with_epochs)
             self.altered.append(frozenset(isr))
             elected = {} if self.partition.leader in isr else {"leader": isr[0]}
-            self.become(isr=isr, except_for=tuple(self.nodes) if what == "lose" else (), **elected)
+            self.become(isr=isr, except_for=tuple(self.nodes) if what in ("lose", "early") else (), **elected)
         if what == "lose":
             raise PeerUnavailable("the answer is lost")
         result.leader_epoch = self.partition.leader_epoch

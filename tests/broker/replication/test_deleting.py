@@ -8,6 +8,7 @@ from collections.abc import Callable
 from tests.broker.replication.conftest import Cluster
 from tidemark.broker.core.deferred import awaited
 from tidemark.broker.core.registry import Call
+from tidemark.broker.core.sliced_work import finished
 from tidemark.broker.handlers.delete_records import delete_records
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.messages.delete_records import (
@@ -25,7 +26,7 @@ async def delete(cluster: Cluster, offset: int, *, timeout_ms: int = 10_000) -> 
     request = DeleteRecordsRequest(topics=[DeleteRecordsTopic(name="t", partitions=[asked])], timeout_ms=timeout_ms)
     node = cluster.nodes[1]
     deleting = delete_records(request, Call(None, 2, None), replicas=node.table, housekeeping=node.housekeeping)
-    response = await awaited(deleting)
+    response = await awaited(await finished(deleting))
     return response.topics[0].partitions[0]
 
 

@@ -74,6 +74,23 @@ async def test_a_sync_that_cannot_begin_is_tried_again(
     assert await acknowledged(partition, append(partition, b"b")) is None
 
 
+async def test_a_sync_that_lacks_a_descriptor_for_a_directory_is_repeated(
+    directory: LogDirectory, executor: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = open_log(directory)
+    partition = lead(log, executor)
+    real, failures = Files.sync_directory, iter([OSError(errno.EMFILE, "too many open files")])
+
+    def sync_directory(self: Files, path: str) -> None:
+        for error in failures:
+            raise error
+        real(self, path)
+
+    monkeypatch.setattr(Files, "sync_directory", sync_directory)
+    assert await acknowledged(partition, append(partition, b"a")) is None
+    assert not log.is_offline
+
+
 async def test_what_an_unclean_stop_left_unsynced_is_synced_before_it_counts(
     tmp_path: Path, executor: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
 ) -> None:

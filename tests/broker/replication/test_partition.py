@@ -230,3 +230,45 @@ async def test_a_deleted_topic_ends_the_waits_for_it(start_node: Any, connect: A
     assert (await asyncio.wait_for(fetch, 10)).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     await client.create("t")
     assert (await client.produce("t", b"new life")).base_offset == 0
+
+
+class FailingWatcher:
+    def appended(self, _partition: Any) -> None:
+        raise RuntimeError("on purpose")
+
+    high_watermark_advanced = ended = readable = appended
+
+
+class CountingWatcher:
+    def __init__(self) -> None:
+        self.told: list[str] = []
+
+    def appended(self, _partition: Any) -> None:
+        self.told.append("appended")
+
+    def high_watermark_advanced(self, _partition: Any) -> None:
+        self.told.append("advanced")
+
+    def ended(self, _partition: Any) -> None:
+        self.told.append("ended")
+
+    def readable(self, _partition: Any) -> None:
+        self.told.append("readable")
+
+
+async def test_a_followers_session_that_fails_leaves_none_asleep_and_no_producer_without_its_answer(
+    start_node: Any, connect: Any
+) -> None:
+    node = await start_node()
+    client = await connect(node)
+    await client.create("t")
+    partition = node._replicas.table.leader_of("t", 0)
+    healthy = [CountingWatcher() for _ in range(8)]  # a set's order is by chance: some of them come after
+    partition.replica_watchers |= {FailingWatcher(), *healthy}
+    partition.watchers |= {FailingWatcher(), *healthy}
+    partition.commits_alone = False
+    assert (await client.produce("t", b"x")).error_code == 0
+    partition.delete_before(1)
+    partition.resign(RuntimeError("over"))
+    expected = {"appended": 2, "advanced": 1, "ended": 1, "readable": 2}
+    assert [{each: watcher.told.count(each) for each in expected} for watcher in healthy] == [expected] * 8

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 from collections.abc import Callable
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 
 from tidemark.broker.core.errors import Refused
+from tidemark.broker.metadata.image import TOPIC_RESOURCE
 from tidemark.broker.replication.follower_progress import FollowerProgress
 from tidemark.protocol.errors import ErrorCode
 from tidemark.storage import WriteFailed
@@ -246,3 +248,19 @@ async def test_a_follower_stuck_at_what_was_deleted_meanwhile_does_not_make_its_
     FollowerProgress(cluster.nodes[1].roles).stuck_at(led, 0)
     assert await cluster.acknowledged(1, cluster.append(1, b"c")) is None
     assert not cluster.altered, "nothing is damaged"
+
+
+async def test_a_replica_that_leaves_counts_until_the_metadata_log_says_so(new_cluster: New) -> None:
+    """min.insync.replicas was raised before the controller agreed, and the leader does not know yet: who leaves stays
+    eligible to lead, so what is committed without it would be lost."""
+    cluster = new_cluster(nodes=2, **{"min.insync.replicas": "1", "replica.lag.time.max.ms": "300"})
+    cluster.answer_alter = lambda _: "early"  # than the metadata log
+    cluster.cut.update(((2, 1), (1, 2)))
+    last = cluster.append(1, b"a")
+    await cluster.until(lambda: cluster.altered == [frozenset((1,))])
+    await asyncio.sleep(0.05)
+    assert cluster.led(1).must_wait(last)
+    cluster.configure({(TOPIC_RESOURCE, "t"): {"min.insync.replicas": "2"}})
+    await asyncio.sleep(0.05)
+    assert cluster.led(1).must_wait(last)
+    assert cluster.led(1).too_few_in_sync

@@ -67,7 +67,7 @@ async def test_a_replica_out_of_sync_is_held_to_the_rate_until_that_is_taken_awa
     await cluster.until(lambda: cluster.replica(3).log.end_offset >= 13)
     assert cluster.replica(3).log.end_offset <= 8 + 4 * (time.monotonic() - began + 1), "400 KB take ten seconds"
     last = cluster.append(1, b"meanwhile")
-    assert await cluster.acknowledged(1, last) is None, "who is in sync is not held back"
+    assert await cluster.acknowledged(1, last) is None, "a replica in sync is not held back"
     set_throttle(cluster, rate=LONG_MAX)
     await cluster.until(lambda: cluster.replica(3).log.end_offset == last + 1)
     await cluster.until(lambda: set(cluster.partition.isr) == {1, 2, 3})

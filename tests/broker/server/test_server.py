@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tidemark import portable
 from tidemark.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from tidemark.protocol.messages.fetch import FetchResponse
 from tidemark.protocol.messages.metadata import MetadataRequest, MetadataResponse
@@ -64,6 +65,16 @@ async def test_a_connection_over_the_limit_is_refused_and_a_freed_place_is_given
     await first.create("still-served")
     fourth = await connect(node)
     await fourth.create("served")
+
+
+async def test_clients_cannot_use_up_the_descriptors_that_logs_need(
+    start_node: Any, connect: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(portable, "descriptor_limit", lambda: 4)
+    node = await start_node()
+    clients = [await connect(node) for _ in range(3)]
+    assert await (await connect(node)).closed_by_peer()
+    await clients[0].create("still-served")
 
 
 async def test_an_override_speaks_for_one_address(start_node: Any, connect: Any) -> None:

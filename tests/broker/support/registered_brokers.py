@@ -10,9 +10,10 @@ from typing import Any
 
 from harness.ports import free_port
 
+from tidemark.broker.cluster.broker_membership import supported_features
 from tidemark.protocol.messages.alter_partition import AlterPartitionRequest, BrokerState, PartitionData, TopicData
 from tidemark.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
-from tidemark.protocol.messages.broker_registration import BrokerRegistrationRequest, Listener
+from tidemark.protocol.messages.broker_registration import BrokerRegistrationRequest, Feature, Listener
 from tidemark.protocol.messages.create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
 from tidemark.protocol.messages.join_quorum import JoinQuorumRequest
 
@@ -31,7 +32,7 @@ class OneNodeCluster:
             listeners=f"PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:{port}",
             controller_listener_names="CONTROLLER",
             controller_quorum_voters=f"1@127.0.0.1:{port}",
-            controlled_shutdown_enable=False,  # nobody would take over
+            controlled_shutdown_enable=False,  # no other broker could take over
             **settings,
         )
         self.client = await connect(self.node)
@@ -47,15 +48,19 @@ class OneNodeCluster:
         return self.image.topics[topic].partitions[index]
 
     async def register(self, broker_id: int, *, version: int = 4, **fields: Any) -> Any:
-        """Something listens at the broker's address, so that nobody takes it for dead."""
+        """Something listens at the broker's address, so that it does not count as dead."""
         where = Listener(name="PLAINTEXT", host="127.0.0.1", port=self._listening())
-        wish: dict[str, Any] = {
+        registration: dict[str, Any] = {
             "broker_id": broker_id,
             "cluster_id": self.image.cluster_id,
             "incarnation_id": bytes([broker_id]) * 16,
             "listeners": [where],
+            "features": [
+                Feature(name=name, min_supported_version=low, max_supported_version=high)
+                for name, (low, high) in supported_features().items()
+            ],
         }
-        answer = await self.controller.ask(BrokerRegistrationRequest(**wish | fields), version)
+        answer = await self.controller.ask(BrokerRegistrationRequest(**registration | fields), version)
         if answer.error_code == 0:
             self.epochs[broker_id] = answer.broker_epoch
         return answer
@@ -108,8 +113,8 @@ class OneNodeCluster:
         assignments = [
             CreatableReplicaAssignment(partition_index=index, broker_ids=ids) for index, ids in enumerate(replicas)
         ]
-        wish = CreatableTopic(name=name, num_partitions=-1, replication_factor=-1, assignments=assignments)
-        answer = await self.client.ask(CreateTopicsRequest(topics=[wish], timeout_ms=10_000))
+        topic = CreatableTopic(name=name, num_partitions=-1, replication_factor=-1, assignments=assignments)
+        answer = await self.client.ask(CreateTopicsRequest(topics=[topic], timeout_ms=10_000))
         assert answer.topics[0].error_code == 0, answer.topics[0].error_message
 
     async def alter_isr(self, *isr: int, leader: int, topic: str = "t", version: int = 3, **wrong: Any) -> Any:

@@ -145,7 +145,8 @@ async def test_requests_that_make_no_sense_are_refused_and_change_nothing(txn: A
         ErrorCode.OPERATION_NOT_ATTEMPTED,
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     ]
-    assert await txn.add("a", producer, 0, topic="__transaction_state") == [ErrorCode.TOPIC_AUTHORIZATION_FAILED]
+    for internal in ("__transaction_state", "__consumer_offsets"):
+        assert await txn.add("a", producer, 0, topic=internal) == [ErrorCode.TOPIC_AUTHORIZATION_FAILED]
     assert await txn.produce("a", producer, b"x", version=11) == ErrorCode.TRANSACTION_ABORTABLE
     assert await txn.produce("a", producer, b"x", version=10) == ErrorCode.INVALID_TXN_STATE
     assert await txn.produce("a", newer, b"x") == ErrorCode.INVALID_PRODUCER_EPOCH

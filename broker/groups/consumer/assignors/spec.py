@@ -1,4 +1,4 @@
-"""What an assignor is told about a member."""
+"""What an assignor knows about a member."""
 
 from __future__ import annotations
 

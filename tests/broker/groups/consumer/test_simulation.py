@@ -539,7 +539,7 @@ def what_is_left_to_do(world: World) -> str:
     if len(members) < min(len(world.clients), CONFIG.group_consumer_max_size):
         return "a live client is not a member"
     owned = [partition for client in members for partition in client.owned]
-    wanted = frozenset().union(*(wishes(client) for client in members))
+    wanted = frozenset().union(*(subscribed(client) for client in members))
     if set(owned) != wanted or len(owned) != len(wanted):
         return f"owned are {owned}, wanted are {wanted}"
     group = world.group
@@ -550,7 +550,7 @@ def what_is_left_to_do(world: World) -> str:
     return "" if group.state_name == "Stable" else f"the group is {group.state_name}"
 
 
-def wishes(client: Client | ClassicClient) -> frozenset[tuple[bytes, int]]:
+def subscribed(client: Client | ClassicClient) -> frozenset[tuple[bytes, int]]:
     regex = getattr(client, "regex", None)
     names = {name for name in client.world.sizes if name in client.names or (regex and re.fullmatch(regex, name))}
     sizes = [client.world.sizes[name] for name in names]

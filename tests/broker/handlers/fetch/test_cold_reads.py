@@ -32,7 +32,7 @@ class HungDisk:
         self._spins = threading.Event()
         self._loaded: set[int] = set()
         self._real_send, self._real_read = portable.send_file, portable.read_cached_into
-        monkeypatch.setattr(portable, "is_cached", lambda _fd, *, position, length: position in self._loaded)
+        monkeypatch.setattr(portable, "is_cached", lambda _fd, *, position, **_: position in self._loaded)
         monkeypatch.setattr(portable, "load_pages", self._load)
         monkeypatch.setattr(portable, "send_file", self._send)
         monkeypatch.setattr(portable, "read_cached_into", self._read)

@@ -48,11 +48,11 @@ class Recorder:
 
 async def open_topics(node: Node) -> None:
     configs = {"synced": {"flush.messages": "1"}, "stamped": {"message.timestamp.type": "LogAppendTime"}}
-    wishes = [
+    new_topics = [
         NewTopic(name=name, topic_id=topic_id, partitions=3, replication_factor=1, configs=configs.get(name, {}))
         for name, topic_id in IDS.items()
     ]
-    refused, _ = await node._creation.create(wishes)
+    refused, _ = await node._creation.create(new_topics)
     assert not refused
 
 

@@ -1,0 +1,129 @@
+"""Long work on the event loop, whoever asks for it: one slice of it in each turn of the loop.
+
+A job is a generator that yields where it may be interrupted. Most jobs are done within their first slice, and cost no
+more than a look at the clock; the rest of a longer one waits for its turn among all that there are. So nobody else
+waits for more than a slice, however many clients ask for long work at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Generator, Iterable
+from typing import Any, Final, TypeVar
+
+from tidemark.broker.core.deferred import Deferred
+
+log = logging.getLogger(__name__)
+
+SLICE_SECONDS: Final = 0.005
+FIRST_SECONDS_IF_BUSY: Final = 0.0005  # of a job that is new while others wait: the turn has its slice already
+
+A = TypeVar("A")
+T = TypeVar("T")
+Job = Generator[None, None, T]
+Wanted = Callable[[], bool]
+
+
+class Interrupted:
+    """The type of `INTERRUPTED`."""
+
+
+INTERRUPTED: Final = Interrupted()  # a job that is not done yet
+
+
+def _always() -> bool:
+    return True
+
+
+def in_slices(make: Callable[[A], T], items: Iterable[A]) -> Job[list[T]]:
+    """`[make(item) for item in items]`, as a job."""
+    made = []
+    for item in items:
+        made.append(make(item))
+        yield
+    return made
+
+
+def at_once(job: Job[T]) -> T:
+    """What a job returns that is known to be short."""
+    try:
+        while True:
+            next(job)
+    except StopIteration as stop:
+        done: T = stop.value
+        return done
+
+
+async def finished(job: Job[T]) -> T:
+    """What a job returns, for a coroutine: it pauses after each slice."""
+    until = time.monotonic() + SLICE_SECONDS
+    try:
+        while True:
+            next(job)
+            if time.monotonic() >= until:
+                await asyncio.sleep(0)
+                until = time.monotonic() + SLICE_SECONDS
+    except StopIteration as stop:
+        done: T = stop.value
+        return done
+
+
+class SlicedWork:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._jobs: deque[tuple[Job[Any], Wanted, Deferred[Any]]] = deque()
+
+    @property
+    def is_busy(self) -> bool:
+        return bool(self._jobs)
+
+    def start(self, job: Job[T]) -> T | Interrupted:
+        """What the job returns, if a slice is enough for it; otherwise `add` the rest. Raises what the job raises."""
+        return self._advance(job, FIRST_SECONDS_IF_BUSY if self._jobs else SLICE_SECONDS)
+
+    def add(self, job: Job[T], wanted: Wanted = _always) -> Deferred[T]:
+        """From the next turn on. A job that is no longer `wanted` is given up where it stands, and never answered."""
+        deferred: Deferred[T] = Deferred()
+        self._jobs.append((job, wanted, deferred))
+        if len(self._jobs) == 1:
+            asyncio.get_running_loop().call_soon(self._turn)
+        return deferred
+
+    async def finish(self, job: Job[T]) -> T:
+        """What the job returns, for a coroutine, which may as well wait."""
+        done = self.start(job)
+        if not isinstance(done, Interrupted):
+            return done
+        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self.add(job).then(future.set_result, future.set_exception)
+        return await future
+
+    def _advance(self, job: Job[T], seconds: float) -> T | Interrupted:
+        until = self._clock() + seconds
+        try:
+            while True:
+                next(job)
+                if self._clock() >= until:
+                    return INTERRUPTED
+        except StopIteration as stop:
+            done: T = stop.value
+            return done
+
+    def _turn(self) -> None:
+        job, wanted, deferred = self._jobs[0]
+        try:
+            if not wanted():
+                job.close()
+            elif isinstance(done := self._advance(job, SLICE_SECONDS), Interrupted):
+                self._jobs.append(self._jobs[0])
+            else:
+                deferred.resolve(done)
+        except Exception as error:
+            deferred.fail(error)
+        finally:
+            self._jobs.popleft()
+            if self._jobs:
+                asyncio.get_running_loop().call_soon(self._turn)

@@ -1,0 +1,84 @@
+"""The order of appends, where one has to wait until its records have been read.
+
+While such an append waits, all later ones to the same partition queue behind it: the log has batches in the order in
+which they arrived, which is the order of an idempotent producer's sequence numbers. Other partitions go on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from time import monotonic
+from typing import Final
+
+from tidemark.broker.replication.examination import Examination
+from tidemark.broker.replication.examiners import Examiners
+from tidemark.broker.replication.partition import Partition, QueuedAppend
+
+log = logging.getLogger(__name__)
+
+SLICE_SECONDS: Final = 0.01  # of appends whose turn has come, before the loop does something else
+
+
+class AppendQueues:
+    def __init__(self) -> None:
+        self._examiners = Examiners()
+        self._ready: deque[Partition] = deque()  # the first of whose queue may have its turn
+        self._is_scheduled = False
+        self._stopped = False
+
+    def join(
+        self, partition: Partition, examination: Examination, take_turn: Callable[[], None], *, client: object
+    ) -> None:
+        """`take_turn` is called when everything before it has had its turn, and the examination is done."""
+        if self._stopped:
+            return
+        if partition.append_queue is None:
+            partition.append_queue = deque()
+        partition.append_queue.append(QueuedAppend(examination, take_turn))
+        if not examination.is_done:
+            self._examiners.examine(examination, client=client, done=partial(self._wake, partition))
+        elif len(partition.append_queue) == 1:
+            self._wake(partition)
+
+    def stop(self) -> None:
+        """What waits is forgotten: nothing is appended from here on."""
+        self._stopped = True
+        self._ready.clear()
+        self._examiners.stop()
+
+    def _wake(self, partition: Partition) -> None:
+        self._ready.append(partition)
+        if not self._is_scheduled:
+            self._is_scheduled = True
+            asyncio.get_running_loop().call_soon(self._take_turns)
+
+    def _take_turns(self) -> None:
+        self._is_scheduled = False
+        deadline = monotonic() + SLICE_SECONDS
+        while self._ready:
+            if monotonic() >= deadline:
+                self._is_scheduled = True
+                asyncio.get_running_loop().call_soon(self._take_turns)
+                return
+            partition = self._ready.popleft()
+            if _take_first_turn(partition):
+                self._ready.append(partition)
+
+
+def _take_first_turn(partition: Partition) -> bool:
+    """Whether there may be another."""
+    queue = partition.append_queue
+    if not queue or not queue[0].examination.is_done:
+        return False
+    first = queue.popleft()
+    if not queue:
+        partition.append_queue = None
+    try:
+        first.take_turn()
+    except Exception:
+        log.exception("%s-%d: an append that waited failed", partition.topic, partition.index)
+    return partition.append_queue is not None
