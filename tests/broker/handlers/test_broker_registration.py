@@ -2,23 +2,24 @@ from __future__ import annotations
 
 from typing import Any
 
+from registered_brokers import features
+
 from tidemark.protocol.errors import ErrorCode
-from tidemark.protocol.messages.broker_registration import Feature, Listener
+from tidemark.protocol.messages.broker_registration import Listener
 
 VERSIONS = range(5)  # each in turn, with a broker id of its own
 CLEAN_STOPS_FROM = 3
 
 
 async def test_a_broker_gets_an_epoch_and_stays_fenced(cluster: Any) -> None:
-    feature = Feature(name="some.feature", min_supported_version=0, max_supported_version=3)
     for version in VERSIONS:
         broker_id = 10 + version
-        answer = await cluster.register(broker_id, version=version, rack="r", features=[feature])
+        answer = await cluster.register(broker_id, version=version, rack="r", features=features(some_feature=(0, 3)))
         assert answer.error_code == ErrorCode.NONE
         registered = cluster.image.brokers[broker_id]
         assert (registered.broker_epoch, registered.fenced, registered.rack) == (answer.broker_epoch, True, "r")
         assert set(registered.endpoints) == {"PLAINTEXT"}
-        assert registered.features == {"some.feature": (0, 3)}
+        assert registered.features["some.feature"] == (0, 3)
 
 
 async def test_a_repeated_request_gets_the_same_epoch_and_another_life_a_new_one(cluster: Any) -> None:
@@ -46,6 +47,13 @@ async def test_a_broker_of_another_cluster_or_with_a_strange_listener_is_refused
         for listener in strange:
             answer = await cluster.register(2, version=version, listeners=[listener])
             assert (answer.error_code, answer.broker_epoch) == (ErrorCode.INVALID_REGISTRATION, -1)
+    assert 2 not in cluster.image.brokers
+
+
+async def test_a_broker_that_cannot_do_what_the_cluster_does_is_refused(cluster: Any) -> None:
+    for version in VERSIONS:
+        answer = await cluster.register(2, version=version, features=features(transaction_version=(0, 1)))
+        assert (answer.error_code, answer.broker_epoch) == (ErrorCode.UNSUPPORTED_VERSION, -1)
     assert 2 not in cluster.image.brokers
 
 

@@ -3,10 +3,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from registered_brokers import features
 
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.messages.api_versions import ApiVersionsRequest
-from tidemark.protocol.messages.broker_registration import Feature
 from tidemark.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 
 FEATURE = "transaction.version"
@@ -70,8 +70,8 @@ async def test_all_features_of_a_request_change_or_none(client: Any, version: in
 
 
 async def test_a_level_that_one_broker_does_not_support_is_refused(cluster: Any) -> None:
-    older = Feature(name=FEATURE, min_supported_version=0, max_supported_version=1)
-    assert (await cluster.register(2, features=[older])).error_code == 0
+    assert (await update(cluster.client, 2, downgrade(1, 2))).error_code == ErrorCode.NONE
+    assert (await cluster.register(2, features=features(transaction_version=(0, 1)))).error_code == ErrorCode.NONE
     for version in range(3):
         answer = await update(cluster.client, version, key(2))
         assert answer.error_code == ErrorCode.INVALID_UPDATE_VERSION

@@ -18,6 +18,15 @@ from tidemark.protocol.messages.create_topics import CreatableReplicaAssignment,
 from tidemark.protocol.messages.join_quorum import JoinQuorumRequest
 
 
+def features(**changed: tuple[int, int]) -> list[Feature]:
+    """Those of this build; a dot in a name is given as an underscore."""
+    named = {name.replace("_", "."): each for name, each in changed.items()}
+    return [
+        Feature(name=name, min_supported_version=low, max_supported_version=high)
+        for name, (low, high) in {**supported_features(), **named}.items()
+    ]
+
+
 class OneNodeCluster:
     """`client` is connected as clients are, `controller` as brokers are."""
 
@@ -55,10 +64,7 @@ class OneNodeCluster:
             "cluster_id": self.image.cluster_id,
             "incarnation_id": bytes([broker_id]) * 16,
             "listeners": [where],
-            "features": [
-                Feature(name=name, min_supported_version=low, max_supported_version=high)
-                for name, (low, high) in supported_features().items()
-            ],
+            "features": features(),
         }
         answer = await self.controller.ask(BrokerRegistrationRequest(**registration | fields), version)
         if answer.error_code == 0:
