@@ -86,3 +86,16 @@ async def test_replicas_of_new_partitions_must_be_as_many_as_before(cluster: Any
         assert codes == {"t": ErrorCode.INVALID_REPLICA_ASSIGNMENT}
     assert await grow(cluster.client, 3, wish("t", 3)) == {"t": 0}
     assert {frozenset(each.replicas) for each in cluster.image.topics["t"].partitions} == {frozenset((1, 2))}
+
+
+async def test_one_request_adds_ten_thousand_partitions_at_most(client: Any) -> None:
+    for name in ("a", "b"):
+        await client.create(name)
+    codes = await grow(client, 3, wish("a", 6_000), wish("b", 6_000))
+    assert codes == {"a": ErrorCode.POLICY_VIOLATION, "b": ErrorCode.POLICY_VIOLATION}
+    assert await partitions(client, "a") == 1
+
+
+async def test_what_already_exists_does_not_count(client: Any) -> None:
+    await client.create("a", 3)
+    assert await grow(client, 3, wish("a", 5)) == {"a": 0}
