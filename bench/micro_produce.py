@@ -12,7 +12,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from tidemark.broker.config import TOPIC_KEYS, load_config
