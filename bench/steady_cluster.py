@@ -68,7 +68,7 @@ def _is_whole(cluster: Cluster, names: tuple[str, ...]) -> bool:
 
 
 def warm_up(cluster: Cluster, topics: Topics, *, seconds: float) -> None:
-    """Both loads, without anybody going away."""
+    """Both loads, without a node going away."""
     deadline = time.monotonic() + seconds
     with (
         _led_by(cluster, topics, "steady-warm", [*LEADERS] * (PARTITIONS // len(LEADERS))) as filled,

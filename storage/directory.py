@@ -263,8 +263,9 @@ class LogDirectory:
         """After a truncation: what the file says must not lie beyond the log's end. Mostly it does not, for what is
         truncated is seldom synced."""
         log = self.logs.get(key)
-        if log is None or self._recovery_points.get(key, 0) > log.recovery_point:
-            self.write_recovery_points()
+        with self._writing:  # or a checkpoint that is being written could bring back what was read before
+            if log is None or self._recovery_points.get(key, 0) > log.recovery_point:
+                self._write_recovery_points()
 
     def meta_properties(self) -> dict[str, str]:
         """cluster.id, node.id, directory.id and version; empty in a new directory."""

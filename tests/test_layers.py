@@ -87,3 +87,15 @@ def test_every_module_says_what_it_is_for() -> None:
     modules = [(path, ast.parse(path.read_bytes())) for path in python_files(*MAY_IMPORT)]
     silent = [str(path.relative_to(ROOT)) for path, tree in modules if tree.body and not ast.get_docstring(tree)]
     assert silent == []
+
+
+def test_no_function_returns_any() -> None:
+    """What a caller gets is named: a type variable, a protocol, `object`, or `Answer[T]` where it may be deferred."""
+    untyped = [
+        f"{path.relative_to(ROOT)}:{node.lineno}"
+        for path in python_files(*MAY_IMPORT)
+        for node in ast.walk(ast.parse(path.read_bytes()))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        if isinstance(node.returns, ast.Name) and node.returns.id == "Any"
+    ]
+    assert untyped == []

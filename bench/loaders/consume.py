@@ -14,7 +14,7 @@ def prepare(parameters: dict[str, Any]) -> Callable[[], dict[str, Any]]:
     consumer = BatchConsumer(parameters["client"], topic=parameters["topic"])
     partitions = [int(partition) for partition in parameters["partitions"]]
     marks = [consumer.watermarks(partition) for partition in partitions]
-    # Offsets are not all records: aborted ones are not shown to everybody, and markers to nobody.
+    # Offsets are not all records: aborted ones are not shown to every reader, and markers to none.
     wanted = int(parameters.get("records", sum(high - low for low, high in marks)))
 
     def read_once(deadline: float) -> int:

@@ -6,6 +6,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Final, Protocol
 
 from tidemark.broker.coordination.record import CoordinatorRecord
@@ -17,7 +18,7 @@ from tidemark.protocol.records import (
     iter_records,
     read_end_transaction,
 )
-from tidemark.storage import Log
+from tidemark.storage import ColdRead, Log
 
 log = logging.getLogger(__name__)
 
@@ -26,7 +27,10 @@ RECORDS_PER_CHECK: Final = 50  # between two readings of the clock
 SKIPPED_LOGGED_MAX: Final = 20  # by one load; all are counted
 REASON_MAX: Final = 300  # characters: a reason may quote the record
 
+COLD_ROUNDS_MAX: Final = 8  # of bringing into memory what is forgotten again; then it is read all the same
+
 Decode = Callable[[bytes, bytes | None], CoordinatorRecord]
+Work = Callable[[], None]
 
 
 class Replays(Protocol):
@@ -65,20 +69,32 @@ class LogReplay:
         self._transactions = transactions
         self._clock = clock
 
-    def run(self) -> Iterator[None]:
-        """Yields every few milliseconds, so that the caller can do something else in between."""
+    def run(self) -> Iterator[Work | None]:
+        """Yields every few milliseconds, so that the caller can do something else in between; and, when what comes next
+        is not in memory, the work that brings it there, for another thread."""
         offset, turn_ends = self._log.start_offset, self._clock() + TURN_SECONDS
+        cold_rounds = 0
         while offset < self._log.end_offset:
-            slices = self._log.read(offset=offset, limit_bytes=self._piece_bytes)
+            try:
+                wait = cold_rounds >= COLD_ROUNDS_MAX
+                slices = self._log.read(offset=offset, limit_bytes=self._piece_bytes, wait=wait)
+            except ColdRead as cold:
+                yield cold.load
+                cold.finish()
+                cold_rounds += 1
+                continue
             if not slices:
                 break
+            cold_rounds = 0
             for each in slices:
+                if not each.is_cached(bytes_max=each.length):
+                    yield partial(each.load, bytes_max=each.length)
                 data = os.pread(each.file.fileno(), each.length, each.position)
                 for header, batch in iter_batches(data):
                     offset = header.next_offset
                     for _ in self._replay_batch(header, batch):
                         if self._clock() >= turn_ends:
-                            yield
+                            yield None
                             turn_ends = self._clock() + TURN_SECONDS
 
     def _replay_batch(self, header: BatchHeader, batch: memoryview) -> Iterator[None]:

@@ -81,8 +81,11 @@ class ShardHost(ABC):
             transactions=transactions,
         )
         try:
-            for _ in replay.run():
-                await asyncio.sleep(0)
+            for work in replay.run():
+                if work is None:
+                    await asyncio.sleep(0)
+                else:
+                    await self._loop.run_in_executor(self.partition.executor, work)
         except EXPECTED as error:
             log.error("%s cannot be loaded, and nothing in it is served: %s", self.name, error)
             return

@@ -28,7 +28,7 @@ class LoopDelay:
 
     def __init__(self, *, alarm: Alarm | None = None) -> None:
         self.last_seconds = 0.0
-        self.longest_seconds = 0.0  # since the start, or since somebody set it back
+        self.longest_seconds = 0.0  # since the start, or since it was reset
         self.late_count = 0
         self._alarm = alarm
         self._loop = asyncio.get_running_loop()
@@ -77,7 +77,7 @@ class Alarm:
 
     @classmethod
     def of_this_process(cls) -> Alarm | None:
-        """None where there is none to be had, or somebody else uses it."""
+        """None where the system has none, or other code uses it."""
         if not hasattr(signal, "setitimer") or threading.current_thread() is not threading.main_thread():
             return None
         if signal.getsignal(signal.SIGALRM) is not signal.SIG_DFL:

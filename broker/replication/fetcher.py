@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from tidemark.broker.config import BrokerConfig
@@ -270,7 +271,9 @@ class Fetcher:
         forgotten: dict[bytes, ForgottenTopic] = {}
         for key in changed:
             followed = self._followed.get(key)
-            if followed is None or key in self._backing_off:
+            if followed is not None and followed.is_truncating:  # for the leader before, perhaps
+                followed.when_truncated(partial(self._truncated, key, followed))
+            if followed is None or followed.is_truncating or key in self._backing_off:
                 if self._sent.pop(key, None) is not None:
                     forgotten.setdefault(key[0], ForgottenTopic(topic_id=key[0])).partitions.append(key[1])
                 continue
@@ -343,7 +346,9 @@ class Fetcher:
                 followed = self._followed.get(key)
                 sent = self._sent.get(key)
                 # Answers about an epoch or a place that we have left behind say nothing.
-                if followed is not None and sent is not None and sent.leader_epoch == followed.leader_epoch:
+                if followed is None or followed.is_truncating or sent is None:
+                    continue
+                if sent.leader_epoch == followed.leader_epoch:
                     yield key, followed, data
 
     def _process_partition(self, key: Key, followed: Followed, data: PartitionData) -> None:
@@ -352,7 +357,9 @@ class Fetcher:
             self._refused(key, followed, data)
             return
         if data.diverging_epoch.epoch >= 0 or data.diverging_epoch.end_offset >= 0:
-            followed.truncate_to_leader(epoch=data.diverging_epoch.epoch, end_offset=data.diverging_epoch.end_offset)
+            diverging = data.diverging_epoch
+            done = followed.truncate_to_leader(epoch=diverging.epoch, end_offset=diverging.end_offset)
+            done.add_done_callback(partial(self._truncated, key, followed))
             return
         if data.records:
             if not followed.append_fetched(data.records):  # type: ignore[arg-type]
@@ -366,11 +373,21 @@ class Fetcher:
     def _refused(self, key: Key, followed: Followed, data: PartitionData) -> None:
         code = ErrorCode(data.error_code)
         if code == ErrorCode.OFFSET_OUT_OF_RANGE and followed.is_beyond_leader(log_start_offset=data.log_start_offset):
-            followed.restart_at(data.log_start_offset)
+            followed.restart_at(data.log_start_offset).add_done_callback(partial(self._truncated, key, followed))
             return
         if code not in _TRANSIENT:
             log.warning("%s-%d cannot be fetched from %d: %s", followed.topic, followed.index, self.source, code.name)
         self._back_off(key, followed, None)
+
+    def _truncated(self, key: Key, followed: Followed, done: asyncio.Future[None]) -> None:
+        """Another thread is done with the log: it is fetched again. Other partitions have not waited."""
+        error = None if done.cancelled() else done.exception()
+        if self._followed.get(key) is not followed:
+            return  # another fetcher has it by now, and asks for itself
+        if isinstance(error, Exception):
+            self._back_off(key, followed, error)
+        self._changed[key] = None
+        self._signal.set()
 
     def _hold_back(self, key: Key) -> None:
         """If too much came of all that is throttled, it waits."""

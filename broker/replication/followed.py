@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from concurrent.futures import Executor
+from collections.abc import Callable
+from concurrent.futures import Executor, Future, wait
+from functools import partial
 
 from tidemark.broker.config import TopicConfig
 from tidemark.broker.replication.replica import Replica
@@ -16,7 +18,7 @@ log = logging.getLogger(__name__)
 
 
 class Followed(Replica):
-    __slots__ = ("_durable", "_flushed_end", "_is_retired", "failures", "leader")
+    __slots__ = ("_durable", "_flushed_end", "_is_retired", "_truncating", "_when_truncated", "failures", "leader")
 
     def __init__(
         self,
@@ -34,6 +36,8 @@ class Followed(Replica):
         self.leader = leader  # -1: there is none
         self.failures = 0  # in a row
         self._is_retired = False
+        self._truncating: Future[object] | None = None
+        self._when_truncated: asyncio.Future[None] | None = None
         self._durable: asyncio.Future[None] | None = None
         self._flushed_end = log.recovery_point
         super().__init__(
@@ -85,27 +89,21 @@ class Followed(Replica):
         self.high_watermark = committed
         self.wake_all()
 
-    def truncate_to_leader(self, *, epoch: int, end_offset: int) -> None:
+    # -- truncating: on another thread, as it syncs several files and may read a segment from end to end ------------
+
+    @property
+    def is_truncating(self) -> bool:
+        """Then the log is not to be touched: not read, nor appended to, nor cleaned."""
+        return self._truncating is not None
+
+    def truncate_to_leader(self, *, epoch: int, end_offset: int) -> asyncio.Future[None]:
         """The leader's log and ours part ways: `epoch`, the newest not after ours that it knows, ends at `end_offset`
         there. Drop what we have beyond; if our own history is another still, the next fetch tells (KIP-595)."""
         _, own_end = self.log.epoch_end_offset(epoch)
         offset = end_offset if own_end < 0 else min(end_offset, own_end)
         if epoch < 0 or offset < 0:  # it knows nothing of our epochs
             offset = self.high_watermark
-        before = self.log.end_offset
-        self.log.truncate_to(offset)
-        self._flushed_end = min(self._flushed_end, self.log.end_offset)
-        if self.log.end_offset < before:
-            log.info(
-                "%s-%d: dropped offsets %d..%d, which leader %d (epoch %d) does not have",
-                self.topic, self.index, self.log.end_offset, before - 1, self.leader, self.leader_epoch,
-            )  # fmt: skip
-        if self.high_watermark > self.log.end_offset:
-            log.error(
-                "%s-%d: records below the high watermark %d were dropped: its leader lost them",
-                self.topic, self.index, self.high_watermark,
-            )  # fmt: skip
-            self.high_watermark = self.log.end_offset
+        return self._truncate(partial(self.log.truncate_to, offset))
 
     def is_beyond_leader(self, *, log_start_offset: int) -> bool:
         """The leader has nothing at our end: has it nothing in common with us, either? Its log starts after our end, or
@@ -113,14 +111,60 @@ class Followed(Replica):
         own = self.log
         return log_start_offset > own.end_offset or own.start_offset == own.end_offset > log_start_offset >= 0
 
-    def restart_at(self, offset: int) -> None:
+    def restart_at(self, offset: int) -> asyncio.Future[None]:
         """The leader has nothing of what we need next: begin where it begins."""
         log.warning("%s-%d: the leader begins at %d, we begin anew there", self.topic, self.index, offset)
-        self.log.truncate_fully_and_start_at(offset)
-        self._flushed_end = self.high_watermark = offset
+        self.high_watermark = offset
+        return self._truncate(partial(self.log.truncate_fully_and_start_at, offset))
+
+    def _truncate(self, work: Callable[[], object]) -> asyncio.Future[None]:
+        """The future is done when the log may be touched again; its exception says why the truncation failed."""
+        assert self._truncating is None, "one truncation at a time"
+        before = self.log.end_offset
+        self._truncating = self.executor.submit(work)
+        done = self._when_truncated = asyncio.get_running_loop().create_future()
+
+        def finish(finished: asyncio.Future[object]) -> None:
+            self._truncating = None
+            error = None if finished.cancelled() else finished.exception()
+            if not self._is_retired:  # or the log is another's by now
+                self._truncated(before)
+            if error is not None:
+                done.set_exception(error)
+            else:
+                done.set_result(None)
+
+        asyncio.wrap_future(self._truncating).add_done_callback(finish)
+        return done
+
+    def when_truncated(self, call: Callable[[asyncio.Future[None]], None]) -> None:
+        """For a truncation under way."""
+        assert self._when_truncated is not None
+        self._when_truncated.add_done_callback(call)
+
+    def _truncated(self, before: int) -> None:
+        end_offset = self.log.end_offset
+        self._flushed_end = min(max(self._flushed_end, self.log.recovery_point), end_offset)
+        if end_offset < before:
+            log.info(
+                "%s-%d: dropped offsets %d..%d, which leader %d (epoch %d) does not have",
+                self.topic, self.index, end_offset, before - 1, self.leader, self.leader_epoch,
+            )  # fmt: skip
+        if self.high_watermark > end_offset:
+            log.error(
+                "%s-%d: records below the high watermark %d were dropped: its leader lost them",
+                self.topic, self.index, self.high_watermark,
+            )  # fmt: skip
+            self.high_watermark = end_offset
+
+    def _settle(self) -> None:
+        """Waits, on the event loop, for a truncation under way: rare, as it takes a change of roles in that moment."""
+        if self._truncating is not None:
+            wait([self._truncating])
 
     def retire(self) -> None:
-        """This node does not follow it any more."""
+        """This node does not follow it any more: another may have the log."""
+        self._settle()
         self._is_retired = True
         self.wake_all()
         self._end_wait()

@@ -25,20 +25,20 @@ class Housekeeping:
 
     def apply_retention(self, replicas: Iterable[Replica]) -> None:
         now_ms = self._table.now_ms()
-        for replica in replicas:
+        for replica in _at_rest(replicas):
             with _reported("retention", replica):
                 replica.log.apply_retention(now_ms, high_watermark=replica.high_watermark)
 
     def expire_producers(self, replicas: Iterable[Replica]) -> None:
         now_ms = self._table.now_ms()
-        for replica in replicas:
+        for replica in _at_rest(replicas):
             with _reported("expiry of producers", replica):
                 replica.log.expire_producers(now_ms)
 
     def flush_due(self) -> None:
         """Sync what has waited long enough."""
         now_ms = self._table.now_ms()
-        for replica in self._table:
+        for replica in _at_rest(self._table):
             replica.flush_if_due(now_ms)
 
     def remove_deleted(self) -> None:
@@ -56,7 +56,7 @@ class Housekeeping:
         writes = []
         for directory in self._table.directories:
             high_watermarks = self.high_watermarks(directory)
-            directory.forget_replicated(high_watermarks)
+            directory.forget_replicated(self.high_watermarks(directory, _at_rest(self._table)))
             # Noted here and not by the thread, which may come to it when a partition is deleted already.
             directory.high_watermarks.update(high_watermarks)
             writing = self._executor.submit(directory.write_checkpoints, {})
@@ -80,9 +80,18 @@ class Housekeeping:
             except OSError as error:
                 log.error("writing the high watermarks of %s failed: %s", directory.path, error)
 
-    def high_watermarks(self, directory: LogDirectory) -> dict[tuple[str, int], int]:
-        places = ((each.topic, each.index, each.high_watermark) for each in self._table)
+    def high_watermarks(
+        self, directory: LogDirectory, replicas: Iterable[Replica] | None = None
+    ) -> dict[tuple[str, int], int]:
+        """Of all replicas, unless told which."""
+        replicas = self._table if replicas is None else replicas
+        places = ((each.topic, each.index, each.high_watermark) for each in replicas)
         return {(topic, index): offset for topic, index, offset in places if (topic, index) in directory.logs}
+
+
+def _at_rest(replicas: Iterable[Replica]) -> Iterator[Replica]:
+    """Without those that are being truncated: they have their turn the next time."""
+    return (each for each in replicas if not each.is_truncating)
 
 
 @contextmanager

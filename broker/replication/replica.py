@@ -25,6 +25,7 @@ class Replica:
         "_clean_at_ms",
         "_commit",
         "config",
+        "executor",
         "flush_each",
         "high_watermark",
         "index",
@@ -58,6 +59,7 @@ class Replica:
         end = log.end_offset
         self.high_watermark = end if high_watermark is None else max(log.start_offset, min(high_watermark, end))
         self.watchers: set[Watcher] = set()
+        self.executor = executor  # for work on the log that waits for the disk
         self._clean_at_ms = 0  # when everything was last seen on disk
         self._commit = GroupCommit(log, executor, flushed=self._flushed, failed=self._flush_failed)
         self.configure(config)
@@ -67,6 +69,11 @@ class Replica:
         self.rules = BatchRules(config)
         self.flush_each = config.flush_messages == 1
         self.unflushed_limit = config.flush_messages
+
+    @property
+    def is_truncating(self) -> bool:
+        """Whether another thread is at work on the log, which is not to be touched until it is done."""
+        return False
 
     # -- flushing ----------------------------------------------------------
 

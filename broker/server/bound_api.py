@@ -70,7 +70,7 @@ def guarded(bound: BoundApi, peer: str, response: Job[Any]) -> Job[Any]:
         return failure(bound)
 
 
-def handled(bound: BoundApi, request: Any, call: Call) -> Any:
+def handled(bound: BoundApi, request: Any, call: Call) -> Answer[Any]:
     try:
         response = bound.handle(request, call)
     except CloseConnection:
@@ -130,7 +130,7 @@ def encode_mended(bound: BoundApi, response: Any, error: EncodeError) -> bytearr
     return out
 
 
-def failure(bound: BoundApi) -> Any:
+def failure(bound: BoundApi) -> object:
     """Our own fault, after it was logged: an error where the response has a place for one, or a hang-up."""
     place = fields_of(bound.response).get("error_code")
     if place is None or bound.version not in place.versions:

@@ -32,6 +32,7 @@ class SendingFailed(Exception):
 class ResponseWriter:
     __slots__ = (
         "_cached_bytes",
+        "_failure",
         "_loading",
         "_loop",
         "_progress",
@@ -62,6 +63,7 @@ class ResponseWriter:
         self._readers = readers
         self._cached_bytes = 0  # how many of the next part's bytes are known to be in the page cache
         self._loading = False  # the next part, by another thread
+        self._failure: BaseException | None = None  # of that
         self._reads_cold = False  # and the kernel reads ahead for it
         self._socket_fd: int = transport.get_extra_info("socket").fileno()
         self._write_fd = -1
@@ -105,6 +107,8 @@ class ResponseWriter:
     def flush(self) -> None:
         """Send as much as the socket takes. Raises SendingFailed."""
         parts = self.parts
+        if self._failure is not None:
+            raise SendingFailed(f"reading a segment failed: {self._failure}")
         try:
             while parts and not self._loading and self._transport.get_write_buffer_size() == 0:
                 part = parts[0]
@@ -148,7 +152,9 @@ class ResponseWriter:
         self._loading = False
         if not self.parts:
             return  # the connection was closed meanwhile
-        if not done.cancelled() and done.exception() is None:
+        if not done.cancelled() and (failure := done.exception()) is not None:
+            self._failure = failure
+        elif not done.cancelled():
             # Not asked again, so that it gets on even where memory is so short that the bytes are forgotten already.
             part = self.parts[0]
             assert isinstance(part, FileSlice), "what is loaded is sent next"

@@ -79,7 +79,7 @@ class RollingRestart:
 
 
 class JumpClock:
-    """Somebody sets a node's wall clock, forward or back, and back to the truth later."""
+    """A node's wall clock is set, forward or back, and back to the truth later."""
 
     name = "clock jumps"
     seconds_max = 3000  # less than `message.timestamp.after.max.ms`: or a record of a sane client is refused, rightly

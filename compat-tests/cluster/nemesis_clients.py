@@ -1,4 +1,4 @@
-"""What clients do: change the cluster under everybody's feet, and send what no client should."""
+"""What clients do: change the cluster while others use it, and send what no client should."""
 
 from __future__ import annotations
 

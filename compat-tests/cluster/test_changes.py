@@ -1,4 +1,4 @@
-"""Nodes that join and leave, and clocks that somebody sets, while clients write and read."""
+"""Nodes that join and leave, and clocks that are set, while clients write and read."""
 
 from __future__ import annotations
 

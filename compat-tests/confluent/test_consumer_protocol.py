@@ -78,7 +78,7 @@ def produce(broker: BrokerProcess, topic: str, count: int) -> None:
 
 
 def await_read(*members: GroupMember, topic: str, count: int) -> Counter[tuple[str, int, int]]:
-    """Everything was read and committed by somebody; what was read and not committed may come again."""
+    """Everything was read and committed by one of them; what was read and not committed may come again."""
     wanted = {(topic, number, offset) for number in range(PARTITIONS) for offset in range(count)}
 
     def done() -> Counter[tuple[str, int, int]] | None:
@@ -108,15 +108,15 @@ def test_a_killed_members_partitions_go_to_the_others_when_its_session_ends(quic
 
 def test_a_rolling_restart_loses_and_repeats_nothing(quick_broker, group, join):
     members = [join() for _ in range(3)]
-    everybody = list(members)
+    all_members = list(members)
     await_shares(*members, sizes={group: PARTITIONS})
     for position in range(3):
         produce(quick_broker, group, 10)
         members[position].close()
         members[position] = join()
-        everybody.append(members[position])
+        all_members.append(members[position])
         await_shares(*members, sizes={group: PARTITIONS})
-    read = await_read(*everybody, topic=group, count=30)
+    read = await_read(*all_members, topic=group, count=30)
     assert max(read.values()) == 1
 
 
@@ -149,8 +149,8 @@ def test_a_group_is_upgraded_and_downgraded_member_by_member(quick_broker, group
         return next(each.type.name for each in listed if each.group_id == group)
 
     old, older = join(**CLASSIC), join(**CLASSIC)
-    everybody = [old, older]
-    await_shares(*everybody, sizes={group: PARTITIONS})
+    all_members = [old, older]
+    await_shares(*all_members, sizes={group: PARTITIONS})
     assert kind() == "CLASSIC"
     new = join()
     await_shares(old, older, new, sizes={group: PARTITIONS})

@@ -55,7 +55,7 @@ class Journal:
         say(committed=list(offsets.items()))
 
     def given_up(self, offsets: Mapping[int, int], why: str) -> None:
-        """They are no longer ours, or cannot be committed: somebody else may read them again."""
+        """They are no longer ours, or cannot be committed: another member may read them again."""
         self._forget(offsets)
         say(given_up=list(offsets), why=why)
 

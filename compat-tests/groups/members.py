@@ -173,7 +173,7 @@ class JavaMember(Member):
 
 
 def read_again_after_commit(members: Iterable[Member]) -> list[tuple[str, Deed]]:
-    """Reads of what somebody had been told was committed: nothing explains those."""
+    """Reads of what a member knew to be committed: nothing explains those."""
     committed: dict[int, int] = {}
     found = []
     deeds = sorted(((deed, member.name) for member in members for deed in member.history), key=lambda each: each[0][:2])

@@ -5,6 +5,7 @@ Two kinds stand behind one class: Tidemark, and Apache Kafka as the control agai
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import signal
@@ -101,7 +102,7 @@ class BrokerProcess(ABC):
                 text=True,
                 errors="replace",
                 cwd=REPOSITORY,
-                env={**os.environ, **self.environment},
+                env={**os.environ, "PYTHONFAULTHANDLER": "1", **self.environment},
             )
         self._reader = threading.Thread(target=self._read_stdout, args=(self._process,), daemon=True)
         self._reader.start()
@@ -109,7 +110,7 @@ class BrokerProcess(ABC):
     def await_ready(self) -> None:
         process = self._running()
         if not self._is_ready.wait(self.start_seconds_max) or process.poll() is not None:
-            self.kill()
+            self._kill_with_stacks()
             raise AssertionError(f"the broker did not become ready\nstdout:\n{self.stdout}\nlog:\n{self.log[-8000:]}")
 
     def stop(self) -> None:
@@ -130,10 +131,21 @@ class BrokerProcess(ABC):
         try:
             code = process.wait(60)
         except subprocess.TimeoutExpired:
-            self.kill()
+            self._kill_with_stacks()
             raise AssertionError(f"the broker ignored SIGTERM for 60 s; its log ends:\n{self.log[-8000:]}") from None
         self._reap()
         return code
+
+    def _kill_with_stacks(self) -> None:
+        """One that hangs: its log then ends with what each of its threads was doing."""
+        if self.is_running:
+            self._running().send_signal(signal.SIGABRT)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._running().wait(5)
+        if self.is_running:
+            self.kill()
+        else:
+            self._reap()
 
     def kill(self) -> None:
         process = self._running()

@@ -1,6 +1,6 @@
 """A wall clock that can be set while a process runs: libfaketime, which stands between it and the kernel's.
 
-Only the wall clock is moved. The monotonic clocks go on as they do on a machine whose clock somebody sets.
+Only the wall clock is moved. The monotonic clocks go on as they do on a machine whose clock is set.
 """
 
 from __future__ import annotations

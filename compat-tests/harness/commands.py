@@ -1,4 +1,4 @@
-"""The `tidemark` command, as somebody who runs a cluster types it."""
+"""The `tidemark` command, as an operator types it."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ def _commit(consumer: Any) -> bool:
 
     try:
         consumer.commit(asynchronous=False)
-    except KafkaException:  # it lost them meanwhile: somebody else reads and counts them
+    except KafkaException:  # it lost them meanwhile: another member reads and counts them
         return False
     return True
 

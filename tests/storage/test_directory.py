@@ -6,6 +6,7 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from random import Random
+from unittest.mock import Mock
 
 import pytest
 
@@ -406,6 +407,22 @@ def test_a_log_that_was_refused_is_checked_again_at_every_start(open_directory):
     directory.discard("a", 0)  # it is rebuilt from another replica
     directory.close(broker_epoch=7)
     assert open_directory().clean_epoch == 7
+
+
+def test_a_log_that_was_refused_after_a_clean_stop_denies_the_next_clean_mark(
+    open_directory, make_batch, append, monkeypatch
+):
+    directory = open_directory()
+    append(directory.open_log("a", 0, config=CONFIG), make_batch(1))
+    directory.close()
+    directory = open_directory()
+    assert directory.was_clean
+    with monkeypatch.context() as damaged:
+        reason = CorruptLog(path="a-0", position=0, reason="on purpose")
+        damaged.setattr("tidemark.storage.directory.Log.open", Mock(side_effect=reason))
+        assert list(open_all(directory)) == [("a", 0)]
+    directory.close()
+    assert not open_directory().was_clean
 
 
 def test_a_log_that_nobody_opened_after_an_unclean_stop_denies_the_clean_mark(open_directory, make_batch, append):

@@ -197,7 +197,8 @@ class Reading:
         """KIP-392: a consumer may read from a follower as well."""
         if hosted is None or self.cut_off or self.call.version < FOLLOWERS_FROM:
             return None
-        return hosted.followed.get(wanted.index)
+        followed = hosted.followed.get(wanted.index)
+        return None if followed is None or followed.is_truncating else followed
 
     def _nearer(self, partition: Partition, wanted: ReadPosition) -> int:
         """An in-sync replica in the client's rack that has what it wants; -1 if that is this node, or there is none."""

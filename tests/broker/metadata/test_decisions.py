@@ -114,7 +114,7 @@ class Cluster:
         if self.alive:
             broker = self.random.choice(sorted(self.alive))
             self.alive.discard(broker)
-            if self.random.random() < 0.8:  # else it is back before anybody notices
+            if self.random.random() < 0.8:  # else it is back before the controller notices
                 self.commit(brokers.fence(self.image, broker, self.config))
 
     def stop(self) -> None:

@@ -105,4 +105,4 @@ def test_partitions_are_only_added() -> None:
     assert refusal_of(add_partitions, image, topic, count=4, assignments=[[0]]) == ErrorCode.INVALID_REPLICA_ASSIGNMENT
     grown = image.apply(add_partitions(image, topic, count=5, assignments=None))
     assert len(grown.topics["topic"].partitions) == 5
-    assert len(image.topics["topic"].partitions) == 2, "an image that somebody holds does not change"
+    assert len(image.topics["topic"].partitions) == 2, "an image that is in use does not change"

@@ -233,7 +233,7 @@ async def test_a_follower_with_an_empty_log_beyond_its_leaders_end_begins_anew(n
     cluster.become(isr=(1,))
     cluster.append(1, b"a", b"b")
     cluster.start(2)
-    cluster.replica(2).restart_at(100)
+    await cluster.replica(2).restart_at(100)
     await cluster.until(lambda: cluster.values(2) == [b"a", b"b"])
     await cluster.until(lambda: cluster.partition.isr == (1, 2))
 

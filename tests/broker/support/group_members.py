@@ -96,7 +96,7 @@ class Groups:
     # -- offsets -----------------------------------------------------------
 
     async def commit(self, offset: int, *, partition: int = 0, **fields: Any) -> int:
-        """The code of a commit for the topic, by default as somebody who is not a member."""
+        """The code of a commit for the topic, by default as a client that is no member."""
         where = OffsetCommitRequestPartition(partition_index=partition, committed_offset=offset)
         topics = [OffsetCommitRequestTopic(name=self.topic, partitions=[where])]
         answer = await self.client.ask(OffsetCommitRequest(**{"group_id": self.group} | fields, topics=topics), 9)

@@ -51,7 +51,7 @@ class Quorum:
     # Time and messages
 
     def settle(self) -> None:
-        """Until everybody has done, and answered, everything."""
+        """Until every node has done, and answered, everything."""
         while self._work() or self._wire:
             wire, self._wire = self._wire, []
             for to, message in wire:

@@ -86,7 +86,7 @@ class World:
         self.named = 0
         self.committed: dict[int, int] = {}  # what we were told is safe
         self.granted: dict[tuple[int, int], str] = {}  # (generation, partition) → who was given it
-        self.newest = -1  # the newest generation that anybody was given something of
+        self.newest = -1  # the newest generation that any member got an assignment of
         self.fails = False  # appends, at the moment
         self.shard = self.fresh_shard()
 

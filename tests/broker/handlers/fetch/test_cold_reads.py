@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import errno
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -188,3 +190,25 @@ async def test_a_partition_whose_topic_goes_while_it_is_looked_up_is_unknown(
     disk.spin()
     answer = await asyncio.wait_for(reader.receive(FetchResponse, VERSION), 10)
     assert answer.responses[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+async def test_a_disk_that_cannot_read_costs_its_reader_the_connection(
+    start_node: Any, connect: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To try again and again would keep a thread, of which there are few, for as long as the reader waits."""
+    node = await start_node()
+    client = await connect(node)
+    await client.create("t")
+    await client.produce("t", LARGE)
+    tries: list[int] = []
+
+    def unreadable(_fd: int, *, position: int, **_: Any) -> None:
+        tries.append(position)
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(portable, "is_cached", lambda _fd, **_: False)
+    monkeypatch.setattr(portable, "load_pages", unreadable)
+    client.send(fetch_one("t"), VERSION)
+    with contextlib.suppress(ConnectionResetError):
+        await asyncio.wait_for(client.reader.read(), 10)  # to the end
+    assert len(tries) == 1
