@@ -56,7 +56,7 @@ class Scale:
     txn_bytes: int = 500_000_000
     clicks: int = 200_000
     click_probes: int = 10
-    steady_s: float = 15.0
+    steady_s: float = 10.0
     cold_bytes: int = 4_000_000_000
     disk_s: float = 60.0
     create_topics: int = 1_000

@@ -23,7 +23,7 @@ from bench.transaction_cases import TRANSACTION_CASES
 WARM_CASES = {**GROUP_CASES, **TRANSACTION_CASES, **SPARK_CASES, **CASES, **STEADY_CASES}
 CATCH_UP = "steady-catch-up"
 ALL_CASES = (*FRESH_CASES, *WARM_CASES, CATCH_UP)
-WARM = replace(QUICK, disk_s=4.0)
+WARM = replace(QUICK, steady_s=2.0, disk_s=3.0, create_topics=20)
 Prepare = Callable[[Path], Launch]
 
 
@@ -115,8 +115,8 @@ class Run:
             ]
             pairs = [(cluster, Topics(cluster)) for cluster in clusters]
             for cluster, topics in pairs:
-                say(f"  warming up three nodes of {cluster.name} for {plan.warm_up_s:.0f} s")
-                steady_cluster.warm_up(cluster, topics, seconds=plan.warm_up_s)
+                say(f"  warming up three nodes of {cluster.name} for {plan.warm_up_s / 2:.0f} s")
+                steady_cluster.warm_up(cluster, topics, seconds=plan.warm_up_s / 2)
             say(f"  {CATCH_UP}")
             for _ in range(plan.rounds):
                 for cluster, topics in pairs:

@@ -65,7 +65,11 @@ class LoopDelay:
             self._unlogged += 1
             return
         more = f" ({self._unlogged} more since the last message)" if self._unlogged else ""
-        log.warning("the event loop was held up for %.0f ms%s: %s", late * 1000, more, what or "what ran is not known")
+        # Without an alarm clock (in somebody else's process) there is nothing to be done about it.
+        level = logging.WARNING if what else logging.INFO
+        log.log(
+            level, "the event loop was held up for %.0f ms%s: %s", late * 1000, more, what or "by what is not known"
+        )
         self._logged_at, self._unlogged = now, 0
 
 

@@ -6,6 +6,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
+from tidemark.broker.groups.timers import Timer
+
 BYTES_MAX: Final = 16 << 20  # of one shard
 ENTRY_BYTES: Final = 2_000  # a group, a timer and what belongs to them, about
 
@@ -19,14 +21,17 @@ class ExpectedMembers:
     __slots__ = ("_bytes", "_entries")
 
     def __init__(self) -> None:
-        self._entries: deque[tuple[int, Forget]] = deque()  # those that have joined meanwhile, too: they are older
+        self._entries: deque[tuple[int, Forget, Timer | None]] = deque()
         self._bytes = 0
 
-    def add(self, forget: Forget, *, id_length: int, now_ms: int) -> None:
+    def add(self, forget: Forget, *, id_length: int, now_ms: int, timer: Timer | None = None) -> None:
+        """`timer` has no action any more when the member has joined, or its time is over."""
+        while self._entries and (oldest := self._entries[0][2]) is not None and oldest.action is None:
+            self._bytes -= self._entries.popleft()[0]
         cost = ENTRY_BYTES + 4 * id_length
-        self._entries.append((cost, forget))
+        self._entries.append((cost, forget, timer))
         self._bytes += cost
         while self._bytes > BYTES_MAX:
-            cost, forget_oldest = self._entries.popleft()
+            cost, forget_oldest, _ = self._entries.popleft()
             self._bytes -= cost
             forget_oldest(now_ms)

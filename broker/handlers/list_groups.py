@@ -11,20 +11,22 @@ v5: filter by type, and the type in the answer (KIP-848)
 from __future__ import annotations
 
 from tidemark.broker.core.registry import Call, handles
+from tidemark.broker.core.sliced_work import Job
 from tidemark.broker.groups.coordinator import GroupCoordinator
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
 
 @handles(ListGroupsRequest, ListGroupsResponse)
-def list_groups(request: ListGroupsRequest, _call: Call, *, groups: GroupCoordinator) -> ListGroupsResponse:
+def list_groups(request: ListGroupsRequest, _call: Call, *, groups: GroupCoordinator) -> Job[ListGroupsResponse]:
     states = {state.lower() for state in request.states_filter}
     kinds = {kind.lower() for kind in request.types_filter}
     response = ListGroupsResponse()
     for hosted in groups:
         if hosted.is_loading:
             return ListGroupsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-        for group in hosted.shard.groups.values():
+        for group in list(hosted.shard.groups.values()):
+            yield
             if (states and group.state_name.lower() not in states) or (kinds and group.kind not in kinds):
                 continue
             listed = ListedGroup(

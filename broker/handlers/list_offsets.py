@@ -27,6 +27,7 @@ from tidemark.broker.core.errors import EXPECTED, Refused, check_leader_epoch, f
 from tidemark.broker.core.registry import Call, handles
 from tidemark.broker.core.repeats import repeated
 from tidemark.broker.core.sliced_work import Job, finished, in_slices
+from tidemark.broker.core.time_slice import TimeSlice
 from tidemark.broker.replication.partition import Partition
 from tidemark.broker.replication.replica_table import ReplicaTable
 from tidemark.protocol.errors import ErrorCode
@@ -78,8 +79,10 @@ class _Asking:
         return any(_is_search(each.timestamp) for topic in self._topics for each in topic.partitions)
 
     async def search_and_answer(self) -> ListOffsetsResponse:
+        time_slice = TimeSlice()
         for topic in self._topics:
             for asked in topic.partitions:
+                await time_slice.pause()
                 place = (topic.name, asked.partition_index)
                 if _is_search(asked.timestamp) and place not in self._twice:
                     self._found[place] = await self._search(place, asked.timestamp)

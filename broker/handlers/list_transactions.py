@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from tidemark.broker.core.errors import Refused
 from tidemark.broker.core.registry import Call, handles
+from tidemark.broker.core.sliced_work import Job
 from tidemark.broker.groups.consumer.regex import compiled
 from tidemark.broker.transactions.coordinator import TransactionCoordinator
 from tidemark.broker.transactions.transaction import STATE_NAMES, Transaction
@@ -22,7 +23,7 @@ from tidemark.protocol.messages.list_transactions import TransactionState as Lis
 @handles(ListTransactionsRequest, ListTransactionsResponse)
 def list_transactions(
     request: ListTransactionsRequest, _call: Call, *, transactions: TransactionCoordinator
-) -> ListTransactionsResponse:
+) -> Job[ListTransactionsResponse]:
     states = {STATE_NAMES[name] for name in request.state_filters if name in STATE_NAMES}
     response = ListTransactionsResponse(
         unknown_state_filters=[name for name in request.state_filters if name not in STATE_NAMES]
@@ -36,7 +37,8 @@ def list_transactions(
     for hosted in transactions:
         if hosted.is_loading:
             return ListTransactionsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-        for each in hosted.shard.transactions.values():
+        for each in list(hosted.shard.transactions.values()):
+            yield
             if (
                 (request.state_filters and each.state not in states)
                 or (producer_ids and each.producer_id not in producer_ids)

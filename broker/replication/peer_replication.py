@@ -29,6 +29,7 @@ class PeerReplication:
         self._fetchers = LeaderFetchers(table, roles, peers)
         self._isr = IsrUpkeep(table, sessions, peers)
         self._loop = asyncio.get_running_loop()
+        self._has_lapsed = False  # the lease, when it was last looked at
         self._lease_timer = self._loop.call_later(LEASE_CHECK_SECONDS, self._check_lease)
         self._retry_timer = self._loop.call_later(RETRY_SECONDS, self._retry)
 
@@ -60,9 +61,12 @@ class PeerReplication:
         await self._fetchers.stop()
 
     def _check_lease(self) -> None:
-        """A node that is cut off cannot say how a wait ended: its clients had better ask the present leader."""
+        """A node that is cut off cannot say how a wait ended: its clients had better ask the present leader. But a node
+        that stood still for a moment has a lease again with its next heartbeat, and what it wrote is soon committed: a
+        client that is told otherwise writes it a second time."""
         table = self._table
-        if not table.is_leased:
+        had_lapsed, self._has_lapsed = self._has_lapsed, not table.is_leased
+        if had_lapsed and self._has_lapsed:
             error = Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, "This node is cut off: another may lead by now.")
             for partition in table.led():
                 partition.fail_acks(error)

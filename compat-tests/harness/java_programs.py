@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
-from harness.java import JARS, REPOSITORY, classpath, tool_command
+from harness.java import JARS, REPOSITORY, ToolRun, classpath, tool_command
 
 SOURCES = REPOSITORY / "compat-tests" / "java" / "src"
 
@@ -40,3 +41,15 @@ def run_cases(main: str, bootstrap: str) -> dict[str, str]:
     reported = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
     assert reported, done.stderr[-4000:]
     return {report["case"]: report["error"] for report in reported}
+
+
+def run_tools(*commands: Sequence[str]) -> list[ToolRun]:
+    """Kafka's own commands, each a class and its arguments, one after the other in one JVM: a start takes longer."""
+    done = subprocess.run(
+        tool_command("Tools", extra_classpath=(compiled(),)),
+        input="".join("\t".join(words) + "\n" for words in commands),
+        capture_output=True, text=True, timeout=240, check=False,
+    )  # fmt: skip
+    told = [ToolRun(**json.loads(line)) for line in done.stdout.splitlines() if line.startswith("{")]
+    assert len(told) == len(commands), f"{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
+    return told

@@ -22,7 +22,7 @@ KAFKA_4_3 = {
     25: "0-4", 26: "0-5", 27: "1-2", 28: "0-5", 32: "1-4", 33: "0-2", 35: "1-5", 37: "0-3", 42: "0-2", 44: "0-1",
     47: "0", 60: "0-2", 61: "0", 65: "0", 66: "0-2", 68: "0-1", 69: "0-1", 74: "0-1", 75: "0", 43: "0-2", 45: "0-1",
     46: "0", 55: "0-2", 56: "2-3", 57: "0-2", 62: "0-4", 63: "0-1", 64: "0", 67: "0", 80: "0-1", 81: "0",
-    29: "1-3", 30: "1-3", 31: "1-3", 48: "0-1",
+    29: "1-3", 30: "1-3", 31: "1-3", 48: "0-1", 50: "0",
 }  # fmt: skip
 
 
@@ -54,7 +54,7 @@ def test_listeners_are_those_of_kafka() -> None:
     """The keys that Kafka's message definitions mark for controllers, of those we have."""
     on_controllers = {key for key, entry in apis().items() if "controller" in entry.listeners and not entry.is_private}
     assert on_controllers == {
-        18, 19, 20, 29, 30, 31, 32, 33, 37, 43, 44, 45, 46, 55, 56, 57, 60, 62, 63, 64, 67, 80, 81,
+        18, 19, 20, 29, 30, 31, 32, 33, 37, 43, 44, 45, 46, 50, 55, 56, 57, 60, 62, 63, 64, 67, 80, 81,
     }  # fmt: skip
     assert {key for key in on_controllers if "broker" not in apis()[key].listeners} == {56, 62, 63, 67}
 

@@ -105,8 +105,8 @@ def _await_return(
         else:
             shard.drop_if_unused(group.group_id)
 
-    group.pending[member_id] = shard.timers.set(now_ms + session_timeout_ms, forget)
-    shard.expected_members.add(forget, id_length=len(member_id) + len(group.group_id), now_ms=now_ms)
+    timer = group.pending[member_id] = shard.timers.set(now_ms + session_timeout_ms, forget)
+    shard.expected_members.add(forget, id_length=len(member_id) + len(group.group_id), now_ms=now_ms, timer=timer)
 
 
 def _join_known(

@@ -23,7 +23,7 @@ def hold_up(seconds: float) -> None:
 async def test_a_loop_that_was_held_up_is_noticed_and_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     delay = LoopDelay()
     delay.start()
-    with caplog.at_level(logging.WARNING):
+    with caplog.at_level(logging.INFO):
         for _ in range(2):
             hold_up(loop_delay.PERIOD_SECONDS + 3 * loop_delay.LATE_SECONDS)
             await asyncio.sleep(0.01)

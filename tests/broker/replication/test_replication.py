@@ -264,3 +264,20 @@ async def test_a_replica_that_leaves_counts_until_the_metadata_log_says_so(new_c
     await asyncio.sleep(0.05)
     assert cluster.led(1).must_wait(last)
     assert cluster.led(1).too_few_in_sync
+
+
+async def test_a_lease_that_lapses_for_a_moment_fails_no_acknowledgement(new_cluster: New) -> None:
+    cluster = new_cluster(nodes=2)
+    cluster.cut.update(((2, 1), (1, 2)))
+    told: list[Exception | None] = []
+    cluster.led(1).await_high_watermark(cluster.append(1, b"a"), told.append, fails_below_min_isr=True)
+    table, replicator = cluster.nodes[1].table, cluster.nodes[1].roles.replicator
+    table.lease_until = 0.0
+    replicator._check_lease()
+    table.lease_until = float("inf")
+    replicator._check_lease()
+    table.lease_until = 0.0
+    replicator._check_lease()
+    assert not told, "its process stood still, and it leads on"
+    replicator._check_lease()
+    assert isinstance(told[0], Refused), "it is cut off"
