@@ -12,7 +12,12 @@ from tidemark.protocol.schema import api, codec
 async def forward(cluster: Any, request: Any, version: int, **fields: Any) -> Any:
     body = bytearray()
     codec(type(request), version).encode(request, body)
-    known = {"api_key": api(type(request)).key, "api_version": version, "client_id": "c", "body": bytes(body)}
+    known: dict[str, Any] = {
+        "api_key": api(type(request)).key,
+        "api_version": version,
+        "client_id": "c",
+        "body": bytes(body),
+    }
     return await cluster.controller.ask(ForwardedRequest(**known | fields))
 
 

@@ -46,7 +46,8 @@ async def test_the_partitions_on_the_move_are_told(moving: Any) -> None:
 
 
 async def test_what_does_not_move_or_exist_is_left_out(moving: Any) -> None:
-    for topics in ({}, {"t": []}, {"t": [0]}, {"t": [99, -1]}, {"u": [0]}, {"missing": [0]}):
+    others: list[dict[str, list[int]]] = [{}, {"t": []}, {"t": [0]}, {"t": [99, -1]}, {"u": [0]}, {"missing": [0]}]
+    for topics in others:
         assert await listed(moving, topics) == {}
 
 

@@ -18,7 +18,8 @@ NOT_ASKED_FOR = -(2**31)
 
 async def ask(client: Any, version: int, *names: str, **fields: Any) -> Any:
     topics = [MetadataRequestTopic(name=name) for name in names]
-    return await client.ask(MetadataRequest(**{"topics": topics, "allow_auto_topic_creation": False} | fields), version)
+    known: dict[str, Any] = {"topics": topics, "allow_auto_topic_creation": False}
+    return await client.ask(MetadataRequest(**known | fields), version)
 
 
 async def test_brokers_and_a_topic_are_told_as_far_as_the_version_can(
