@@ -31,6 +31,7 @@ LIFE = textwrap.dedent(
         else:
             assert hasattr(importlib.import_module(module), attribute), f"{name} does not exist here anyway"
             delattr(importlib.import_module(module), attribute)
+    os.process_cpu_count = os.cpu_count  # Python 3.13 has it, and makes it so where there is no sched_getaffinity
 
     import tidemark
 
