@@ -23,6 +23,7 @@ _XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 _XERIAL_HEADER: Final = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
 _XERIAL_BLOCK: Final = 32 * 1024
 _FILLED_BYTES_MAX: Final = 1 << 20
+_EXPANDED_BYTES_MIN: Final = 64 << 10  # to begin with: what does not fit is decompressed again
 
 _Data = bytes | bytearray | memoryview
 
@@ -69,7 +70,7 @@ def _bounded(module: Any) -> Callable[[_Data, int], memoryview]:
     """Decompress into a buffer that grows only as far as the limit."""
 
     def expand(data: _Data, limit_bytes: int) -> memoryview:
-        size = min(limit_bytes, max(4096, 4 * len(data)))
+        size = min(limit_bytes, max(_EXPANDED_BYTES_MIN, 4 * len(data)))
         while True:
             out = _room(size)
             try:

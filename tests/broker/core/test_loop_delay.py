@@ -50,7 +50,7 @@ def test_the_message_names_what_ran() -> None:
         from tidemark.broker.core.loop_delay import Alarm, LoopDelay
 
         def a_slow_function():
-            time.sleep(0.5)
+            time.sleep(0.8)
 
         async def main():
             delay = LoopDelay(alarm=Alarm.of_this_process())
