@@ -54,7 +54,7 @@ def test_a_sync_that_does_not_fit_changes_nothing(
 def test_a_group_that_is_not_there_is_not_made(driver: Any) -> None:
     assert driver.sync("x", 1).error_code == ErrorCode.UNKNOWN_MEMBER_ID
     assert driver.heartbeat("x", 1) == ErrorCode.UNKNOWN_MEMBER_ID
-    assert driver.leave(("x", None)).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    assert driver.leave(("x", None)).members[0].error_code == ErrorCode.UNKNOWN_MEMBER_ID
     assert driver.shard.groups == {}
 
 
