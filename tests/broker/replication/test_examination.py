@@ -186,6 +186,7 @@ records = st.builds(
     timestamp=st.sampled_from([NOW, NOW + 1, NOW + 2 * HOUR_MS, -1]),
     key=st.sampled_from([None, b"", b"k"]),
     value=st.one_of(st.none(), st.binary(max_size=40)),
+    headers=st.lists(st.tuples(st.text(max_size=5), st.none() | st.binary(max_size=5)), max_size=2),
 )
 
 
