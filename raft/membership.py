@@ -31,8 +31,10 @@ def add_voter(node: Node, node_id: int) -> int:
     leader = node.leader()
     if node_id not in node.configuration.learners:
         raise UnknownMember(f"node {node_id} is not a learner")
-    lag = node.log.last_index - leader.peers[node_id].match_index
-    if lag > node.settings.catch_up_entries_max:
+    match_index = leader.peers[node_id].match_index
+    lag = node.log.last_index - match_index
+    # Who has never answered may be dead: with its vote the others could be too few, however short the log is.
+    if match_index == 0 or lag > node.settings.catch_up_entries_max:
         raise NotCaughtUp(f"node {node_id} lacks {lag} entries")
     return _propose(node, leader, node.configuration.with_voter(node_id))
 

@@ -202,8 +202,8 @@ def adding_partitions(
         )
     if count > PARTITIONS_MAX:
         raise Refused(ErrorCode.INVALID_PARTITIONS, f"A topic may have at most {PARTITIONS_MAX} partitions.")
+    factor = len(topic.partitions[0].replicas)
     if assignments is None:
-        factor = len(topic.partitions[0].replicas)
         placement = spread(image, partitions=count - have, replication_factor=factor, first=have)
     elif len(assignments) != count - have:
         raise Refused(
@@ -212,6 +212,11 @@ def adding_partitions(
         )
     else:
         placement = manual_placement(image, list(enumerate(assignments, start=have)), first=have)
+        if any(len(replicas) != factor for replicas in placement):
+            raise Refused(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                f"The partitions of topic '{topic.name}' have {factor} replica(s), and so must the new ones.",
+            )
     records: list[Record] = []
     for step, replicas in enumerate(placement):
         records.append(partition_record(topic.topic_id, have + step, _fresh(image, replicas)))

@@ -42,9 +42,9 @@ class LeaderFetchers:
                 task.add_done_callback(self._stopping.discard)
 
     async def stop(self) -> None:
-        for fetcher in self._fetchers.values():
+        while self._fetchers:  # meanwhile the metadata may change, and what is followed with it
+            _, fetcher = self._fetchers.popitem()
             await fetcher.stop()
-        self._fetchers.clear()
         if self._stopping:
             await asyncio.wait(list(self._stopping))
 

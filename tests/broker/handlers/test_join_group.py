@@ -91,6 +91,7 @@ async def test_only_the_leader_is_told_of_the_members(groups: Any, shared_broker
         ({"protocols": [JoinGroupRequestProtocol(name="other")]}, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
     ],
 )
+@pytest.mark.parametrize("version", [0, 5, 9])
 async def test_what_is_wrong_is_refused_and_the_group_goes_on(
     groups: Any, fields: dict[str, Any], code: ErrorCode, version: int
 ) -> None:

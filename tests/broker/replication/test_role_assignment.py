@@ -1,0 +1,100 @@
+"""From the image to roles: who leads, who follows, whose replica goes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tidemark.broker.core.errors import Refused
+from tidemark.broker.metadata.image import TOPIC_RESOURCE
+from tidemark.broker.replication.followed import Followed
+from tidemark.broker.replication.partition import Partition
+from tidemark.broker.replication.replica_logs import ReplicaLogs
+from tidemark.protocol.errors import ErrorCode
+from tidemark.storage import CorruptLog
+
+from .conftest import Cluster
+
+New = Callable[..., Cluster]
+
+
+async def test_one_leads_and_the_others_follow(new_cluster: New) -> None:
+    cluster = new_cluster()
+    assert isinstance(cluster.replica(1), Partition)
+    assert [type(cluster.replica(node)) for node in (2, 3)] == [Followed, Followed]
+    assert cluster.replica(2).leader == 1
+
+
+async def test_a_change_of_the_in_sync_set_leaves_the_leadership_as_it_is(new_cluster: New) -> None:
+    cluster = new_cluster()
+    led = cluster.led(1)
+    cluster.become(isr=(1, 2))
+    assert cluster.led(1) is led
+    assert led.leadership.isr == (1, 2)
+
+
+async def test_a_new_epoch_of_the_same_leader_is_another_leadership(new_cluster: New) -> None:
+    """A producer that waited in the old one cannot know whether its records are committed."""
+    cluster = new_cluster()
+    await cluster.stop(2)
+    await cluster.stop(3)
+    led, failed = cluster.led(1), list[Exception | None]()
+    led.await_high_watermark(cluster.append(1, b"a"), failed.append)
+    cluster.become(leader=1)
+    assert cluster.led(1) is not led
+    (error,) = failed
+    assert isinstance(error, Refused)
+    assert error.code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert cluster.led(1).log is led.log
+
+
+async def test_roles_are_exchanged_without_a_log_being_opened_anew(new_cluster: New) -> None:
+    cluster = new_cluster(nodes=2)
+    logs = {node: cluster.replica(node).log for node in (1, 2)}
+    cluster.become(leader=2)
+    assert isinstance(cluster.replica(1), Followed)
+    assert isinstance(cluster.replica(2), Partition)
+    assert {node: cluster.replica(node).log for node in (1, 2)} == logs
+
+
+async def test_a_replica_that_is_not_assigned_any_more_is_deleted(new_cluster: New, tmp_path: Path) -> None:
+    cluster = new_cluster()
+    assert (tmp_path / "3" / "t-0").is_dir()
+    cluster.become(replicas=(1, 2), isr=(1, 2))
+    assert cluster.nodes[3].table.topics["t"].replica(0) is None
+    assert not (tmp_path / "3" / "t-0").exists()
+
+
+async def test_settings_of_a_topic_reach_its_replicas(new_cluster: New) -> None:
+    cluster = new_cluster(nodes=2)
+    cluster.configure({(TOPIC_RESOURCE, "t"): {"segment.bytes": "2000000"}})
+    assert [cluster.replica(node).log.config.segment_bytes for node in (1, 2)] == [2_000_000] * 2
+
+
+async def test_a_leader_that_cannot_open_its_log_leaves_it_to_another(
+    new_cluster: New, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = new_cluster(nodes=2)
+    await cluster.stop(1)
+    found = ReplicaLogs.find_or_create
+
+    def fail_on_1(logs: ReplicaLogs, *arguments: object) -> object:
+        if cluster.nodes.get(2) and logs is not cluster.nodes[2].roles._logs:
+            raise CorruptLog(path="t-0", position=0, reason="a bit was flipped")
+        return found(logs, *arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(ReplicaLogs, "find_or_create", fail_on_1)
+    cluster.start(1)
+    assert "a bit was flipped" in cluster.nodes[1].table.topics["t"].offline[0]
+    await cluster.until(lambda: cluster.partition.leader == 2)
+    assert cluster.altered[0] == {2}
+
+
+async def test_after_the_end_the_metadata_is_not_followed(new_cluster: New) -> None:
+    cluster = new_cluster(nodes=2)
+    led = cluster.led(1)
+    cluster.nodes[1].roles.close()
+    cluster.become(leader=2)
+    assert cluster.led(1) is led
