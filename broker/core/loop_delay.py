@@ -2,7 +2,7 @@
 
 A timer falls due four times a second. How late it fires is how long any request that came in at that moment has waited.
 In a broker's own process an alarm clock stands beside it: the signal arrives in the middle of whatever runs too long,
-and so tells what that is, without a thread that would have to wake up to look. Both cost a microsecond in each period.
+and so tells what that is, without a thread that would have to wake up to look.
 """
 
 from __future__ import annotations
