@@ -139,7 +139,9 @@ def test_a_record_from_the_future_is_named(wire: Wire, strict_topic: Callable[..
     assert [each.batch_index for each in answer.record_errors] == [1]
 
 
-@pytest.mark.parametrize("said", [NOW_MS + IN_TWO_HOURS_MS, NOW_MS - IN_TWO_HOURS_MS, -1])
+@pytest.mark.parametrize(
+    "said", [NOW_MS + IN_TWO_HOURS_MS, NOW_MS - IN_TWO_HOURS_MS, -1], ids=["too late", "too early", "none"]
+)
 @BOTH_FORMS
 def test_the_largest_timestamp_is_put_right(
     wire: Wire, strict_topic: Callable[..., Topic], codec: int, said: int

@@ -10,7 +10,7 @@ import asyncio
 import gc
 import os
 import tracemalloc
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
 from itertools import count
 from typing import Any, Final
@@ -32,6 +32,8 @@ from tidemark.protocol.records import Record, build_batch
 REQUESTS: Final = int(os.environ.get("TIDEMARK_SOAK_REQUESTS", "60"))
 BYTES_PER_REQUEST_MAX: Final = 60  # a name that is kept costs more
 SLACK_BYTES: Final = 48 << 10  # tables that grow in steps
+GROWTH_MAX: Final = BYTES_PER_REQUEST_MAX + SLACK_BYTES / REQUESTS
+ROUNDS_MAX: Final = 4
 SETTLE_SECONDS_MAX: Final = 6.0
 STEADY_SAMPLES: Final = 8  # of 50 ms: longer than what is kept for a time is kept
 
@@ -163,6 +165,21 @@ async def settled() -> int:
     return min(samples)
 
 
+async def growth(send: Callable[[], Awaitable[None]], in_use: Callable[[], Awaitable[int]]) -> float:
+    """Bytes per request. What was started or loaded once (a thread, a module) is no leak: that grows every time."""
+    await send()
+    found: list[float] = []
+    before = await in_use()
+    while len(found) < ROUNDS_MAX:
+        await send()
+        after = await in_use()
+        found.append((after - before) / REQUESTS)
+        before = after
+        if found[-1] <= GROWTH_MAX:
+            break
+    return found[-1]
+
+
 @pytest.mark.alone
 async def test_nothing_that_clients_name_is_kept_for_ever(start_node: Any, capsys: pytest.CaptureFixture[str]) -> None:
     async def connect(node: Any) -> Any:
@@ -184,15 +201,12 @@ async def test_nothing_that_clients_name_is_kept_for_ever(start_node: Any, capsy
     try:
         for name, make, version in scripts():
             in_use = settled if name in KEPT else used_now
-            await send_all(node, connect, make, version)
-            before = await in_use()
-            await send_all(node, connect, make, version)
-            grown[name] = (await in_use() - before) / REQUESTS
+            send = partial(send_all, node, connect, make, version)
+            grown[name] = await growth(send, in_use)
     finally:
         tracemalloc.stop()
         gc.unfreeze()
     with capsys.disabled():
         for name, each in sorted(grown.items(), key=lambda item: -item[1])[:10]:
             print(f"{each:8.0f} bytes/request  {name}")
-    limit = BYTES_PER_REQUEST_MAX + SLACK_BYTES / REQUESTS
-    assert {name: each for name, each in grown.items() if each > limit} == {}
+    assert {name: each for name, each in grown.items() if each > GROWTH_MAX} == {}
