@@ -19,10 +19,20 @@ from tidemark.broker.core.errors import Refused
 from tidemark.broker.replication.examination import Examination, MustWait, Placed
 from tidemark.broker.replication.leadership import OUTSIDE_SECONDS_MAX, Leadership, Proposal
 from tidemark.broker.replication.replica import Replica, Watcher
+from tidemark.broker.replication.unwritten_batches import UnwrittenBatches
 from tidemark.broker.replication.validation import CONTROL, TRANSACTIONAL
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.records import BatchHeader, EndTransaction, build_end_transaction, check_batch, read_header
-from tidemark.storage import Appended, BatchTooLarge, Log, LogOffline, ProducerState, StaleProducerEpoch, WriteFailed
+from tidemark.storage import (
+    Appended,
+    BatchTooLarge,
+    Log,
+    LogOffline,
+    OutOfOrderSequence,
+    ProducerState,
+    StaleProducerEpoch,
+    WriteFailed,
+)
 
 __all__ = ["InternalPartition", "Partition", "Reached", "ReplicaWatcher", "Watcher", "check_marker"]
 
@@ -60,6 +70,7 @@ class Partition(Replica):
         "_lag_seconds_max",
         "_low_waiting",
         "_over",
+        "_unwritten",
         "_update_timer",
         "_waiting",
         "append_queue",
@@ -97,6 +108,7 @@ class Partition(Replica):
         self._update_timer: asyncio.TimerHandle | None = None
         self._low_waiting: list[tuple[int, Reached]] = []
         self._flushed_end = log.recovery_point
+        self._unwritten = UnwrittenBatches()
         self._over: Exception | None = None  # why this leadership has ended
         self.append_queue: deque[QueuedAppend] | None = None  # see `append_queues`; None when nothing waits
         if high_watermark is None and config.flush_messages == 1:
@@ -173,8 +185,15 @@ class Partition(Replica):
         try:
             appended = self.log.append(batch, header, leader_epoch=self.leader_epoch, now_ms=now_ms)
         except _DISK_TROUBLE as error:
+            self._unwritten.add(header.producer_id, error)
             self.fails(self, error)
             raise
+        except OutOfOrderSequence:
+            if (why := self._unwritten.why_skipped(header.producer_id)) is not None:
+                raise why from None
+            raise
+        if self._unwritten:
+            self._unwritten.written(header.producer_id)
         if self.log.end_offset - self.log.recovery_point >= self.unflushed_limit:
             self._commit.request()
         if self.commits_alone:
