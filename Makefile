@@ -72,10 +72,12 @@ test: $(DEV) system
 	@$(MAKE) --no-print-directory clients || echo "Going on without clients of other versions: their cases will fail." >&2
 	@$(PY) -m pytest -n $(WORKERS) tests compat-tests $(ARGS)
 
-# Without Java, Spark, Docker, wheels, and commands that are typed at brokers in processes of their own.
+# Without Java, Spark, Docker, wheels, commands that are typed at brokers in processes of their own, and what takes long
+# by its nature: soaking, the worst requests, simulations by the hundred.
 NOT_UNIT := pipeline test_docker.py storage/test_dump_log_segments.py \
 	storage/test_kafka_directories.py tidemark/test_installed.py \
-	cli/test_documented_commands.py cli/test_end_to_end.py
+	cli/test_documented_commands.py cli/test_end_to_end.py \
+	broker/server/test_soak.py broker/server/test_worst_requests.py raft/test_simulation.py
 check: lint types layers
 	@$(PY) -m pytest -n 3 tests $(NOT_UNIT:%=--ignore=tests/%) $(ARGS)
 
