@@ -18,7 +18,7 @@ ARGS ?=
 # The tests start hundreds of interpreters: each would compile everything anew if it may not keep what it compiled.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help install run test check chaos lint types layers jars clients spark spark-jars system bench docs clean
+.PHONY: help install run test check chaos simulate lint types layers jars clients spark spark-jars system bench docs clean
 .DEFAULT_GOAL := help
 
 help:
@@ -27,7 +27,8 @@ help:
 	@echo "make test     run everything in tests/ and compat-tests/, after installing what they need"
 	@echo "make check    style, types, layers and the unit tests: the inner loop"
 	@echo "make chaos    break a cluster on purpose, for MINUTES=10, and check that nothing acknowledged is lost"
-	@echo "make lint     check style            make types   check types         make layers  check who imports whom"
+	@echo "make simulate run SEEDS=100 whole clusters on a simulated clock, network and disk (FROM=1 NODES=3 FAULTS=disk,network)"
+	@echo "make lint     check style            make types   check types         make layers  check imports"
 	@echo "make bench    measure beside Apache Kafka"
 	@echo "make jars     gather Apache Kafka's jars, for the Java cases and the benchmarks"
 	@echo "make spark    what the pipeline needs: PySpark in $(VENV), and its jars in .cache/spark-jars"
@@ -77,7 +78,9 @@ test: $(DEV) system
 NOT_UNIT := pipeline test_docker.py storage/test_dump_log_segments.py \
 	storage/test_kafka_directories.py tidemark/test_installed.py \
 	cli/test_documented_commands.py cli/test_end_to_end.py \
-	broker/server/test_soak.py broker/server/test_worst_requests.py raft/test_simulation.py
+	broker/server/test_soak.py broker/server/test_worst_requests.py broker/server/test_requests_near_the_limits.py \
+	raft/test_simulation.py \
+	simulation/test_seeds.py simulation/test_planted_cluster_bugs.py
 check: lint types layers
 	@$(PY) -m pytest -n 3 tests $(NOT_UNIT:%=--ignore=tests/%) $(ARGS)
 
@@ -85,6 +88,15 @@ check: lint types layers
 MINUTES ?= 10
 chaos: $(DEV)
 	@$(PY) compat-tests/cluster/chaos.py --minutes $(MINUTES) $(ARGS)
+
+# Whole clusters on a simulated clock, network and disk. A failing seed prints the command that replays it.
+SEEDS ?= 100
+FROM ?= 1
+NODES ?= 3
+FAULTS ?= crash,power,network,disk,clock
+JOBS ?= 2
+simulate: $(DEV)
+	@PYTHONPATH=tests/simulation $(PY) -m cluster_simulation --seeds $(SEEDS) --from $(FROM) --nodes $(NODES) --faults $(FAULTS) --jobs $(JOBS) $(ARGS)
 
 lint: $(DEV)
 	@$(PY) -m ruff check .

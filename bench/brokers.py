@@ -6,6 +6,8 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -69,6 +71,28 @@ class Launch:
     argv: list[str]
     port: int
     directory: Path
+    tls_port: int = 0
+    certificates: Path | None = None
+
+
+def make_certificates(directory: Path) -> Path:
+    """Once for both brokers: same keys, same curve, same length."""
+    command = [sys.executable, "-m", "tidemark.cli.main", "certs", "make", str(directory)]
+    subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    return directory
+
+
+def _tls_settings(certificates: Path | None, plain: str, tls_port: int) -> dict[str, str]:
+    """A second listener beside the plain one, on which topics are made and counted."""
+    if certificates is None:
+        return {}
+    return {
+        "listeners": f"{plain},SSL://127.0.0.1:{tls_port}",
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": str(certificates / "node.pem"),
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": str(certificates / "ca.pem"),
+    }
 
 
 def free_port() -> int:
@@ -78,33 +102,44 @@ def free_port() -> int:
         return port
 
 
-def prepare_tidemark(directory: Path, *, python_options: tuple[str, ...] = ()) -> Launch:
+def prepare_tidemark(
+    directory: Path, *, python_options: tuple[str, ...] = (), certificates: Path | None = None
+) -> Launch:
     directory.mkdir(parents=True)
-    port = free_port()
+    port, tls_port = free_port(), free_port()
     settings = {
         "listeners": f"PLAINTEXT://127.0.0.1:{port}",
         "log.dirs": str(directory / "data"),
         **_SETTINGS,
+        **_tls_settings(certificates, f"PLAINTEXT://127.0.0.1:{port}", tls_port),
     }
     argv = [sys.executable, *python_options, "-m", "tidemark.broker"]
     for key, value in settings.items():
         argv += ["--set", f"{key}={value}"]
-    return Launch(name=TIDEMARK, argv=argv, port=port, directory=directory)
+    return Launch(
+        name=TIDEMARK, argv=argv, port=port, directory=directory, tls_port=tls_port, certificates=certificates
+    )
 
 
-def prepare_kafka(directory: Path, *, jars: Path) -> Launch:
+def prepare_kafka(directory: Path, *, jars: Path, certificates: Path | None = None) -> Launch:
     """Writes the configuration and formats the storage, which is not part of a start."""
     directory.mkdir(parents=True)
     port, properties, log4j = free_port(), directory / "server.properties", directory / "log4j2.properties"
     settings = {"port": port, "controller_port": free_port(), "data": directory / "data"}
-    common = "".join(f"{key}={value}\n" for key, value in _SETTINGS.items())
+    tls_port = free_port()
+    plain = f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{settings['controller_port']}"
+    secured = _tls_settings(certificates, plain, tls_port)
+    if secured:
+        secured["listener.security.protocol.map"] = "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SSL:SSL"
+        secured["advertised.listeners"] = f"PLAINTEXT://127.0.0.1:{port},SSL://127.0.0.1:{tls_port}"
+    common = "".join(f"{key}={value}\n" for key, value in {**_SETTINGS, **secured}.items())
     properties.write_text(_KAFKA_PROPERTIES.format(**settings) + common, encoding="utf-8")
     log4j.write_text(KAFKA_LOG4J, encoding="utf-8")
     java = ["java", f"-Dlog4j2.configurationFile={log4j}", "-cp", f"{jars}/*"]
     storage_tool = [*java, "kafka.tools.StorageTool", "format", "-t", "dGlkZW1hcmstYmVuY2gtMQ", "--standalone"]
     subprocess.run([*storage_tool, "-c", str(properties)], check=True, stdout=subprocess.DEVNULL)
     argv = [java[0], *JVM, *java[1:], "kafka.Kafka", str(properties)]
-    return Launch(name=KAFKA, argv=argv, port=port, directory=directory)
+    return Launch(name=KAFKA, argv=argv, port=port, directory=directory, tls_port=tls_port, certificates=certificates)
 
 
 class Running:
@@ -115,6 +150,7 @@ class Running:
         self.name = launch.name
         self.address = ("127.0.0.1", launch.port)
         self.bootstrap = f"127.0.0.1:{launch.port}"
+        self.client: dict[str, str] = {"bootstrap.servers": self.bootstrap}
         self.data = launch.directory / "data"
         self._log = (launch.directory / "broker.log").open("wb")
         started = time.monotonic()
@@ -130,6 +166,18 @@ class Running:
             raise
         self.start_s = time.monotonic() - started
         self.start_cpu_s = self.cpu_s()
+
+    @contextmanager
+    def over_tls(self) -> Iterator[None]:
+        """Meanwhile the loads connect to the TLS listener. What makes and counts topics stays on the plain one."""
+        assert self.launch.certificates is not None, "no certificates were made"
+        plain, address = self.client, f"127.0.0.1:{self.launch.tls_port}"
+        ca = str(self.launch.certificates / "ca.pem")
+        self.client = {"bootstrap.servers": address, "security.protocol": "SSL", "ssl.ca.location": ca}
+        try:
+            yield
+        finally:
+            self.client = plain
 
     def _alive(self) -> bool:
         return self._process.poll() is None
@@ -165,6 +213,6 @@ class Running:
         shutil.rmtree(self.launch.directory, ignore_errors=True)
 
 
-def settle() -> None:
+def write_dirty_pages() -> None:
     """Writes dirty pages out, so that no broker pays for what another (or a round before) left behind."""
     os.sync()

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import psutil
 
-from bench.brokers import Running, settle
+from bench.brokers import Running, write_dirty_pages
 from bench.loaders.process import Load, run_together
 from bench.topics import count_records, topic
 
@@ -154,7 +154,7 @@ def fresh_name(kind: str) -> str:
 
 
 def produce_loads(broker: Running, name: str, scale: Scale, *, size: int) -> list[Load]:
-    common = {"topic": name, "size": size, "client": {"bootstrap.servers": broker.bootstrap}}
+    common = {"topic": name, "size": size, "client": broker.client}
     records = scale.bytes_of(size) // size
     if scale.java_jars is not None:
         return [Load(module="produce_java", parameters={**common, "records": records, "jars": str(scale.java_jars)})]
@@ -182,7 +182,7 @@ def _throughput(case: str, taken: Sample, *, size: int) -> dict[str, float]:
 def _produce(broker: Running, scale: Scale, *, case: str, size: int) -> Iterator[Round]:
     def one_round() -> dict[str, float]:
         with topic(broker, fresh_name(case), partitions=PARTITIONS) as name:
-            settle()
+            write_dirty_pages()
             taken = sample(broker, produce_loads(broker, name, scale, size=size))
             check_delivered(broker, name, taken.records, partitions=PARTITIONS)
         return _throughput(case, taken, size=size)
@@ -194,8 +194,8 @@ def _produce(broker: Running, scale: Scale, *, case: str, size: int) -> Iterator
 def _consume(broker: Running, scale: Scale, *, case: str, size: int) -> Iterator[Round]:
     with topic(broker, fresh_name(case), partitions=PARTITIONS) as name:
         sample(broker, produce_loads(broker, name, scale, size=size))
-        settle()
-        client = {"bootstrap.servers": broker.bootstrap, **FETCH}
+        write_dirty_pages()
+        client = {**broker.client, **FETCH}
         common = {"topic": name, "client": client, "passes": scale.passes_of(size)}
         shares = [list(range(PARTITIONS))[number::LOADERS] for number in range(LOADERS)]
         loads = [Load(module="consume", parameters={**common, "partitions": share}) for share in shares]
@@ -203,9 +203,9 @@ def _consume(broker: Running, scale: Scale, *, case: str, size: int) -> Iterator
 
 
 @contextmanager
-def _small(broker: Running, scale: Scale) -> Iterator[Round]:
-    with topic(broker, fresh_name("small"), partitions=SMALL_PARTITIONS) as name:
-        client = {"bootstrap.servers": broker.bootstrap, **SINGLE}
+def _small(broker: Running, scale: Scale, *, case: str = "small") -> Iterator[Round]:
+    with topic(broker, fresh_name(case), partitions=SMALL_PARTITIONS) as name:
+        client = {**broker.client, **SINGLE}
         common = {"topic": name, "client": client, "size": 100, "batch": 1, "partitions": SMALL_PARTITIONS}
         firsts = range(0, SMALL_PARTITIONS, SMALL_PARTITIONS // SMALL_PRODUCERS)
         share = {**common, "seconds": scale.small_s}
@@ -218,28 +218,28 @@ def _small(broker: Running, scale: Scale) -> Iterator[Round]:
             delivered += taken.records
             check_delivered(broker, name, delivered, partitions=SMALL_PARTITIONS)
             return {
-                "small.rate": taken.records / taken.wall_s,
-                "small.per_cpu": taken.records / taken.cpu_s,
-                "small.cpu_us": 1e6 * taken.cpu_s / taken.records,
-                **{f"small.{who}_cores": cores for who, cores in taken.cores.items()},
+                f"{case}.rate": taken.records / taken.wall_s,
+                f"{case}.per_cpu": taken.records / taken.cpu_s,
+                f"{case}.cpu_us": 1e6 * taken.cpu_s / taken.records,
+                **{f"{case}.{who}_cores": cores for who, cores in taken.cores.items()},
             }
 
         yield one_round
 
 
 @contextmanager
-def _latency(broker: Running, scale: Scale) -> Iterator[Round]:
-    with topic(broker, fresh_name("latency"), partitions=1) as name:
-        client = {"bootstrap.servers": broker.bootstrap, **AT_ONCE}
-        consumer = {"bootstrap.servers": broker.bootstrap, "socket.nagle.disable": "true"}
+def _latency(broker: Running, scale: Scale, *, case: str = "latency") -> Iterator[Round]:
+    with topic(broker, fresh_name(case), partitions=1) as name:
+        client = {**broker.client, **AT_ONCE}
+        consumer = {**broker.client, "socket.nagle.disable": "true"}
         parameters = {"topic": name, "producer": client, "consumer": consumer, "size": 100, "warm_up": 300}
         load = Load(module="latency", parameters={**parameters, "records": scale.latency_records})
 
         def one_round() -> dict[str, float]:
             taken = sample(broker, [load])
             report = taken.reports[0]
-            cores = {f"latency.{who}_cores": cores for who, cores in taken.cores.items()}
-            return {"latency.p50": report["p50_ms"], "latency.p99": report["p99_ms"], **cores}
+            cores = {f"{case}.{who}_cores": cores for who, cores in taken.cores.items()}
+            return {f"{case}.p50": report["p50_ms"], f"{case}.p99": report["p99_ms"], **cores}
 
         yield one_round
 
@@ -255,6 +255,45 @@ def _memory(broker: Running, scale: Scale) -> Iterator[Round]:
 
         yield one_round
 
+
+@contextmanager
+def _handshakes(broker: Running, scale: Scale, *, case: str) -> Iterator[Round]:
+    """New connections as fast as two clients can open them: a full handshake, and one answer, each."""
+    common = {"address": ("127.0.0.1", broker.launch.tls_port), "ca": broker.client["ssl.ca.location"]}
+    loads = [Load(module="handshakes", parameters={**common, "seconds": scale.small_s}) for _ in range(LOADERS)]
+
+    def one_round() -> dict[str, float]:
+        taken = sample(broker, loads)
+        return {
+            f"{case}.rate": taken.records / taken.wall_s,
+            f"{case}.cpu_us": 1e6 * taken.cpu_s / taken.records,
+            **{f"{case}.{who}_cores": cores for who, cores in taken.cores.items()},
+        }
+
+    yield one_round
+
+
+def _over_tls(case: Case) -> Case:
+    @contextmanager
+    def secured(broker: Running, scale: Scale) -> Iterator[Round]:
+        with broker.over_tls(), case(broker, scale) as one_round:
+
+            def one_secured_round() -> dict[str, float]:
+                with broker.over_tls():
+                    return one_round()
+
+            yield one_secured_round
+
+    return secured
+
+
+TLS_CASES: dict[str, Case] = {
+    "tls-produce-1k": _over_tls(lambda broker, scale: _produce(broker, scale, case="tls-produce-1k", size=1000)),
+    "tls-consume-1k": _over_tls(lambda broker, scale: _consume(broker, scale, case="tls-consume-1k", size=1000)),
+    "tls-small": _over_tls(lambda broker, scale: _small(broker, scale, case="tls-small")),
+    "tls-latency": _over_tls(lambda broker, scale: _latency(broker, scale, case="tls-latency")),
+    "tls-handshakes": _over_tls(lambda broker, scale: _handshakes(broker, scale, case="tls-handshakes")),
+}
 
 CASES: dict[str, Case] = {
     "produce-1k": lambda broker, scale: _produce(broker, scale, case="produce-1k", size=1000),

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from confluent_kafka import KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec, TopicDescription
 
-from bench.brokers import settle
+from bench.brokers import write_dirty_pages
 from bench.cases import MIB, fresh_name, sample
 from bench.cluster_brokers import NODES, Cluster, wait_until
 from bench.loaders.process import Load
@@ -113,7 +113,7 @@ def _loads(cluster: Cluster, name: str, total_bytes: int) -> list[Load]:
 
 def produce(cluster: Cluster, topics: Topics, scale: ClusterScale) -> dict[str, float]:
     with topics.new("cluster-produce", partitions=PARTITIONS) as name:
-        settle()
+        write_dirty_pages()
         taken = sample(cluster, _loads(cluster, name, scale.produce_bytes))
         held = topics.count_records(name, partitions=PARTITIONS)
     if held != taken.records:
@@ -157,7 +157,7 @@ def catch_up(cluster: Cluster, topics: Topics, scale: ClusterScale) -> dict[str,
         cluster.kill(NODES[-1])
         wait_until(lambda: topics.is_without(name, NODES[-1]), timeout_s=TIMEOUT_S, what="the loss being noticed")
         sample(cluster, _loads(cluster, name, scale.catch_up_bytes))
-        settle()
+        write_dirty_pages()
         begun = time.monotonic()
         cluster.start(NODES[-1])
         wait_until(lambda: topics.is_whole(name), timeout_s=TIMEOUT_S, what=f"{name} in sync again")

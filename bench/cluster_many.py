@@ -46,7 +46,7 @@ def many(cluster: Cluster, scale: ManyScale) -> dict[str, float]:
     sample(cluster, [_one_each(cluster, names)])
     note("usable", time.monotonic() - begun)
     _wait_for(cluster, len(names), _is_whole, node_id=NODES[-1])
-    note("describe", statistics.median(_timed(lambda: _look(cluster, NODES[-1])) for _ in range(LOOKS)))
+    note("describe", statistics.median(_timed(lambda: _positions(cluster, NODES[-1])) for _ in range(LOOKS)))
     note("rss", cluster.rss_bytes() / MIB / len(NODES))
     before = cluster.cpu_s()
     time.sleep(scale.idle_s)
@@ -92,7 +92,7 @@ def _is_whole(leader: int, isr: int) -> bool:
     return leader >= 0 and isr == len(NODES)
 
 
-def _look(cluster: Cluster, node_id: int) -> list[tuple[int, int]]:
+def _positions(cluster: Cluster, node_id: int) -> list[tuple[int, int]]:
     return wire.partitions(cluster.address(node_id), topics_like="bench-many-")
 
 
@@ -101,7 +101,7 @@ def _wait_for(cluster: Cluster, topics: int, wanted: Callable[[int, int], bool],
 
     def all_of_them() -> bool:
         try:
-            seen = _look(cluster, node_id)
+            seen = _positions(cluster, node_id)
         except OSError:
             return False
         return len(seen) == topics * PARTITIONS_EACH and all(wanted(leader, isr) for leader, isr in seen)

@@ -76,6 +76,16 @@ FIGURES: dict[str, Figure] = {
     "small.cpu_us": Figure(
         title="small request, broker CPU", unit="µs", higher_is_better=False, goal=40, absolute=True
     ),
+    "tls-produce-1k.rate": _rate("TLS: produce 1 KB", 1.0),
+    "tls-produce-1k.cpu": _cpu("TLS: produce 1 KB, broker CPU", 1.0),
+    "tls-consume-1k.rate": _rate("TLS: consume 1 KB", 1.0),
+    "tls-consume-1k.cpu": _cpu("TLS: consume 1 KB, broker CPU", 1.0),
+    "tls-small.rate": Figure(title="TLS: small requests", unit="requests/s", higher_is_better=True, goal=1.0),
+    "tls-small.cpu_us": Figure(title="TLS: small request, broker CPU", unit="µs", higher_is_better=False, goal=1.0),
+    "tls-latency.p50": Figure(title="TLS: one message end to end, p50", unit="ms", higher_is_better=False, goal=1.0),
+    "tls-latency.p99": Figure(title="TLS: one message end to end, p99", unit="ms", higher_is_better=False, goal=1.0),
+    "tls-handshakes.rate": Figure(title="TLS: new connections", unit="handshakes/s", higher_is_better=True, goal=1.0),
+    "tls-handshakes.cpu_us": Figure(title="TLS: handshake, broker CPU", unit="µs", higher_is_better=False, goal=1.0),
     **_group_start("group-start", protocol="classic"),
     **_group_start("group-start-848", protocol="consumer"),
     "group-recover.time": Figure(

@@ -9,7 +9,7 @@ from typing import Any
 
 from confluent_kafka import Producer
 
-from bench.brokers import Running, settle
+from bench.brokers import Running, write_dirty_pages
 from bench.cases import LOADERS, Case, Round, Scale, check_delivered, fresh_name, sample
 from bench.loaders.process import Load
 from bench.topics import topic
@@ -40,7 +40,7 @@ def _ways(broker: Running, name: str) -> dict[str, Any]:
 def _read(broker: Running, scale: Scale) -> Iterator[Round]:
     with topic(broker, fresh_name("spark-read"), partitions=PARTITIONS) as name:
         _fill(broker, name, scale)
-        settle()
+        write_dirty_pages()
 
         def one_round() -> dict[str, float]:
             parameters = {
@@ -79,7 +79,7 @@ def _clickstream(broker: Running, scale: Scale) -> Iterator[Round]:
             name = stack.enter_context(topic(broker, stem, partitions=2))
             stack.enter_context(topic(broker, f"{name}.counts", partitions=1))
             _fill_with_clicks(broker, name, scale.clicks)
-            settle()
+            write_dirty_pages()
             parameters = {
                 "master": MASTER, "broker_pid": broker.pid, "bootstrap": broker.bootstrap, "topic": name,
                 "records": scale.clicks, "probes": scale.click_probes,

@@ -14,7 +14,7 @@ from typing import Any
 
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from bench.brokers import Running, settle
+from bench.brokers import Running, write_dirty_pages
 from bench.cases import FETCH, LOADERS, PARTITIONS, Case, Round, Sample, Scale, check_delivered, fresh_name, sample
 from bench.loaders.process import Load, Loader
 from bench.topics import topic, wait_for_files_to_go
@@ -75,7 +75,7 @@ def batches_each(total_bytes: int) -> int:
 @contextmanager
 def _alone(broker: Running, scale: Scale) -> Iterator[Round]:
     with topic(broker, fresh_name("steady"), partitions=1) as name:
-        settle()
+        write_dirty_pages()
         yield lambda: latencies("steady-alone", steady_beside(broker.address, name, lambda: time.sleep(scale.steady_s)))
 
 
@@ -93,7 +93,7 @@ def _cold(broker: Running, scale: Scale) -> Iterator[Round]:
         read = [Load(module="consume", parameters=parameters)]
 
         def one_round() -> dict[str, float]:
-            settle()
+            write_dirty_pages()
             drop_cached(broker.data, cold)
             taken: list[Sample] = []
             report = steady_beside(broker.address, name, lambda: taken.append(sample(broker, read)))
@@ -126,7 +126,7 @@ def _disk(broker: Running, scale: Scale) -> Iterator[Round]:
 
         def one_round() -> dict[str, float]:
             with topic(broker, fresh_name("steady-disk"), partitions=PARTITIONS, config=_BOUNDED) as filled:
-                settle()
+                write_dirty_pages()
                 loads = stream_loads([broker.address] * LOADERS, filled, acks=1, seconds=scale.disk_s)
                 taken: list[Sample] = []
                 report = steady_beside(broker.address, name, lambda: taken.append(sample(broker, loads)))
@@ -143,7 +143,7 @@ def _create(broker: Running, scale: Scale) -> Iterator[Round]:
         def one_round() -> dict[str, float]:
             prefix = fresh_name("steady-create")
             names = [f"{prefix}-{number}" for number in range(scale.create_topics)]
-            settle()
+            write_dirty_pages()
             taken_s: list[float] = []
             report = steady_beside(broker.address, name, lambda: taken_s.append(_create_all(broker, names)))
             _delete_all(broker, names)
@@ -182,7 +182,7 @@ def _delete_all(broker: Running, names: list[str]) -> None:
 def _sustained(broker: Running, scale: Scale) -> Iterator[Round]:
     def one_round() -> dict[str, float]:
         with topic(broker, fresh_name("sustained"), partitions=PARTITIONS) as name:
-            settle()
+            write_dirty_pages()
             loads = stream_loads([broker.address] * LOADERS, name, acks=1, batches=batches_each(scale.sustained_bytes))
             taken = sample(broker, loads)
             check_delivered(broker, name, taken.records, partitions=PARTITIONS)

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from bench import wire
-from bench.brokers import settle
+from bench.brokers import write_dirty_pages
 from bench.cases import QUICK, Scale, fresh_name, sample
 from bench.cluster_brokers import NODES, Cluster, wait_until
 from bench.cluster_cases import PARTITIONS, TIMEOUT_S, Topics
@@ -44,7 +44,7 @@ def catch_up(cluster: Cluster, topics: Topics, scale: Scale) -> dict[str, float]
         loads = stream_loads(addresses, missed, acks=-1, batches=batches_each(scale.missed_bytes))
         try:
             sample(cluster, loads)
-            settle()
+            write_dirty_pages()
         except BaseException:
             cluster.start(FOLLOWER)
             raise

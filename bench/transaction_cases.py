@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from bench.brokers import Running, settle
+from bench.brokers import Running, write_dirty_pages
 from bench.cases import AT_ONCE, FETCH, LOADERS, PARTITIONS, Case, Round, Sample, Scale, fresh_name, sample
 from bench.loaders.process import Load
 from bench.topics import topic
@@ -86,7 +86,7 @@ def _large(broker: Running, scale: Scale) -> Iterator[Round]:
     """Both halves of a round with one loader and one volume; plain means idempotent, as a transaction is, too."""
 
     def produce(loads: list[Load]) -> float:
-        settle()
+        write_dirty_pages()
         taken = sample(broker, loads)
         return taken.records * KB / taken.wall_s / 1e6
 
@@ -112,7 +112,7 @@ def _read(broker: Running, scale: Scale) -> Iterator[Round]:
         transactions = max(ABORT_EVERY, scale.txn_bytes // KB // READ_RECORDS // ABORT_EVERY * ABORT_EVERY)
         written = {"records": READ_RECORDS, "partitions": PARTITIONS, "size": KB, "transactions": transactions}
         sample(broker, _loads(broker, name, {**written, "abort_every": ABORT_EVERY}, producers=1, client={}))
-        settle()
+        write_dirty_pages()
         every = [len(range(partition, READ_RECORDS, PARTITIONS)) for partition in range(PARTITIONS)]
 
         def read(isolation: str, *, shown: int) -> Sample:

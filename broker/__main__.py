@@ -9,6 +9,8 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from datetime import UTC, datetime
+from logging.handlers import WatchedFileHandler
 from pathlib import Path
 
 from tidemark import portable
@@ -34,6 +36,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (ConfigError, OSError) as error:
         print(f"tidemark: {error}", file=sys.stderr)
         return EXIT_USAGE
+    if config.tidemark_audit_file:
+        _write_audit_log(Path(config.tidemark_audit_file))
     before, open_files_max = portable.raise_descriptor_limit()
     if open_files_max != before:
         log.info("the limit of open files was %d and is %d now", before, open_files_max)
@@ -45,9 +49,30 @@ def main(argv: Sequence[str] | None = None) -> int:
         where = f"{error.filename}: " if error.filename else ""
         print(f"tidemark: {where}{error.strerror or error}", file=sys.stderr)
         return EXIT_FAILED
+    except ConfigError as error:  # found out by whoever uses the setting: a key store that cannot be read, say
+        print(f"tidemark: {error}", file=sys.stderr)
+        return EXIT_USAGE
     except (StorageError, RuntimeError) as error:
         print(f"tidemark: {error}", file=sys.stderr)
         return EXIT_FAILED
+
+
+def _write_audit_log(path: Path) -> None:
+    """A file of its own, that may be moved away at any time. Only those who run the broker may read it."""
+    os.close(os.open(path, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600))
+    handler = WatchedFileHandler(path, encoding="utf-8")
+    handler.setFormatter(AuditFormatter())
+    audit = logging.getLogger("tidemark.audit")
+    audit.addHandler(handler)
+    audit.propagate = False
+
+
+class AuditFormatter(logging.Formatter):
+    """The JSON object of the line, and when."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        moment = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+        return f'{{"time": "{moment}", {record.getMessage().removeprefix("{")}'
 
 
 def _parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:

@@ -30,6 +30,8 @@ def background_jobs(settings: DynamicConfig, replicas: Replicas, coordinators: C
     async def tick() -> None:
         housekeeping.flush_due()
         housekeeping.remove_deleted()
+        if replicas.table.peers is None:  # with peers, replication sees to it
+            replicas.roles.retries.retry()
 
     async def apply_retention() -> None:
         await _in_chunks(replicas.table, housekeeping.apply_retention)
@@ -40,11 +42,19 @@ def background_jobs(settings: DynamicConfig, replicas: Replicas, coordinators: C
     async def checkpoint() -> None:
         housekeeping.checkpoint()
 
+    async def check_directories() -> None:
+        await replicas.failures.check()
+
+    async def clean() -> None:
+        await replicas.cleaner.clean_all_due(settings.current)
+
     delay_ms = settings.static.log_initial_task_delay_ms
     yield Job(lambda: TICK_MS, tick)
+    yield Job(lambda: TICK_MS, check_directories)
     yield Job(checkpoint_interval_ms, checkpoint, delay_ms)
     yield Job(setting("replica_high_watermark_checkpoint_interval_ms"), housekeeping.checkpoint_high_watermarks)
     yield Job(setting("log_retention_check_interval_ms"), apply_retention, delay_ms)
+    yield Job(setting("log_cleaner_backoff_ms"), clean)
     yield Job(setting("producer_id_expiration_check_interval_ms"), expire_producers)
     yield Job(setting("offsets_retention_check_interval_ms"), coordinators.expire_offsets)
     yield Job(setting("transaction_abort_timed_out_transaction_cleanup_interval_ms"), coordinators.abort_timed_out)

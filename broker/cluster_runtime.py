@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -17,21 +16,25 @@ from tidemark.broker.cluster.broker_membership import BrokerMembership
 from tidemark.broker.cluster.forwarding import Forwarding
 from tidemark.broker.cluster.identity import NodeIdentity, random_id
 from tidemark.broker.cluster.metadata_directory import MetadataDirectory
+from tidemark.broker.cluster.placements import Place, Placements, placement_request
 from tidemark.broker.cluster.quorum_membership import QuorumMembership
 from tidemark.broker.cluster.suspected_brokers import SuspectedBrokers
 from tidemark.broker.cluster.view import ClusterView
-from tidemark.broker.config import BrokerConfig
+from tidemark.broker.config import BrokerConfig, Listener
 from tidemark.broker.controller.controller import Controller
 from tidemark.broker.core.errors import Refused
+from tidemark.broker.metadata import directories
 from tidemark.broker.metadata.dynamic_config import DynamicConfig
 from tidemark.broker.metadata.producer_ids import reserve
 from tidemark.broker.metadata.records import Endpoint
-from tidemark.broker.peers import PeerUnavailable
+from tidemark.broker.peers import Connectors, PeerUnavailable
 from tidemark.broker.replication.replicas import Replicas
 from tidemark.broker.server.dispatch import Dispatcher
 from tidemark.broker.server.server import Server
+from tidemark.environment import monotonic
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
+from tidemark.protocol.messages.assign_replicas_to_dirs import AssignReplicasToDirsResponse
 from tidemark.raft import RaftError
 from tidemark.storage import clean_broker_epoch
 
@@ -42,6 +45,7 @@ REQUEST_SECONDS_MAX: Final = 5.0
 RETRY_SECONDS: Final = 0.05
 
 Services = dict[str, Callable[[], Any]]
+Guarded = Callable[[Listener, Dispatcher], Callable[[Any, bytearray], None]]
 
 
 class ClusterRuntime:
@@ -56,8 +60,10 @@ class ClusterRuntime:
         services: Services,
         endpoints: Callable[[], Sequence[Endpoint]],
         failed: Callable[[BaseException], None],
+        connectors: Connectors | None = None,
     ) -> None:
-        """`services`: what handlers may name; the node fills it before it takes requests."""
+        """`connectors`: for listeners that are not plain. `services`: what handlers may name; the node fills it before
+        it takes requests."""
         self._config = config
         self._replicas = replicas
         self._metadata_directory = MetadataDirectory(directory)
@@ -69,6 +75,7 @@ class ClusterRuntime:
             cluster_id=lambda: identity.cluster_id,
             broker_lost=self._broker_lost,
             failed=failed,
+            connectors=connectors,
         )
         self.store = self.quorum.store
         self.peers = self.quorum.peers
@@ -76,14 +83,15 @@ class ClusterRuntime:
             self.store,
             settings,
             new_cluster_id=lambda: identity.cluster_id or random_id(),
-            probe=lambda broker_id: self.suspects.probe(broker_id),
+            probe=lambda broker_id: self.suspected_brokers.probe(broker_id),
+            first_records=lambda: self._metadata_directory.first_records,
         )
-        self.suspects = SuspectedBrokers(
+        self.suspected_brokers = SuspectedBrokers(
             listener=config.parsed_inter_broker_listener_name,
             image=lambda: self.store.image,
             report_gone=self.controller.fence_gone,
         )
-        self.store.watch(self.suspects.follow)
+        self.store.watch(self.suspected_brokers.follow)
         self.membership = BrokerMembership(
             store=self.store,
             peers=self.peers,
@@ -93,11 +101,18 @@ class ClusterRuntime:
             renew_lease=self._renew_lease,
             is_behind=lambda: replicas.roles.is_behind,
             previous_epoch=clean_broker_epoch(replicas.table.directories),
+            log_dirs=lambda: [each.id for each in replicas.table.directories],
+            offline_log_dirs=lambda: replicas.failures.failed_ids,
         )
+        replicas.failures.on_failure = self.membership.tell_soon
+        self.placements = Placements(
+            replicas.table, may_tell=lambda: directories.may_write(self.store.image), tell=self._tell_placements
+        )
+        replicas.roles.placed = self.placements.note
         self.view = ClusterView(
             self.store,
             node_id=config.node_id,
-            suspects=self.suspects,
+            suspected_brokers=self.suspected_brokers,
             is_leased=lambda: replicas.table.is_leased,
             is_isolated=lambda: self.quorum.is_isolated,
         )
@@ -115,22 +130,24 @@ class ClusterRuntime:
         self._replicas.table.lease_until = until
 
     def _broker_lost(self, broker_id: int) -> None:
-        self.suspects.suspect(broker_id)
+        self.suspected_brokers.suspect(broker_id)
 
     # -- joining and leaving -----------------------------------------------
 
-    async def join(self, server: Server, services: Mapping[str, Callable[[], Any]]) -> None:
-        """Returns when this broker is registered, and has the metadata up to that moment."""
+    async def join(self, server: Server, services: Mapping[str, Callable[[], Any]], guarded: Guarded) -> None:
+        """Returns when this broker is registered, and has the metadata up to that moment. `guarded`: what handles the
+        requests of a listener that a dispatcher is behind."""
         listener = self._config.parsed_controller_listener
         assert listener is not None
-        dispatcher = Dispatcher(services, "controller")
+        handle = guarded(listener, Dispatcher(services, "controller"))
         await server.listen(
-            listener, handle=dispatcher, lost=lambda connection: self.quorum.connection_closed(connection.client_id)
+            listener, handle=handle, lost=lambda connection: self.quorum.connection_closed(connection.client_id)
         )
         await server.serve(listener.name)
         await self.quorum.start()
         await self.quorum.unless_refused(self.membership.register())
         self._metadata_directory.rejoined()
+        self._metadata_directory.forget_first_records()
 
     def start_replication(self) -> None:
         """Follow others, and be followed. From here on nothing is served without a lease."""
@@ -171,23 +188,31 @@ class ClusterRuntime:
         """Of this life; of the last one, until this node is registered."""
         return self.membership.broker_epoch
 
+    async def _tell_placements(self, found: Mapping[bytes, Sequence[Place]]) -> None:
+        request = placement_request(found, broker_id=self._config.node_id, broker_epoch=self.broker_epoch)
+        link = self.peers.to_controller(purpose="forwarding")
+        answer = await link.send(request, version=0, timeout=REQUEST_SECONDS_MAX, response=AssignReplicasToDirsResponse)
+        if answer.error_code != ErrorCode.NONE:
+            raise PeerUnavailable(f"the controller refuses: {ErrorCode(answer.error_code).name}")
+
     async def close(self) -> None:
+        await self.placements.close()
         self.controller.close()
-        self.suspects.close()
+        self.suspected_brokers.close()
         await self.membership.close()
         await self.quorum.close()
 
     # -- producer ids ------------------------------------------------------
 
     async def allocate_producer_ids(self) -> int:
-        deadline = time.monotonic() + REQUEST_SECONDS_MAX
+        deadline = monotonic() + REQUEST_SECONDS_MAX
         while True:
             try:
                 if self.store.is_controller:
                     return await reserve(self.store)
                 return await self._ask_for_producer_ids()
             except (Refused, PeerUnavailable) as error:
-                if time.monotonic() > deadline:
+                if monotonic() > deadline:
                     code = ErrorCode.COORDINATOR_NOT_AVAILABLE
                     raise Refused(code, f"No controller gave producer ids: {error}") from error
             await asyncio.sleep(RETRY_SECONDS)

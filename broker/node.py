@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
+import os
 from collections.abc import Callable
 from contextlib import AsyncExitStack
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -33,11 +33,17 @@ from tidemark.broker.metadata.records import Endpoint
 from tidemark.broker.replication.replicas import Replicas
 from tidemark.broker.server.dispatch import Dispatcher
 from tidemark.broker.server.server import Server
+from tidemark.environment import monotonic, wall_clock_ms
 from tidemark.storage import LogDirectory
 
 if TYPE_CHECKING:
     from tidemark.broker.cluster_runtime import ClusterRuntime
+    from tidemark.broker.peers import Connector
+    from tidemark.broker.security.delegation_tokens import DelegationTokens
+    from tidemark.broker.security.guard import Guard
+    from tidemark.broker.security.sasl.authentication import SaslAuthentication
     from tidemark.broker.standalone_runtime import StandaloneRuntime
+    from tidemark.broker.tls.endpoints import TlsEndpoints
 
 log = logging.getLogger(__name__)
 
@@ -64,6 +70,7 @@ class Node:
         self._failed = failed or (lambda _error: None)
         self._alarm = alarm
         self._opened = AsyncExitStack()
+        self._guard: Guard | None = None
 
     async def start(self) -> None:
         """Returns when clients are served. After a failure nothing is held open."""
@@ -78,12 +85,17 @@ class Node:
     async def _start(self, opened: AsyncExitStack) -> None:
         """Every part, and (pushed on `opened`) how it is stopped."""
         config = self.config
-        directories = self._open_directories(opened)
+        self._stopping = opened
+        directories, offline = self._open_directories(opened)
         identity = NodeIdentity(config, directories)
         services: dict[str, Callable[[], Any]] = {}
-        self._replicas = Replicas(node_id=config.node_id, config=config, directories=directories, now_ms=_wall_clock_ms)
+        self._tls = self._secure(opened)
+        self._replicas = Replicas(node_id=config.node_id, config=config, directories=directories, now_ms=wall_clock_ms)
+        self._replicas.table.offline_directories.update(offline)
         self._cluster = self._runtime(identity, services)
         self._store = self._cluster.store
+        if config.authorizer_class_name:
+            self._guard = self._make_guard(opened)
         opened.push_async_callback(self._cluster.close)
         opened.push_async_callback(self._close_replicas)
         opened.push_async_callback(self._replicas.stop_replication)
@@ -97,15 +109,15 @@ class Node:
         self._replicas.roles.opening.opened_later = self._coordinators.opened
         services.update(self._services())
         dispatcher = Dispatcher(services)
-        self._server = Server(config, dispatcher)
+        self._server = Server(config, dispatcher, tls=self._tls)
         self._server.current_config = lambda: self.settings.current
         opened.callback(self._replicas.table.append_queues.stop)  # when the last connection is gone
         opened.push_async_callback(self._server.close)
         opened.push_async_callback(dispatcher.finish_tasks)
         for listener in config.parsed_listeners:
-            await self._server.listen(listener)
+            await self._server.listen(listener, handle=self._guarded(listener, dispatcher))
         self.address = next(iter(self._server.endpoints.values()))
-        await self._cluster.join(self._server, services)
+        await self._cluster.join(self._server, services, self._guarded)
         identity.confirm(self._store.image.cluster_id)
         if warning := ignored_value(self._store.image, config):
             log.warning("%s", warning)
@@ -122,6 +134,10 @@ class Node:
         jobs = PeriodicJobs()
         opened.push_async_callback(jobs.stop)
         jobs.start(background_jobs(self.settings, self._replicas, self._coordinators))
+        if config.delegation_token_secret_key:
+            jobs.start(self._delegation_tokens.jobs())
+        if self._tls is not None:
+            self._watch_certificates(self._tls, jobs)
         await self._server.serve()
         opened.push_async_callback(self._cluster.leave)
         await self._cluster.unfence()
@@ -138,13 +154,47 @@ class Node:
 
     # -- parts -------------------------------------------------------------
 
-    def _open_directories(self, opened: AsyncExitStack) -> list[LogDirectory]:
-        directories = []
+    def _open_directories(self, opened: AsyncExitStack) -> tuple[list[LogDirectory], dict[str, str]]:
+        """Those that can be used, and why the others cannot. A node does without some of its log directories, but not
+        without its metadata, nor without all of them."""
+        directories, offline = [], {}
         for path in self.config.log_dirs:
-            directory = LogDirectory.open(path, now_ms=_wall_clock_ms)
-            opened.callback(directory.close)
+            try:
+                directory = LogDirectory.open(path, now_ms=wall_clock_ms)
+                opened.callback(directory.close)
+                directory.meta_properties()
+            except OSError as error:
+                if len(self.config.log_dirs) == 1 or self._is_metadata_directory(path):
+                    raise
+                log.error("log directory %s is offline: %s", path, error)
+                offline[os.path.abspath(path)] = str(error)
+                continue
             directories.append(directory)
-        return directories
+        return directories, offline
+
+    def _is_metadata_directory(self, path: str) -> bool:
+        return os.path.abspath(path) == os.path.abspath(self.config.metadata_log_dir or self.config.log_dirs[0])
+
+    def _secure(self, opened: AsyncExitStack) -> TlsEndpoints | None:
+        """What speaks TLS. Where no listener does, nothing of it is loaded."""
+        listeners = [*self.config.parsed_listeners, self.config.parsed_controller_listener]
+        secure = [each for each in listeners if each is not None and each.is_encrypted]
+        if not secure:
+            return None
+        from tidemark.broker.tls.endpoints import TlsEndpoints
+
+        tls = TlsEndpoints(self.config, secure)
+        opened.callback(tls.close)
+        return tls
+
+    def _watch_certificates(self, tls: TlsEndpoints, jobs: PeriodicJobs) -> None:
+        from tidemark.broker.tls.watch import CertificateWatch
+
+        self.settings.checks.append(tls.check)
+        watch = CertificateWatch(tls, lambda: self.settings.current)
+        self.settings.watch(lambda _config, _image: watch.settings_changed())
+        watch.settings_changed()  # they may have changed while this node was away
+        jobs.start(watch.jobs())
 
     def _runtime(
         self, identity: NodeIdentity, services: dict[str, Callable[[], Any]]
@@ -173,15 +223,33 @@ class Node:
             services=services,
             endpoints=self._endpoints,
             failed=self._failed,
+            connectors=self._connector,
         )
+
+    def _make_guard(self, opened: AsyncExitStack) -> Guard:
+        """Who may do what. Not loaded where there is no authorizer."""
+        from tidemark.broker.security.audit import Audit
+        from tidemark.broker.security.authorizer import Authorizer
+        from tidemark.broker.security.guard import Guard
+
+        authorizer = Authorizer(self.config)
+        self._store.watch(authorizer.follow)  # from the first record on: other nodes ask soon
+        audit = Audit(tells_allowed=self.config.tidemark_audit_allowed)
+        opened.callback(audit.close)
+        guard = Guard(authorizer, store=self._store, settings=self.settings, audit=audit)
+        if self._cluster.forwarding is not None:
+            self._cluster.forwarding.guard = guard.handler
+        return guard
 
     def _services(self) -> dict[str, Callable[[], Any]]:
         """What a handler may name as an argument."""
         slots_max = self.config.max_incremental_fetch_session_cache_slots
         made: dict[str, Any] = {
+            "authorizer": None if self._guard is None else self._guard.authorizer,
             "cluster": self._cluster.view,
             "creation": self._creation,
-            "fetch_sessions": FetchSessions(slots_max=slots_max, time=time.monotonic),
+            "fetch_sessions": FetchSessions(slots_max=slots_max, time=monotonic),
+            "guard": self._guard,
             "follower_sessions": self._replicas.follower_sessions,
             "housekeeping": self._replicas.housekeeping,
             "producer_ids": ProducerIds(self._cluster.allocate_producer_ids),
@@ -191,10 +259,51 @@ class Node:
         }
         return {
             **{name: partial(made.__getitem__, name) for name in made},
+            "delegation_tokens": lambda: self._delegation_tokens,
             "groups": lambda: self._coordinators.groups,
             "transactions": lambda: self._coordinators.transactions,
             **self._cluster.services(),
         }
+
+    def _guarded(self, listener: Listener, dispatcher: Dispatcher) -> Callable[[Any, bytearray], None]:
+        """Where clients log in first, nothing else reaches the dispatcher before that."""
+        if not listener.has_logins:
+            return dispatcher
+        self._server.first_request_bytes_max[listener.name] = self.config.sasl_server_max_receive_size
+        return self._sasl.gate(listener, dispatcher)
+
+    def _connector(self, name: str) -> Connector | None:
+        """What connects to other nodes' listener of this name, if that takes more than a socket."""
+        secure = None if self._tls is None else self._tls.connector(name)
+        listeners = [*self.config.parsed_listeners, self.config.parsed_controller_listener]
+        if not any(each is not None and each.name == name and each.has_logins for each in listeners):
+            return secure
+        from tidemark.broker.config.sasl import ListenerSasl
+        from tidemark.broker.peers.login import LoginConnector
+        from tidemark.broker.peers.peers import client_id_of
+
+        login = ListenerSasl(self.config, name).login
+        return LoginConnector(login, client_id=client_id_of(self.config.node_id), inner=secure)
+
+    @cached_property
+    def _delegation_tokens(self) -> DelegationTokens:
+        from tidemark.broker.security.delegation_tokens import DelegationTokens
+
+        return DelegationTokens(self.config, self._store, now_ms=wall_clock_ms)
+
+    @cached_property
+    def _sasl(self) -> SaslAuthentication:
+        from tidemark.broker.security.sasl.authentication import SaslAuthentication
+
+        sasl = SaslAuthentication(
+            self.config,
+            image=lambda: self._store.image,
+            now_ms=wall_clock_ms,
+            current_config=lambda: self.settings.current,
+            tokens=self._delegation_tokens,
+        )
+        self._stopping.callback(sasl.close)
+        return sasl
 
     def _endpoints(self) -> list[Endpoint]:
         return [self._endpoint(listener) for listener in self.config.parsed_advertised_listeners]
@@ -223,7 +332,3 @@ class Node:
         # Not on the loop: ten thousand logs take seconds, and others may need this node's vote until then.
         close = partial(self._replicas.close, broker_epoch=self._cluster.broker_epoch)
         await asyncio.get_running_loop().run_in_executor(None, close)
-
-
-def _wall_clock_ms() -> int:
-    return time.time_ns() // 1_000_000

@@ -7,59 +7,33 @@ Topics, their ids and settings, and whatever else this node knows of the metadat
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Sequence
-from contextlib import ExitStack
 from pathlib import Path
 
-from tidemark.broker.config import BrokerConfig, ConfigError, load_config
+from tidemark.broker.config import BrokerConfig
 from tidemark.broker.metadata.brokers import fence
 from tidemark.broker.metadata.image import Image
 from tidemark.broker.metadata.records import Record, decode_records, encode_records
 from tidemark.broker.node import METADATA_DIRECTORY
-from tidemark.raft import FileStorage, JournalCorrupt, Kind, RaftError, Survivor
-from tidemark.storage import StorageError, locked
-
-EXIT_FAILED = 1
-EXIT_USAGE = 2
+from tidemark.broker.offline_command import Failed, locked_directories, offline_parser, run_offline
+from tidemark.raft import FileStorage, Kind, Survivor
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    arguments = _parse_arguments(argv)
-    try:
-        config = load_config(arguments.config, arguments.set)
-        with ExitStack() as held:
-            for path in config.log_dirs:
-                if not Path(path).is_dir():
-                    print(f"tidemark: there is no data directory {path}", file=sys.stderr)
-                    return EXIT_FAILED
-                held.enter_context(locked(path))
-            return _recover(config, for_real=arguments.yes)
-    except ConfigError as error:
-        print(f"tidemark: {error}", file=sys.stderr)
-        return EXIT_USAGE
-    except OSError as error:
-        print(f"tidemark: {error.filename or 'the data'}: {error.strerror or error}", file=sys.stderr)
-        return EXIT_FAILED
-    except (StorageError, JournalCorrupt, RaftError) as error:
-        print(f"tidemark: {error}", file=sys.stderr)
-        return EXIT_FAILED
-
-
-def _parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="tidemark recover-quorum", description=__doc__)
-    parser.add_argument("--config", type=Path, help="the file that the node is started with")
-    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="override one setting")
-    parser.add_argument("--yes", action="store_true", help="do it; without this it is only said what there is")
-    return parser.parse_args(argv)
+    arguments = offline_parser("recover-quorum", __doc__).parse_args(argv)
+    return run_offline(arguments, lambda config: _recover(config, for_real=arguments.yes))
 
 
 def _recover(config: BrokerConfig, *, for_real: bool) -> int:
+    with locked_directories(config.log_dirs):
+        return _decide_alone(config, for_real=for_real)
+
+
+def _decide_alone(config: BrokerConfig, *, for_real: bool) -> int:
     directory = Path(config.metadata_log_dir or config.log_dirs[0]) / METADATA_DIRECTORY
     if not directory.is_dir():
-        print(f"tidemark: there is no metadata in {directory}", file=sys.stderr)
-        return EXIT_FAILED
+        raise Failed(f"there is no metadata in {directory}")
     storage = FileStorage(directory)
     try:
         survivor = Survivor(saved=storage.load())

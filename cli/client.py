@@ -9,8 +9,9 @@ import argparse
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from tidemark.cli.security import security_of
 from tidemark.failure import CommandFailed, ExitCode
-from tidemark.wire_client import Address, BadAddress, NoAnswer, parse_addresses, require_open_port
+from tidemark.wire_client import Address, BadAddress, NoAnswer, parse_addresses, require_handshake, require_open_port
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError, Producer
@@ -42,20 +43,24 @@ def consumer(args: argparse.Namespace, **settings: str | int) -> Consumer:
 def _connect(kind: Callable[[dict[str, Any]], T], args: argparse.Namespace, **settings: str | int) -> T:
     from confluent_kafka import KafkaException
 
-    _require_open_port(args.bootstrap, timeout_s=args.timeout)
+    _require_broker(args)
     wanted = {name.replace("_", "."): value for name, value in settings.items()}
     quiet = {"log_level": 0, "error_cb": lambda error: None}  # what matters comes back from the calls
     try:
-        return kind({"bootstrap.servers": args.bootstrap, **quiet, **wanted, **dict(args.properties)})
+        return kind({"bootstrap.servers": args.bootstrap, **quiet, **wanted, **security_of(args).settings})
     except KafkaException as error:  # a property that librdkafka does not know, or a value that it refuses
         raise CommandFailed(f"{sentence(error.args[0].str())}", code=ExitCode.USAGE) from None
 
 
-def _require_open_port(bootstrap: str, *, timeout_s: float) -> None:
+def _require_broker(args: argparse.Namespace) -> None:
+    """librdkafka tries for ever, in silence; what stands in the way is told at once."""
+    addresses, security = bootstrap_addresses(args.bootstrap), security_of(args)
     try:
-        require_open_port(bootstrap_addresses(bootstrap), timeout_s=timeout_s)
+        require_open_port(addresses, timeout_s=args.timeout)
+        if security.is_encrypted:
+            require_handshake(addresses, security, timeout_s=args.timeout)
     except NoAnswer as reason:
-        message = f"No broker is reachable at {bootstrap}: {reason}."
+        message = f"No broker is reachable at {args.bootstrap}: {reason}."
         raise CommandFailed(message, code=ExitCode.NOT_REACHABLE) from None
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidemark.cli import values
 from tidemark.cli.cluster_client import ClusterClient, check
-from tidemark.cli.cluster_view import Broker, ClusterView, Partition, describe_cluster
+from tidemark.cli.cluster_state import Broker, ClusterState, Partition, describe_cluster
 from tidemark.cli.moves import Move, away_from, cancel, move
 from tidemark.cli.options import add_json, add_wait, client_options
 from tidemark.cli.output import print_json, table
@@ -130,7 +130,7 @@ def status(args: argparse.Namespace) -> int:
     return ExitCode.OK
 
 
-def _row(view: ClusterView, broker: Broker) -> list[object]:
+def _row(view: ClusterState, broker: Broker) -> list[object]:
     led = sum(each.leader == broker.broker_id for each in view.partitions)
     held = sum(broker.broker_id in each.replicas for each in view.partitions)
     state = "fenced" if broker.is_fenced else "up"
@@ -153,7 +153,7 @@ def under_replicated(args: argparse.Namespace) -> int:
     return ExitCode.FAILED if lacking else ExitCode.OK
 
 
-def _under_replicated(view: ClusterView) -> Iterator[Partition]:
+def _under_replicated(view: ClusterState) -> Iterator[Partition]:
     return (each for each in view.partitions if each.leader < 0 or len(each.isr) < len(each.replicas))
 
 
@@ -181,7 +181,7 @@ def reassign(args: argparse.Namespace) -> int:
     return ExitCode.OK
 
 
-def _moves(args: argparse.Namespace, view: ClusterView) -> list[Move]:
+def _moves(args: argparse.Namespace, view: ClusterState) -> list[Move]:
     if args.file is not None:
         return _from_file(args.file)
     if args.topic is None or (args.to is None and not args.cancel and not args.unthrottle):
@@ -231,7 +231,7 @@ def give_vote(args: argparse.Namespace) -> int:
     return ExitCode.OK
 
 
-def _broker(view: ClusterView, broker_id: int) -> Broker:
+def _broker(view: ClusterState, broker_id: int) -> Broker:
     for each in view.brokers:
         if each.broker_id == broker_id:
             return each
@@ -256,7 +256,7 @@ def decommission(args: argparse.Namespace) -> int:
     return ExitCode.OK
 
 
-def _remove_voter(cluster: ClusterClient, view: ClusterView, broker_id: int) -> None:
+def _remove_voter(cluster: ClusterClient, view: ClusterState, broker_id: int) -> None:
     if sum(each.quorum_role == "voter" for each in view.brokers) == 1:
         raise CommandFailed(f"Broker {broker_id} is the only voter: make another broker a voter first.")
     answer = cluster.call(

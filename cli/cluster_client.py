@@ -6,6 +6,7 @@ import argparse
 from typing import TYPE_CHECKING, Final, NoReturn, Self, TypeVar
 
 from tidemark.cli.client import bootstrap_addresses
+from tidemark.cli.security import security_of
 from tidemark.failure import CommandFailed, ExitCode
 from tidemark.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from tidemark.protocol.messages.metadata import MetadataRequest, MetadataResponse
@@ -25,10 +26,10 @@ class ClusterClient:
     """A `with` block asks for the metadata first; after that every broker can be asked by its id."""
 
     def __init__(self, args: argparse.Namespace) -> None:
-        if dict(args.properties).get("security.protocol", "PLAINTEXT").upper() != "PLAINTEXT":
-            raise CommandFailed("This command needs a listener without TLS and SASL.", code=ExitCode.USAGE)
         addresses = bootstrap_addresses(args.bootstrap)
-        self._brokers = BrokerConnections(addresses, client_id=CLIENT_ID, timeout_s=args.timeout)
+        self._brokers = BrokerConnections(
+            addresses, client_id=CLIENT_ID, timeout_s=args.timeout, security=security_of(args)
+        )
         self._leaders: dict[TopicPartition, int] = {}
 
     def __enter__(self) -> Self:

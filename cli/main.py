@@ -20,8 +20,12 @@ COMMANDS: Final = {
     "groups": "list, describe and delete consumer groups, and reset their offsets",
     "lag": "show how far behind consumer groups are",
     "transactions": "list and describe transactions, find and abort hanging ones",
+    "acls": "add, list, remove and explain access control entries",
+    "log": "look into the files of a log, check and repair them, without a broker",
+    "users": "create, list and delete users of SCRAM, and change their passwords",
     "cluster": "show the cluster's nodes and quorum, move partitions, remove brokers",
-    "format": "let a stopped node whose metadata is lost join its cluster again",
+    "certs": "make throw-away certificates for development and tests",
+    "format": "make a new cluster's first users, or let a node whose metadata is lost join again",
     "recover-quorum": "make a stopped node the only voter, when a majority of the voters is lost",
     "pipeline": "run data pipelines on Spark: topics in, tables and topics out",
 }

@@ -24,7 +24,7 @@ from tidemark.protocol.messages.list_partition_reassignments import (
 
 if TYPE_CHECKING:
     from tidemark.cli.cluster_client import ClusterClient
-    from tidemark.cli.cluster_view import ClusterView
+    from tidemark.cli.cluster_state import ClusterState
 
 POLL_S = 0.5
 AT_ONCE_MAX = 500
@@ -36,7 +36,7 @@ class Move(NamedTuple):
     replicas: list[int]
 
 
-def away_from(view: ClusterView, broker_id: int) -> list[Move]:
+def away_from(view: ClusterState, broker_id: int) -> list[Move]:
     """Each replica of this broker goes to the broker with the fewest, if possible in a rack without this partition."""
     candidates = [each for each in view.brokers if each.broker_id != broker_id and not each.is_fenced]
     racks = {each.broker_id: each.rack for each in view.brokers}

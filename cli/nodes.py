@@ -62,8 +62,8 @@ def plan(config: BrokerConfig, count: int) -> list[NodePlan]:
             *common,
         ]
         if config.advertised_listeners:
-            told = [_moved(listener, k) for listener in config.parsed_advertised_listeners]
-            settings.append(f"advertised.listeners={','.join(map(str, told))}")
+            advertised = [_moved(listener, k) for listener in config.parsed_advertised_listeners]
+            settings.append(f"advertised.listeners={','.join(map(str, advertised))}")
         if config.metadata_log_dir is not None:
             settings.append(f"metadata.log.dir={Path(config.metadata_log_dir) / f'node-{node_id}'}")
         address = f"{_bracketed(_reachable(opened[0].host))}:{opened[0].port}"

@@ -41,6 +41,25 @@ def client_options() -> argparse.ArgumentParser:
         help="a librdkafka property, such as acks=1 or security.protocol=SSL; may be repeated",
     )
     group.add_argument(
+        "--command-config",
+        type=Path,
+        metavar="FILE",
+        help="a properties file for the connection, by Java's or librdkafka's names; -X and the options below win",
+    )
+    group.add_argument("--user", metavar="NAME", help="log in by SASL as this user")
+    group.add_argument(
+        "--password-file",
+        type=Path,
+        metavar="FILE",
+        help="the user's password; without it $TIDEMARK_PASSWORD counts, or it is asked for",
+    )
+    group.add_argument("--mechanism", metavar="NAME", help="how to log in (default: SCRAM-SHA-512)")
+    group.add_argument(
+        "--tls-ca", type=Path, metavar="FILE", help="connect with TLS, and trust these certificates (PEM)"
+    )
+    group.add_argument("--tls-cert", type=Path, metavar="FILE", help="our own certificate (PEM), where one is required")
+    group.add_argument("--tls-key", type=Path, metavar="FILE", help="its key, if that is in a file of its own")
+    group.add_argument(
         "--timeout",
         type=values.seconds,
         default=DEFAULT_TIMEOUT_S,

@@ -70,8 +70,8 @@ def to_json(
     headers: Sequence[Header],
 ) -> str:
     fields: dict[str, Any] = {"topic": topic, "partition": partition, "offset": offset, "timestamp": timestamp}
-    fields |= _shown("key", key) | _shown("value", value)
-    fields["headers"] = [{"name": name, **_shown("value", content)} for name, content in headers]
+    fields |= shown("key", key) | shown("value", value)
+    fields["headers"] = [{"name": name, **shown("value", content)} for name, content in headers]
     return json.dumps(fields, ensure_ascii=False)
 
 
@@ -97,7 +97,7 @@ def _or(content: bytes | None, null: bytes) -> bytes:
     return null if content is None else content
 
 
-def _shown(name: str, content: bytes | None) -> dict[str, str | None]:
+def shown(name: str, content: bytes | None) -> dict[str, str | None]:
     if content is None:
         return {name: None}
     try:

@@ -15,7 +15,7 @@ from tidemark.protocol.messages.incremental_alter_configs import (
 
 if TYPE_CHECKING:
     from tidemark.cli.cluster_client import ClusterClient
-    from tidemark.cli.cluster_view import ClusterView
+    from tidemark.cli.cluster_state import ClusterState
     from tidemark.cli.moves import Move
 
 RATES: Final = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
@@ -27,7 +27,7 @@ SET: Final = 0
 DELETE: Final = 1
 
 
-def throttle(cluster: ClusterClient, view: ClusterView, moves: Sequence[Move], *, rate: int) -> None:
+def throttle(cluster: ClusterClient, view: ClusterState, moves: Sequence[Move], *, rate: int) -> None:
     """The old replicas send, and the new ones receive, at most `rate` bytes per second each."""
     now = {(each.topic, each.partition): each.replicas for each in view.partitions}
     for topic in sorted({each.topic for each in moves}):

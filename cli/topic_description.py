@@ -52,7 +52,7 @@ def _as_json(
 ) -> dict[str, Any]:
     return {
         "name": topic.name,
-        "id": str(topic.topic_id) if topic.topic_id else None,
+        "id": _uuid_text(str(topic.topic_id)) if topic.topic_id else None,
         "internal": topic.is_internal,
         "partitions": [
             {
@@ -107,3 +107,8 @@ def _configs(admin: AdminClient, args: argparse.Namespace, name: str) -> dict[st
         for entry in sorted(future.result().values(), key=lambda entry: entry.name)
         if args.all_configs or entry.source == ConfigSource.DYNAMIC_TOPIC_CONFIG.value
     }
+
+
+def _uuid_text(text: str) -> str:
+    """As Kafka's tools write it: URL-safe base64. librdkafka uses the other two characters."""
+    return text.replace("/", "_").replace("+", "-")

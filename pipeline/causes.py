@@ -34,10 +34,10 @@ _PYTHON = re.compile(
 
 def text_of(failure: Any) -> str:
     """All that a failed query's exception says: Spark's own words, without the plan, then the cause's stack trace."""
-    told = str(failure).partition("=== Streaming Query ===")[0].strip()
+    reported = str(failure).partition("=== Streaming Query ===")[0].strip()
     cause = getattr(failure, "_cause", None)
     trace = None if cause is None else getattr(cause, "_stackTrace", None) or str(cause)
-    return told if trace is None else f"{told}\n{trace}"
+    return reported if trace is None else f"{reported}\n{trace}"
 
 
 def may_pass(message: str) -> bool:
@@ -63,8 +63,8 @@ def sentence(message: str) -> str:
     lines = [line.strip() for line in message.splitlines() if line.strip() and not line.strip().startswith("at ")]
     caused = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
     python = [found["what"] for found in _PYTHON.finditer(message)]
-    told = (python or caused or lines or ["the query stopped without a reason"])[-1]
-    return f"{_shortened(told).rstrip('.')}."
+    reported = (python or caused or lines or ["the query stopped without a reason"])[-1]
+    return f"{_shortened(reported).rstrip('.')}."
 
 
 def _shortened(text: str) -> str:

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from tidemark.client_security import for_java, for_librdkafka
 from tidemark.failure import CommandFailed, ExitCode
 from tidemark.wire_client import BadAddress, NoAnswer, parse_addresses, require_open_port
 
@@ -23,7 +24,7 @@ TIMEOUT_S = 15.0
 
 def client_settings(bootstrap: str, kafka: Mapping[str, str]) -> dict[str, Any]:
     """For librdkafka. Its log is off: what matters comes back from the calls."""
-    return {"bootstrap.servers": bootstrap, "log_level": 0, **kafka}
+    return {"bootstrap.servers": bootstrap, "log_level": 0, **for_librdkafka(kafka)}
 
 
 def java_settings(bootstrap: str, kafka: Mapping[str, str]) -> dict[str, str]:
@@ -38,9 +39,7 @@ def java_settings(bootstrap: str, kafka: Mapping[str, str]) -> dict[str, str]:
         rest["sasl.jaas.config"] = (
             f'org.apache.kafka.common.security.{module} required username="{user}" password="{password}";'
         )
-    if "ssl.ca.location" in rest:
-        rest["ssl.truststore.location"] = rest.pop("ssl.ca.location")
-        rest["ssl.truststore.type"] = "PEM"
+    rest = for_java(rest)
     return {f"kafka.{k}": v for k, v in {"bootstrap.servers": bootstrap, **rest}.items()}
 
 
@@ -139,14 +138,14 @@ class Cluster:
         return self._admin
 
     def _note(self, error: Any) -> None:
-        """Why a connection failed is only told here; the call that waits for it just times out."""
+        """Why a connection failed is only reported here; the call that waits for it just times out."""
         from confluent_kafka import KafkaError
 
         if error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL):
             self._problems.append(error.str())
 
     def _failure(self, error: Any) -> CommandFailed:
-        while self._admin is not None and self._admin.poll(0):  # what _note has to hear is only told when polled for
+        while self._admin is not None and self._admin.poll(0):  # errors reach _note only while it is polled
             continue
         if self._problems:
             return CommandFailed(f"{self.bootstrap} refused us: {self._problems[-1].rstrip('.')}.")

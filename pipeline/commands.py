@@ -96,7 +96,7 @@ def _session(pipeline: Pipeline, master: str, *, log: Path, **settings: str) -> 
 
 
 def _log_of(pipeline: Pipeline) -> Path:
-    """Beside the checkpoint, and that of the last run beside it; elsewhere if that is not on this machine."""
+    """Beside the checkpoint, and that of the last run beside it; a temporary file if that is on another machine."""
     checkpoint = Checkpoint(pipeline.checkpoint)
     if not checkpoint.is_local:
         return _passing_log()
@@ -123,13 +123,13 @@ def _require_sources(pipeline: Pipeline) -> None:
 
 def _run(args: argparse.Namespace) -> int:
     from tidemark.pipeline.runner import Runner, stop_on_signals
-    from tidemark.pipeline.spark import told_when_the_jvm_ends
+    from tidemark.pipeline.spark import reporting_jvm_exit
 
     pipeline = load(args.file, overrides=args.overrides)
     _require_sources(pipeline)  # before the JVM starts: a wrong address is reported at once
     log = _log_of(pipeline)
     spark = _session(pipeline, args.master, log=log)
-    with told_when_the_jvm_ends(spark, log=log):
+    with reporting_jvm_exit(spark, log=log):
         runner = Runner(spark, pipeline, once=args.once)
         stop_on_signals(runner)
         runner.run()
@@ -158,14 +158,14 @@ def _views(pipeline: Pipeline, master: str) -> dict[str, Any]:
     from pyspark.errors import AnalysisException
 
     from tidemark.pipeline.graph import Graph, all_sinks
-    from tidemark.pipeline.schemas import settle
+    from tidemark.pipeline.schemas import resolve_schemas
     from tidemark.pipeline.sinks.files import gathered
     from tidemark.pipeline.sinks.topic import records
     from tidemark.pipeline.spec import TopicSink
 
     spark = _session(pipeline, master, log=_passing_log(), **{"spark.ui.enabled": "false"})
     cluster = Cluster(pipeline.bootstrap, pipeline.kafka)
-    schemas = settle(spark, pipeline, cluster, Checkpoint(pipeline.checkpoint), keep=False)
+    schemas = resolve_schemas(spark, pipeline, cluster, Checkpoint(pipeline.checkpoint), keep=False)
     graph = Graph(spark, pipeline, schemas=schemas)
     views = {}
     for sink in all_sinks(pipeline):

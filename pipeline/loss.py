@@ -39,7 +39,7 @@ def lost(positions: Mapping[Partition, int], ranges: Mapping[Partition, tuple[in
     return found
 
 
-class Watch:
+class LossWatch:
     """Finds, while a pipeline goes on past losses, what batches went past: Spark does not say so itself.
 
     A batch has lost what lies between its start and the log's start as it was seen before the batch began. What was
@@ -48,14 +48,14 @@ class Watch:
 
     def __init__(self) -> None:
         self._seen: deque[tuple[float, Mapping[Partition, tuple[int, int]]]] = deque(maxlen=SIGHTS_MAX)
-        self._told: dict[Partition, int] = {}
+        self._reported: dict[Partition, int] = {}
 
     def see(self, ranges: Mapping[Partition, tuple[int, int]], *, at: float) -> None:
         self._seen.append((at, ranges))
 
-    def told(self, losses: Iterable[Lost]) -> None:
+    def report(self, losses: Iterable[Lost]) -> None:
         for each in losses:
-            self._told[each.topic, each.partition] = each.last
+            self._reported[each.topic, each.partition] = each.last
 
     def passed(self, starts: Mapping[Partition, int], *, began: float) -> list[Lost]:
         """What a batch that began then, at these offsets, can never have seen, and that was not reported yet."""
@@ -64,9 +64,9 @@ class Watch:
             Lost(topic=topic, partition=partition, first=first, last=low - 1)
             for (topic, partition), start in sorted(starts.items())
             if (low := ranges.get((topic, partition), (start, start))[0])
-            > (first := max(start, self._told.get((topic, partition), -1) + 1))
+            > (first := max(start, self._reported.get((topic, partition), -1) + 1))
         ]
-        self.told(found)
+        self.report(found)
         return found
 
 

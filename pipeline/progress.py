@@ -34,24 +34,24 @@ class Progress:
         return self.rows == sum(end - self.starts.get(partition, 0) for partition, end in self.positions.items())
 
 
-def read_progress(sink: str, told: Mapping[str, Any]) -> Progress:
+def read_progress(sink: str, reported: Mapping[str, Any]) -> Progress:
     """From the JSON of Spark's StreamingQueryProgress."""
     starts: dict[Partition, int] = {}
     positions: dict[Partition, int] = {}
     newest: dict[Partition, int] = {}
-    for source in told.get("sources", ()):
+    for source in reported.get("sources", ()):
         starts |= positions_in(_offsets(source.get("startOffset")))
         positions |= positions_in(_offsets(source.get("endOffset")))
         newest |= positions_in(_offsets(source.get("latestOffset")))
-    operators = told.get("stateOperators", ())
-    observed = told.get("observedMetrics") or {}
+    operators = reported.get("stateOperators", ())
+    observed = reported.get("observedMetrics") or {}
     return Progress(
         sink=sink,
-        batch=int(told["batchId"]),
-        at=datetime.fromisoformat(told["timestamp"]).timestamp(),
-        rows=int(told.get("numInputRows") or 0),
-        rows_per_second=float(told.get("processedRowsPerSecond") or 0),
-        batch_seconds=float((told.get("durationMs") or {}).get("triggerExecution", 0)) / 1000,
+        batch=int(reported["batchId"]),
+        at=datetime.fromisoformat(reported["timestamp"]).timestamp(),
+        rows=int(reported.get("numInputRows") or 0),
+        rows_per_second=float(reported.get("processedRowsPerSecond") or 0),
+        batch_seconds=float((reported.get("durationMs") or {}).get("triggerExecution", 0)) / 1000,
         lag=sum(max(0, end - positions.get(partition, 0)) for partition, end in newest.items()),
         state_rows=sum(int(each.get("numRowsTotal", 0)) for each in operators),
         state_bytes=sum(int(each.get("memoryUsedBytes", 0)) for each in operators),

@@ -21,7 +21,7 @@ from tidemark.pipeline.inputs import partitions_of, record_bytes
 from tidemark.pipeline.metrics import Metrics
 from tidemark.pipeline.positions import GroupPosition
 from tidemark.pipeline.progress import Progress, line, read_progress
-from tidemark.pipeline.schemas import settle
+from tidemark.pipeline.schemas import resolve_schemas
 from tidemark.pipeline.sinks import files
 from tidemark.pipeline.sinks.topic import TopicBatches, records
 from tidemark.pipeline.spec import FileSink, Pipeline, Sink, TopicSink
@@ -57,7 +57,7 @@ class Runner:
         self._position = GroupPosition(self._cluster, pipeline.group, [sink.name for sink in self._sinks])
         self._running: list[_Running] = []
         self._stopping = False
-        self._losses = loss.Watch()
+        self._losses = loss.LossWatch()
         self._looked_for_losses = 0.0
         self.metrics = Metrics(pipeline.name)
         self.history: list[Progress] = []
@@ -71,13 +71,13 @@ class Runner:
             graph = Graph(
                 self._spark,
                 self._pipeline,
-                schemas=settle(self._spark, self._pipeline, self._cluster, self._checkpoint),
+                schemas=resolve_schemas(self._spark, self._pipeline, self._cluster, self._checkpoint),
                 plans=self._read_plans(),
             )
             for sink in self._sinks:
                 self._running.append(_Running(sink, self._start(graph, sink)))
-            self._introduce(None if server is None else server.server_port)
-            while not self._look(graph):
+            self._print_start(None if server is None else server.server_port)
+            while not self._check_queries(graph):
                 time.sleep(LOOK_EVERY_S)
         finally:
             self._stop()
@@ -132,57 +132,57 @@ class Runner:
         batches.query_id.set_result(query.id)
         return query
 
-    def _introduce(self, metrics_port: int | None) -> None:
+    def _print_start(self, metrics_port: int | None) -> None:
         ui = self._spark.sparkContext.uiWebUrl
-        self._say(f"{self._pipeline.name} runs: {', '.join(sink.name for sink in self._sinks)}")
+        self._print(f"{self._pipeline.name} runs: {', '.join(sink.name for sink in self._sinks)}")
         if ui:
-            self._say(f"  Spark UI  {ui}")
+            self._print(f"  Spark UI  {ui}")
         if metrics_port is not None:
-            self._say(f"  metrics   http://127.0.0.1:{metrics_port}/metrics")
-        self._say(f"  lag       tidemark lag --group {self._pipeline.group} --bootstrap {self._pipeline.bootstrap}")
+            self._print(f"  metrics   http://127.0.0.1:{metrics_port}/metrics")
+        self._print(f"  lag       tidemark lag --group {self._pipeline.group} --bootstrap {self._pipeline.bootstrap}")
 
-    def _look(self, graph: Graph) -> bool:
+    def _check_queries(self, graph: Graph) -> bool:
         """Hear what is new; True when there is nothing left to wait for."""
         for running in self._running:
-            self._hear(running)
+            self._read_progress(running)
             failure = running.query.exception()
             if failure is not None:
-                self._mend(graph, running, causes.text_of(failure))
+                self._restart(graph, running, causes.text_of(failure))
         self._position.commit()
         self._watch_losses()
         return self._stopping or not any(running.query.isActive for running in self._running)
 
-    def _hear(self, running: _Running) -> None:
-        for told in running.query.recentProgress:
-            content = json.loads(told.json) if hasattr(told, "json") else dict(told)
-            mark = (content["runId"], content["batchId"], content["timestamp"])
-            if mark in running.seen:
+    def _read_progress(self, running: _Running) -> None:
+        for reported in running.query.recentProgress:
+            content = json.loads(reported.json) if hasattr(reported, "json") else dict(reported)
+            key = (content["runId"], content["batchId"], content["timestamp"])
+            if key in running.seen:
                 continue
-            running.seen.add(mark)
+            running.seen.add(key)
             self._note(running, read_progress(running.sink.name, content))
 
     def _note(self, running: _Running, progress: Progress) -> None:
         self._position.note(running.sink.name, progress.positions)
         if not progress.is_whole and (gone := self._losses.passed(progress.starts, began=progress.at)):
             self.metrics.lost_records += sum(each.last - each.first + 1 for each in gone)
-            self._say(f"{running.sink.name}: {loss.sentence(gone)}. Going on, as configured.")
+            self._print(f"{running.sink.name}: {loss.sentence(gone)}. Going on, as configured.")
         if not progress.rows:
             return  # Spark reports now and then that nothing happened
         running.restarts = 0
         self.metrics.note(progress)
         if len(self.history) < HISTORY_MAX:
             self.history.append(progress)
-        self._say(line(progress))
+        self._print(line(progress))
         self._write_status()
 
-    def _mend(self, graph: Graph, running: _Running, message: str) -> None:
+    def _restart(self, graph: Graph, running: _Running, message: str) -> None:
         if causes.is_loss(message):
             self._report_losses(at_start=False)
         running.restarts += 1
         why = causes.sentence(message)
         if not causes.may_pass(message) or running.restarts > self._pipeline.restarts_max:
             raise CommandFailed(f"{self._pipeline.name}.{running.sink.name} failed: {why}")
-        self._say(f"{running.sink.name}: {why} Starting again ({running.restarts}/{self._pipeline.restarts_max}).")
+        self._print(f"{running.sink.name}: {why} Starting again ({running.restarts}/{self._pipeline.restarts_max}).")
         time.sleep(RESTART_PAUSE_S * running.restarts)
         self.metrics.restarts += 1
         running.query = self._start(graph, running.sink)
@@ -201,8 +201,8 @@ class Runner:
                 gone = f"sources.{source.name}: {loss.sentence(found)}"
                 raise CommandFailed(f"{gone}. Set 'on_data_loss: continue' to go on without them.")
             if at_start:
-                self._losses.told(found)
-                self._say(f"sources.{source.name}: {loss.sentence(found)}. Going on, as configured.")
+                self._losses.report(found)
+                self._print(f"sources.{source.name}: {loss.sentence(found)}. Going on, as configured.")
 
     def _watch_losses(self) -> None:
         """Where the logs start now, for those sources whose losses Spark passes over in silence."""
@@ -222,7 +222,7 @@ class Runner:
             # One that does not end in time, or whose JVM is gone: its batch is finished by the next run.
             with suppress(StreamingQueryException, Py4JError, OSError):
                 running.query.stop()
-                self._hear(running)
+                self._read_progress(running)
         self._position.commit()
         self._position.close()
 
@@ -231,13 +231,13 @@ class Runner:
             return
         malformed = max((sum(self._malformed_by_sink(sink.name)) for sink in self._sinks), default=0)
         text = report.summary(self._pipeline.name, self.history, seconds=seconds, malformed=malformed)
-        self._say(text)
+        self._print(text)
         self._write_status(running=False)
         if self._checkpoint.is_local:
             self._checkpoint.path.mkdir(parents=True, exist_ok=True)
             page = self._checkpoint.path / "report.html"
             page.write_text(report.page(self._pipeline.name, self.history, summary_text=text), encoding="utf-8")
-            self._say(f"  report: {page}")
+            self._print(f"  report: {page}")
 
     def _malformed_by_sink(self, sink: str) -> list[int]:
         return [count for labels, count in self.metrics.malformed.items() if f'sink="{sink}"' in labels]
@@ -257,7 +257,7 @@ class Runner:
         }
         self._checkpoint.write_note(STATUS_NOTE, {"pid": os.getpid() if running else None, "sinks": sinks})
 
-    def _say(self, text: str) -> None:
+    def _print(self, text: str) -> None:
         print(text, file=self._out, flush=True)
 
 

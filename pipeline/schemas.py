@@ -28,22 +28,22 @@ def changes(*, before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
     return gone + other
 
 
-def settle(
+def resolve_schemas(
     spark: SparkSession, pipeline: Pipeline, cluster: Cluster, checkpoint: Checkpoint, *, keep: bool = True
 ) -> dict[str, str]:
     """The schema of each source that has one, by name: declared, kept from the first run, or inferred now."""
     kept: dict[str, str] = checkpoint.read_note(NOTE)
-    settled: dict[str, str] = {}
+    resolved: dict[str, str] = {}
     for source in pipeline.topic_sources:
         if source.schema is None and not source.inferred:
             continue
-        settled[source.name] = _settle_one(spark, source, cluster, checkpoint, kept.get(source.name))
-    if keep and settled != kept:
-        checkpoint.write_note(NOTE, settled)
-    return settled
+        resolved[source.name] = _resolve_schema(spark, source, cluster, checkpoint, kept.get(source.name))
+    if keep and resolved != kept:
+        checkpoint.write_note(NOTE, resolved)
+    return resolved
 
 
-def _settle_one(
+def _resolve_schema(
     spark: SparkSession, source: TopicSource, cluster: Cluster, checkpoint: Checkpoint, kept: str | None
 ) -> str:
     if source.schema is None:

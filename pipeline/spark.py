@@ -119,7 +119,7 @@ def _last_words(log: Path | None) -> str:
 
 
 @contextmanager
-def told_when_the_jvm_ends(made: SparkSession, *, log: Path) -> Iterator[None]:
+def reporting_jvm_exit(made: SparkSession, *, log: Path) -> Iterator[None]:
     """Whatever fails because the JVM is gone, fails with a sentence; at the end the session is stopped."""
     process = made.sparkContext._gateway.proc  # type: ignore[union-attr]
     try:
@@ -152,7 +152,7 @@ def _hush() -> None:
 
 
 def _ship_ourselves(made: SparkSession) -> None:
-    """Executors elsewhere need our modules; confluent-kafka and pyarrow they must have."""
+    """Executors on other machines need our modules; confluent-kafka and pyarrow they must have."""
     import shutil
     import tempfile
 

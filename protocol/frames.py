@@ -26,6 +26,12 @@ class FrameTooLarge(Exception):
     """The length prefix is negative or over the limit: what follows cannot be trusted."""
 
 
+def _about_length(size: int, first: bytes) -> str:
+    if first.startswith(b"\x16\x03"):
+        return "it speaks TLS, and this listener does not"
+    return f"a frame of {size} bytes was announced (first bytes {first.hex()})"
+
+
 class Scratch:
     """The receive buffer that all of one event loop's connections share."""
 
@@ -65,19 +71,19 @@ class Framer:
         "_frame",
         "_head",
         "_lent",
-        "_limit_bytes",
         "_limit_of",
         "_scratch",
         "_size",
         "_whole",
         "begun",
+        "limit_bytes",
     )
 
     def __init__(self, scratch: Scratch, *, limit_bytes: int, limit_of: Callable[[int], int] | None = None) -> None:
         """`limit_of`: for requests, the limit of an API key, if that is less than `limit_bytes`. What arrives in one
         piece is not held to it: it is no longer than the scratch buffer."""
         self._scratch = scratch
-        self._limit_bytes = limit_bytes
+        self.limit_bytes = limit_bytes
         self._limit_of = limit_of
         self.begun = 0  # frames so far that did not arrive in one piece
         self._head = b""  # less than a length prefix and an API key
@@ -145,11 +151,11 @@ class Framer:
         available = len(backlog) - 4
         if available >= 0:
             (size,) = _length_at(backlog)
-            if 0 <= size <= available and size <= self._limit_bytes:
+            if 0 <= size <= available and size <= self.limit_bytes:
                 self._backlog = backlog[4 + size :] if available > size else None
                 return bytearray(backlog[4 : 4 + size])
-            if not 0 <= size <= self._limit_bytes:
-                raise FrameTooLarge(f"a frame of {size} bytes was announced (first bytes {bytes(backlog[:8]).hex()})")
+            if not 0 <= size <= self.limit_bytes:
+                raise FrameTooLarge(_about_length(size, bytes(backlog[:8])))
             if available >= 2 or size < 2:
                 self._check_limit(size, backlog)
                 self._begin(size, backlog[4:])

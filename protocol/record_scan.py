@@ -17,7 +17,7 @@ NO_TIMESTAMP: Final = -1
 RECORD_BYTES_MIN: Final = 7  # six empty fields and a size
 INT_SHIFT_MAX: Final = 28  # a varint of 32 bits has at most five bytes
 LONG_SHIFT_MAX: Final = 63
-INDEXES_MAX: Final = 1000  # of records at fault: who sends more of them is told of these
+INDEXES_MAX: Final = 1000  # of records at fault, in an answer
 
 
 class RecordScan:

@@ -27,7 +27,18 @@ from tidemark.protocol.batch import (
 )
 from tidemark.protocol.checksum import crc32c
 from tidemark.protocol.control import EndTransaction, build_end_transaction, read_end_transaction
-from tidemark.protocol.record import InvalidRecord, Record, build_batch, iter_records, keyless_records, recompress
+from tidemark.protocol.record import (
+    InvalidRecord,
+    Record,
+    build_batch,
+    iter_records,
+    keyless_records,
+    payload_of,
+    put_varint,
+    read_varint,
+    recompress,
+    repacked,
+)
 
 __all__ = [
     "HEADER_SIZE",
@@ -53,10 +64,14 @@ __all__ = [
     "iter_batches",
     "iter_records",
     "keyless_records",
+    "payload_of",
     "place_batch",
+    "put_varint",
     "read_end_transaction",
     "read_header",
+    "read_varint",
     "recompress",
+    "repacked",
     "stamp_append_time",
     "verify_batch",
     "write_crc",

@@ -44,7 +44,7 @@ class EncodeError(ValueError):
 
 
 class Slice(Protocol):
-    """Bytes that are elsewhere, such as a range of a file: all that an encoder needs is how many."""
+    """Bytes that are not in memory, such as a range of a file: all that an encoder needs is how many."""
 
     @property
     def length(self) -> int: ...

@@ -16,7 +16,7 @@ from tidemark.raft.errors import MessageCorrupt, UnknownMember, UnknownVersion
 MEMBERS_MAX: Final = 1024
 DETAIL_BYTES_MAX: Final = 1 << 16
 
-NO_DIRECTORY: Final = bytes(16)  # the directory id of a member that has not told one
+NO_DIRECTORY: Final = bytes(16)  # the directory id of a member that has none
 
 # Version 0 begins with the count, whose first byte is small; since version 1 the version comes first, marked by the
 # high bit. A configuration without directory ids is written as version 0, which every Tidemark reads.

@@ -41,10 +41,13 @@ class Transport(Protocol):
 
 
 class StateMachine(Protocol):
+    async def prepare(self, entries: Sequence[Entry]) -> None:
+        """Called before `apply`: what takes long is done here, with pauses."""
+
     def apply(self, entries: Sequence[Entry]) -> None: ...
     def restore(self, snapshot: Snapshot) -> None: ...
-    def snapshot(self) -> bytes:
-        """The state after the last entry applied."""
+    async def snapshot(self) -> bytes:
+        """The state after the last entry applied. None is applied meanwhile."""
 
     def lead(self, leadership: Leadership | None) -> None:
         """Another node, or none, leads from now on."""
@@ -150,7 +153,7 @@ class Driver:
         self._stepped()
         return future
 
-    # Told by the transport
+    # The transport calls these
 
     def receive(self, data: bytes, *, sender: int | None = None) -> None:
         """`sender`: the node that the transport says this is from."""
@@ -200,9 +203,11 @@ class Driver:
             await self._save(effects)
         self.node.saved(effects)
         self._send(effects.messages)
+        if effects.committed and effects.restore is None:
+            await self._machine.prepare(_data(effects.committed))
         self._apply(effects)
         self._follow_leadership()
-        self._maybe_snapshot()
+        await self._maybe_snapshot()
 
     async def _save(self, effects: Effects) -> None:
         """A full disk is waited out: nothing has been promised, and what was written of it is cut off again. So is a
@@ -257,13 +262,13 @@ class Driver:
 
     def _apply_entries(self, entries: Sequence[Entry]) -> None:
         self._unsnapshotted_bytes += sum(len(entry.payload) for entry in entries)
-        if data := [entry for entry in entries if entry.kind is Kind.DATA]:
+        if data := _data(entries):
             self._machine.apply(data)
         self._applied_index = entries[-1].index
         for entry in entries:
-            self._settle(entry)
+            self._resolve_proposal(entry)
 
-    def _settle(self, entry: Entry) -> None:
+    def _resolve_proposal(self, entry: Entry) -> None:
         term, future = self._proposals.pop(entry.index, (0, None))
         if future is None or future.done():
             return
@@ -289,11 +294,13 @@ class Driver:
             self._fail_waiters(LeadershipLost(f"node {self.node.id} no longer leads epoch {had.epoch}"))
         self._machine.lead(leadership)
 
-    def _maybe_snapshot(self) -> None:
+    async def _maybe_snapshot(self) -> None:
         node = self.node
         if self._unsnapshotted_bytes >= self._snapshot_after_bytes and self._applied_index == node.applied_index:
-            node.compact(index=self._applied_index, data=self._machine.snapshot())
-            self._unsnapshotted_bytes = 0
+            data = await self._machine.snapshot()
+            if self._applied_index == node.applied_index:  # or a snapshot of the leader has come meanwhile
+                node.compact(index=self._applied_index, data=data)
+                self._unsnapshotted_bytes = 0
 
     def _fail_waiters(self, error: LeadershipLost) -> None:
         waiting: list[asyncio.Future[int]] = [future for _, future in self._proposals.values()]
@@ -310,3 +317,7 @@ class Driver:
         if self._timer is not None:
             self._timer.cancel()
         self._fail_waiters(LeadershipLost(f"node {self.node.id} has stopped"))
+
+
+def _data(entries: Sequence[Entry]) -> list[Entry]:
+    return [entry for entry in entries if entry.kind is Kind.DATA]

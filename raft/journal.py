@@ -7,7 +7,6 @@ anywhere else is refused: metadata that cannot be read must not be guessed. `syn
 
 from __future__ import annotations
 
-import errno
 import logging
 import os
 import struct
@@ -16,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from tidemark import portable
+from tidemark.environment import current
 from tidemark.raft.entry import Entry, Kind
 from tidemark.raft.errors import UnknownVersion
 from tidemark.raft.sync_point import SyncPoint
@@ -46,25 +45,26 @@ class Journal:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        directory.mkdir(parents=True, exist_ok=True)
+        self._files = current().files
+        self._files.make_directories(str(directory))
         self.snapshot_index = self.snapshot_term = 0
         self.snapshot: bytes | None = None
         self.configuration = b""  # in force at the snapshot
         self._load_snapshot()
-        self._path = directory / "journal"
-        is_new = not self._path.exists()
+        self._path = str(directory / "journal")
+        is_new = not self._files.exists(self._path)
         self._fd = self._open()
         self._sync_point = SyncPoint(directory / "journal-synced")
         self.last_index, self.last_term = self.snapshot_index, self.snapshot_term
         self._positions: list[int] = []  # where each entry after the snapshot begins
         self._terms: list[int] = []
         self._entries: list[Entry] | None = self._recover()
-        self._size = os.fstat(self._fd).st_size
-        if is_new:
-            _sync_directory(directory)  # after a loss of power both files are there, and the sync point is in its file
+        self._size = self._files.open_size(self._fd)
+        if is_new:  # after a loss of power both files are there, and the sync point is in its file
+            self._files.sync_directory(str(directory))
 
     def _open(self) -> int:
-        return os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        return self._files.open_descriptor(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC)
 
     def replay(self) -> Iterator[Entry]:
         """The entries after the snapshot, once: they are let go as they are read."""
@@ -98,10 +98,10 @@ class Journal:
 
     def _write(self, data: bytes) -> None:
         try:
-            _write_all(self._fd, data)
-            portable.sync_data(self._fd)
+            self._files.write_all(self._fd, data)
+            self._files.fdatasync(self._fd)
         except OSError:
-            os.ftruncate(self._fd, self._size)  # nothing of a failed append may be replayed later
+            self._files.truncate(self._fd, self._size)  # nothing of a failed append may be replayed later
             raise
         self._size += len(data)
 
@@ -129,7 +129,7 @@ class Journal:
         """Replace what is up to `index` by `state`. Entries after it stay, if they follow (index, term)."""
         tail = self._tail_after(index, term) if keep_tail else b""
         body = struct.pack(">QQI", term, index, len(configuration)) + configuration + state
-        write_atomically(self.directory / "snapshot", _MAGIC + struct.pack(">I", zlib.crc32(body)) + body)
+        self._files.replace(str(self.directory / "snapshot"), _snapshot_file(body), sync=True)
         # After a crash here, replay skips what the snapshot covers, and what does not follow it. If the disk is
         # full, this object still has what was true before the call, and the call can be repeated.
         if tail:
@@ -144,9 +144,9 @@ class Journal:
         self._size = len(tail)
 
     def _keep_tail(self, tail: bytes, *, gone: int) -> None:
-        write_atomically(self._path, tail)
+        self._files.replace(self._path, tail, sync=True)
         old, self._fd = self._fd, self._open()  # in this order: if there is no descriptor left, the call is repeated
-        os.close(old)
+        self._files.close(old)
         start = self._positions[gone]
         self._positions = [position - start for position in self._positions[gone:]]
         self._terms = self._terms[gone:]
@@ -156,7 +156,7 @@ class Journal:
         if not 0 < count < len(self._positions) or self._terms[count - 1] != term:
             return b""
         start = self._positions[count]
-        return os.pread(self._fd, self._size - start, start)
+        return self._files.pread(self._fd, self._size - start, start)
 
     @property
     def size_bytes(self) -> int:
@@ -165,14 +165,14 @@ class Journal:
     def close(self) -> None:
         self._sync_point.close()
         if self._fd >= 0:
-            os.close(self._fd)
+            self._files.close(self._fd)
             self._fd = -1
 
     def _load_snapshot(self) -> None:
-        path = self.directory / "snapshot"
-        if not path.exists():
+        path = str(self.directory / "snapshot")
+        if not self._files.exists(path):
             return
-        data = path.read_bytes()
+        data = self._files.read_all(path)
         if len(data) < _SNAPSHOT.size:
             raise JournalCorrupt(f"{path} is too short to be a snapshot")
         magic, crc, self.snapshot_term, self.snapshot_index = _SNAPSHOT.unpack_from(data)
@@ -194,13 +194,13 @@ class Journal:
             raise JournalCorrupt(f"{self._path} ends with entry {self.last_index}, but entry {synced} was synced")
         if synced != self.last_index:
             # A process that ended between a write and its sync: from now on these entries count as saved.
-            portable.sync_data(self._fd)
+            self._files.fdatasync(self._fd)
             self._sync_point.lower(self.last_index)
             self._sync_point.advance(self.last_index)
         return entries
 
     def _read_entries(self) -> list[Entry]:
-        data = self._path.read_bytes()
+        data = self._files.read_all(self._path)
         entries: list[Entry] = []
         position = 0
         while (found := self._entry_at(data, position)) is not None:
@@ -222,8 +222,8 @@ class Journal:
         return entries
 
     def _cut(self, size: int) -> None:
-        os.ftruncate(self._fd, size)
-        portable.sync_data(self._fd)
+        self._files.truncate(self._fd, size)
+        self._files.fdatasync(self._fd)
 
     def _cut_torn_tail(self, data: bytes, position: int) -> None:
         if position == len(data):
@@ -274,29 +274,5 @@ def _entry_at(data: bytes, position: int) -> tuple[Entry, int] | None:
     return Entry(word & _TERM_MASK, index, data[position + _FRAME.size : end], Kind(kind)), end
 
 
-def _write_all(fd: int, data: bytes) -> None:
-    """A disk that fills up takes a part of the bytes first, and says why only when it is asked to take the rest."""
-    left = memoryview(data)
-    while left:
-        written = os.write(fd, left)
-        if not written:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        left = left[written:]
-
-
-def write_atomically(path: Path, data: bytes) -> None:
-    temporary = path.with_suffix(".tmp")
-    with open(temporary, "wb") as file:
-        file.write(data)
-        file.flush()
-        portable.sync_all(file.fileno())
-    os.replace(temporary, path)
-    _sync_directory(path.parent)
-
-
-def _sync_directory(path: Path) -> None:
-    directory = os.open(path, os.O_RDONLY | portable.O_DIRECTORY)
-    try:
-        portable.sync_all(directory)
-    finally:
-        os.close(directory)
+def _snapshot_file(body: bytes) -> bytes:
+    return _MAGIC + struct.pack(">I", zlib.crc32(body)) + body

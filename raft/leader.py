@@ -324,6 +324,6 @@ class Leader:
             return
         peer = self.peers.get(target)
         if peer is not None and peer.match_index == node.log.last_index:
-            # The message may arrive late, and its election ignores who was heard from: no lease is safe any more.
+            # The message may arrive late, and its election ignores live leaders: no lease is safe any more.
             self._is_asked = self._has_called_election = True
             node.send_now(target, TimeoutNow(sender=node.id, term=node.term))

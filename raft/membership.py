@@ -33,7 +33,7 @@ def add_voter(node: Node, node_id: int) -> int:
         raise UnknownMember(f"node {node_id} is not a learner")
     match_index = leader.peers[node_id].match_index
     lag = node.log.last_index - match_index
-    # Who has never answered may be dead: with its vote the others could be too few, however short the log is.
+    # A node that has never answered may be dead: with its vote the others could be too few, however short the log is.
     if match_index == 0 or lag > node.settings.catch_up_entries_max:
         raise NotCaughtUp(f"node {node_id} lacks {lag} entries")
     return _propose(node, leader, node.configuration.with_voter(node_id))

@@ -46,7 +46,7 @@ NO_EFFECTS = Effects()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leadership:
-    """Who leads, and since which epoch (the term): what is decided under an older epoch is void."""
+    """The leader and its epoch (the term): what is decided under an older epoch is void."""
 
     leader_id: int
     epoch: int

@@ -39,5 +39,5 @@ class RaftSettings:
 
     @property
     def lease(self) -> float:
-        """How long after a round began its leader may trust it: less than any follower's patience, at any drift."""
+        """How long after a round began its leader may trust it: less than any follower's time-out, at any drift."""
         return self.election_timeout * (1 - self.clock_drift_max) / (1 + self.clock_drift_max)

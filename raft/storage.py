@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tidemark.environment import current
 from tidemark.raft.codec import decode_hard_state, encode_hard_state
 from tidemark.raft.configuration import Configuration
 from tidemark.raft.effects import Effects
 from tidemark.raft.entry import HardState, Saved, Snapshot
 from tidemark.raft.errors import MessageCorrupt
-from tidemark.raft.journal import Journal, JournalCorrupt, write_atomically
+from tidemark.raft.journal import Journal, JournalCorrupt
 
 
 class FileStorage:
@@ -17,8 +18,9 @@ class FileStorage:
     free, can be repeated; whatever else raises leaves the node no choice but to stop."""
 
     def __init__(self, directory: Path) -> None:
+        self._files = current().files
         self._journal = Journal(directory)
-        self._hard_state_path = directory / "hard-state"
+        self._hard_state_path = str(directory / "hard-state")
 
     def load(self) -> Saved:
         journal = self._journal
@@ -38,7 +40,7 @@ class FileStorage:
     def save(self, effects: Effects) -> None:
         """Returns when all of it would survive a loss of power."""
         if effects.hard_state is not None:
-            write_atomically(self._hard_state_path, encode_hard_state(effects.hard_state))
+            self._files.replace(self._hard_state_path, encode_hard_state(effects.hard_state), sync=True)
         if effects.snapshot is not None:
             self._save_snapshot(effects.snapshot, is_foreign=effects.restore is not None)
         after = self._journal.snapshot_index
@@ -67,10 +69,10 @@ class FileStorage:
             raise JournalCorrupt(f"the snapshot's configuration: {error}") from error
 
     def _load_hard_state(self) -> HardState:
-        if not self._hard_state_path.exists():
+        if not self._files.exists(self._hard_state_path):
             # A journal from before there was a quorum: no other node has voted in its terms.
             return HardState(term=self._journal.last_term)
         try:
-            return decode_hard_state(self._hard_state_path.read_bytes())
+            return decode_hard_state(self._files.read_all(self._hard_state_path))
         except MessageCorrupt as error:
             raise JournalCorrupt(f"{self._hard_state_path}: {error}") from error

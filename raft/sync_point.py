@@ -20,7 +20,7 @@ import zlib
 from pathlib import Path
 from typing import Final
 
-from tidemark import portable
+from tidemark.environment import current
 
 _BODY = struct.Struct(">8sQ")  # magic, index
 _CRC = struct.Struct(">I")
@@ -31,11 +31,12 @@ class SyncPoint:
     """`index` is None when it is not known: the journal is from before there was a sync point."""
 
     def __init__(self, path: Path) -> None:
-        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        self._files = current().files
+        self._fd = self._files.open_descriptor(str(path), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
         self.index = self._load()
 
     def _load(self) -> int | None:
-        data = os.pread(self._fd, _BODY.size + _CRC.size, 0)
+        data = self._files.pread(self._fd, _BODY.size + _CRC.size, 0)
         if len(data) != _BODY.size + _CRC.size or _CRC.unpack_from(data, _BODY.size)[0] != zlib.crc32(data[:-4]):
             return None
         magic, index = _BODY.unpack_from(data)
@@ -51,14 +52,14 @@ class SyncPoint:
         """Entries after `index` are about to be cut off. Durable on return."""
         if self.index is None or self.index > index:
             self._write(index)
-            portable.sync_data(self._fd)
+            self._files.fdatasync(self._fd)
             self.index = index  # not before: if the sync fails, and the call is repeated, it must sync
 
     def _write(self, index: int) -> None:
         body = _BODY.pack(_MAGIC, index)
-        os.pwrite(self._fd, body + _CRC.pack(zlib.crc32(body)), 0)
+        self._files.pwrite(self._fd, body + _CRC.pack(zlib.crc32(body)), 0)
 
     def close(self) -> None:
         if self._fd >= 0:
-            os.close(self._fd)
+            self._files.close(self._fd)
             self._fd = -1

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from tidemark.storage.aborted import AbortedTransaction
 from tidemark.storage.cache import SegmentCache
+from tidemark.storage.cleaning.job import CleanedGroup, CleaningFailed, CleaningJob, CleaningStats
+from tidemark.storage.cleaning.plan import Dirtiness, is_due, job_for, measure
+from tidemark.storage.cleaning.running import Runner, runner_for
+from tidemark.storage.cleaning.swap import swap
 from tidemark.storage.cold import ColdRead
 from tidemark.storage.config import LogConfig
 from tidemark.storage.directory import LogDirectory, clean_broker_epoch, locked, read_meta_properties
@@ -12,6 +16,7 @@ from tidemark.storage.errors import (
     CorruptFile,
     CorruptLog,
     DirectoryLocked,
+    DirectoryOffline,
     InvalidTransactionState,
     LogOffline,
     NonContiguousAppend,
@@ -23,6 +28,7 @@ from tidemark.storage.errors import (
     TooManyOpenFiles,
     TopicIdMismatch,
     WriteFailed,
+    is_disk_failure,
 )
 from tidemark.storage.files import REAL_FILES, Files, OpenFile
 from tidemark.storage.flush import Flush
@@ -36,10 +42,16 @@ __all__ = [
     "AbortedTransaction",
     "Appended",
     "BatchTooLarge",
+    "CleanedGroup",
+    "CleaningFailed",
+    "CleaningJob",
+    "CleaningStats",
     "ColdRead",
     "CorruptFile",
     "CorruptLog",
     "DirectoryLocked",
+    "DirectoryOffline",
+    "Dirtiness",
     "FileSlice",
     "Files",
     "Flush",
@@ -55,6 +67,7 @@ __all__ = [
     "OutOfOrderSequence",
     "ProducerState",
     "RememberedBatch",
+    "Runner",
     "SegmentCache",
     "StaleCoordinatorEpoch",
     "StaleProducerEpoch",
@@ -63,6 +76,12 @@ __all__ = [
     "TopicIdMismatch",
     "WriteFailed",
     "clean_broker_epoch",
+    "is_disk_failure",
+    "is_due",
+    "job_for",
     "locked",
+    "measure",
     "read_meta_properties",
+    "runner_for",
+    "swap",
 ]

@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 from tidemark.storage.files import Files
 
-_ENTRY = Struct(">hqqqq")
-_VERSION = 0
+ENTRY = Struct(">hqqqq")
+VERSION = 0
 
 
 class AbortedTransaction(NamedTuple):
@@ -36,7 +36,7 @@ class AbortedIndex:
 
     def append(self, transaction: AbortedTransaction) -> None:
         try:
-            self._files.append_to(self._path, _ENTRY.pack(_VERSION, *transaction))
+            self._files.append_to(self._path, ENTRY.pack(VERSION, *transaction))
         except OSError:
             self._known = None
             raise
@@ -58,9 +58,9 @@ class AbortedIndex:
             data = self._files.read_all(self._path)
         except FileNotFoundError:
             return
-        whole = len(data) - len(data) % _ENTRY.size
-        for version, *fields in _ENTRY.iter_unpack(memoryview(data)[:whole]):
-            if version == _VERSION:
+        whole = len(data) - len(data) % ENTRY.size
+        for version, *fields in ENTRY.iter_unpack(memoryview(data)[:whole]):
+            if version == VERSION:
                 yield AbortedTransaction(*fields)
 
     def collect(self, *, first: int, end: int) -> tuple[list[AbortedTransaction], bool]:
@@ -80,7 +80,7 @@ class AbortedIndex:
         for kept, entry in enumerate(self.entries()):
             if entry.last_offset >= offset:
                 self._known = None
-                self._files.truncate_file(self._path, kept * _ENTRY.size)
+                self._files.truncate_file(self._path, kept * ENTRY.size)
                 return
 
     def reset(self) -> None:

@@ -12,6 +12,7 @@ from tidemark.storage.files import Files
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 START_OFFSETS = "log-start-offset-checkpoint"
 HIGH_WATERMARKS = "replication-offset-checkpoint"
+CLEANED_UP_TO = "cleaner-offset-checkpoint"
 META_PROPERTIES = "meta.properties"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 
@@ -91,7 +92,11 @@ def topic_id_bytes(text: str) -> bytes:
 def write_partition_metadata(files: Files, path: str, topic_id: bytes) -> None:
     # Unsynced, and in place: there was none, or none that could be read. The log's first flush syncs the directory, and
     # a lost or torn file only means that we learn the id again.
-    files.overwrite(path, f"version: 0\ntopic_id: {topic_id_text(topic_id)}\n".encode())
+    files.overwrite(path, encode_partition_metadata(topic_id))
+
+
+def encode_partition_metadata(topic_id: bytes) -> bytes:
+    return f"version: 0\ntopic_id: {topic_id_text(topic_id)}\n".encode()
 
 
 def read_partition_metadata(files: Files, path: str) -> bytes | None:

@@ -8,11 +8,9 @@ cold.finish()              # on the log's thread; then read again
 from __future__ import annotations
 
 import contextlib
-import os
 
-from tidemark import portable
 from tidemark.storage.errors import StorageError
-from tidemark.storage.files import DataFile, Files
+from tidemark.storage.files import Files, OpenFile
 from tidemark.storage.segment import Segment
 
 
@@ -20,25 +18,25 @@ class ColdRead(Exception):
     """Something that a read needs is not in memory."""
 
     def load(self) -> None:
-        """For any thread. What fails here, fails again when it is read, and is told then."""
+        """For any thread. What fails here, fails again when it is read, and is reported then."""
 
     def finish(self) -> None:
         """On the log's thread, after `load`."""
 
 
 class ColdBytes(ColdRead):
-    def __init__(self, fd: int, *, position: int, length: int) -> None:
+    def __init__(self, files: Files, fd: int, *, position: int, length: int) -> None:
         super().__init__(f"{length} bytes at {position} are not in the page cache")
         self._position = position
         self._length = length
-        self._file: DataFile | None = None
+        self._file: OpenFile | None = None
         with contextlib.suppress(OSError):
-            self._file = DataFile(os.dup(fd), "r")  # the segment may be closed before it is loaded
+            self._file = files.open_again(fd)  # the segment may be closed before it is loaded
 
     def load(self) -> None:
         if self._file is not None:
             with contextlib.suppress(OSError):
-                portable.load_pages(self._file.fileno(), position=self._position, length=self._length)
+                self._file.load(position=self._position, length=self._length)
 
 
 class ColdSegment(ColdRead):
@@ -60,11 +58,12 @@ class ColdSegment(ColdRead):
 class CachedFiles(Files):
     """Reads only what is in the page cache; ColdRead for the rest."""
 
+    def __init__(self, files: Files) -> None:
+        super().__init__()
+        self._files = files
+
     def pread(self, fd: int, length: int, position: int) -> bytes:
         try:
-            return portable.read_cached(fd, length, position)
+            return self._files.read_cached(fd, length, position)
         except BlockingIOError:
-            raise ColdBytes(fd, position=position, length=length) from None
-
-
-CACHED_FILES = CachedFiles()
+            raise ColdBytes(self._files, fd, position=position, length=length) from None

@@ -23,6 +23,15 @@ class LogConfig:
     compact: bool = False
     delete: bool = True
     producer_id_expiration_ms: int = _DAY_MS
+    delete_retention_ms: int = _DAY_MS
+    min_cleanable_dirty_ratio: float = 0.5
+    min_compaction_lag_ms: int = 0
+    max_compaction_lag_ms: int = _NEVER
+
+    @property
+    def roll_ms(self) -> int:
+        """How long a segment is written to: what must be compacted by then has to be inactive before."""
+        return min(self.segment_ms, self.max_compaction_lag_ms) if self.compact else self.segment_ms
 
     def __post_init__(self) -> None:
         if not 0 < self.segment_bytes <= 0x7FFFFFFF:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from tidemark.environment import random_bytes
 from tidemark.storage import names
 from tidemark.storage.files import Files
 
@@ -37,7 +38,7 @@ def retire_directory(files: Files, path: str, *, kind: str = names.DELETE_DIRECT
     """Gives a partition's directory a name that no partition has. Returns its new path. The caller syncs the directory
     above, or the partition is back after a power cut."""
     parent, name = os.path.split(path)
-    suffix = f".{os.urandom(16).hex()}{kind}"
+    suffix = f".{random_bytes(16).hex()}{kind}"
     retired = os.path.join(parent, name[: _DIRECTORY_NAME_MAX - len(suffix)] + suffix)
     files.rename(path, retired)
     return retired

@@ -1,7 +1,7 @@
 """A log directory (`log.dirs`): the partitions in it, the files that speak for all of them, and the lock on it.
 
 The order at a clean stop matters: logs closed and synced, checkpoints written, the clean shutdown file last. At a start
-the mark is taken away before anything else changes, so that a crash at any later moment is seen as one.
+that file is removed before anything else changes, so that a crash at any later moment is seen as one.
 """
 
 from __future__ import annotations
@@ -9,26 +9,24 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
-from threading import Lock
 
+from tidemark.environment import current, new_executor, new_lock, wall_clock_ms
 from tidemark.storage import checkpoints, names
 from tidemark.storage.cache import SegmentCache
 from tidemark.storage.checkpoints import TopicPartition
 from tidemark.storage.config import LogConfig
 from tidemark.storage.deletion import remove_directory, retire_directory
-from tidemark.storage.errors import CorruptFile, DirectoryLocked, StorageError
-from tidemark.storage.files import REAL_FILES, Files, OpenFile, directories_below
-from tidemark.storage.log import Log, wall_clock_ms
+from tidemark.storage.errors import CorruptFile, DirectoryLocked, DirectoryOffline, StorageError
+from tidemark.storage.files import Files, OpenFile, directories_below
+from tidemark.storage.log import Log
 
 _logger = logging.getLogger(__name__)
 
 _LOCK = ".lock"
 _CLOSED_TOGETHER = 16
 _CLOSED_TOGETHER_FROM = 100
-_held: set[str] = set()  # the lock files of this process
 
 
 class LogDirectory:
@@ -51,6 +49,7 @@ class LogDirectory:
         self.clean_epoch = checkpoints.NO_BROKER_EPOCH if clean_epoch is None else clean_epoch
         self.logs: dict[TopicPartition, Log] = {}
         self.high_watermarks = self._read(checkpoints.HIGH_WATERMARKS)
+        self.cleaned_up_to = self._read(checkpoints.CLEANED_UP_TO)  # by the cleaner: where its next turn begins
         self._now_ms = now_ms
         self._lock = lock
         self._cache = SegmentCache(limit=open_files_max)
@@ -59,24 +58,39 @@ class LogDirectory:
         self._retired: list[tuple[int, str]] = []
         self._refused: set[TopicPartition] = set()  # tried to open, in vain
         self._has_unsynced_names = False  # directories were renamed
-        self._writing = Lock()  # of checkpoints, one at a time
-        self._tables = Lock()  # of what they tell; never held while the disk is waited for
+        self._writing = new_lock()  # of checkpoints, one at a time
+        self._tables = new_lock()  # of what they tell; never held while the disk is waited for
         self._forgotten: set[TopicPartition] = set()  # partitions that are gone, and that the files may still tell of
         self._closed = False
+        self._lock_identity = files.identity(os.path.join(path, _LOCK))
+        self.id = bytes(16)  # the directory's own, as its owner says (KIP-858)
+        self.failure: str | None = None  # why nothing here can be used any more
 
     @classmethod
     def open(
         cls,
         path: str,
         *,
-        files: Files = REAL_FILES,
+        files: Files | None = None,
         now_ms: Callable[[], int] = wall_clock_ms,
         open_files_max: int = 256,
     ) -> LogDirectory:
         """Takes the directory, creating it if need be. Raises DirectoryLocked if another process has it."""
         path = os.path.abspath(path)
+        files = files or current().files
         files.make_directories(path)
         lock = _lock(files, os.path.join(path, _LOCK))
+        try:
+            return cls._open_locked(path, lock, files=files, now_ms=now_ms, open_files_max=open_files_max)
+        except BaseException:
+            lock.close()
+            files.locked.discard(os.path.join(path, _LOCK))
+            raise
+
+    @classmethod
+    def _open_locked(
+        cls, path: str, lock: OpenFile, *, files: Files, now_ms: Callable[[], int], open_files_max: int
+    ) -> LogDirectory:
         clean_file = os.path.join(path, checkpoints.CLEAN_SHUTDOWN)
         clean_epoch = checkpoints.read_clean_shutdown(files, clean_file)
         if clean_epoch is not None:
@@ -88,6 +102,21 @@ class LogDirectory:
         directory._remove_leftovers()
         directory._forget_missing()
         return directory
+
+    # Failing
+
+    def check(self) -> None:
+        """Raises what is wrong with the directory itself, as far as it can be told without writing. For any thread."""
+        if self.files.identity(os.path.join(self.path, _LOCK)) != self._lock_identity:
+            raise DirectoryOffline(f"{self.path} is not what was opened: its volume is not mounted any more")
+        if self.files.is_read_only(self.path):
+            raise DirectoryOffline(f"{self.path} has become read-only")
+
+    def fail(self, reason: str) -> None:
+        """Nothing here can be trusted any more: every log goes offline, and nothing more is written."""
+        self.failure = reason
+        for log in self.logs.values():
+            log.fail(reason)
 
     # Partitions
 
@@ -103,12 +132,14 @@ class LogDirectory:
         key = topic, partition
         if key in self.logs:
             return self.logs[key]
-        return self.take_in(topic, partition, self.load_log(topic, partition, config=config, topic_id=topic_id))
+        return self.add_log(topic, partition, self.load_log(topic, partition, config=config, topic_id=topic_id))
 
     def load_log(self, topic: str, partition: int, *, config: LogConfig, topic_id: bytes | None = None) -> Log:
         """The first half of `open_log`, for any thread: changes nothing but the partition's own files. No other thread
         may have it open or be about to."""
         key = topic, partition
+        if self.failure is not None:
+            raise DirectoryOffline(self.failure)
         self._refused.add(key)
         if key in self._forgotten:
             # A deleted partition had this name. After a crash the new one must not start where that one started, nor
@@ -123,12 +154,13 @@ class LogDirectory:
             recovery_point=self._recovery_points.get(key, 0),
             clean=self.was_clean,
             start_offset=self._start_offsets.get(key, 0),
+            cleaned_up_to=self.cleaned_up_to.get(key, 0),
             cache=self._cache,
         )
         self._refused.discard(key)
         return log
 
-    def take_in(self, topic: str, partition: int, log: Log) -> Log:
+    def add_log(self, topic: str, partition: int, log: Log) -> Log:
         """The second half."""
         assert (topic, partition) not in self.logs, "it is open already"
         log.on_truncated = partial(self._lower_recovery_point, (topic, partition))
@@ -181,8 +213,8 @@ class LogDirectory:
         self._has_unsynced_names = True
         self._refused.discard(key)
         with self._tables:
-            told = [table.pop(key, 0) for table in (self._recovery_points, self._start_offsets, self.high_watermarks)]
-            if any(told) or self._writing.locked():
+            noted = [table.pop(key, 0) for table in (self._recovery_points, self._start_offsets, self.high_watermarks)]
+            if any(noted) or self._writing.locked():
                 self._forgotten.add(key)
 
     def _path_of(self, key: TopicPartition) -> str:
@@ -224,12 +256,12 @@ class LogDirectory:
                 # As Kafka does: a log that starts where its first segment starts needs no entry.
                 starts = {key: offset for key, offset in self._start_offsets.items() if offset}
                 self.high_watermarks.update(high_watermarks or {})
-                marks = dict(self.high_watermarks)
+                high_watermarks = dict(self.high_watermarks)
             try:
                 self._write_recovery_points()
                 self._write(checkpoints.START_OFFSETS, starts)
                 if high_watermarks is not None or forgotten:
-                    self._write(checkpoints.HIGH_WATERMARKS, marks)
+                    self._write(checkpoints.HIGH_WATERMARKS, high_watermarks)
             except OSError:
                 with self._tables:
                     self._forgotten |= forgotten
@@ -245,8 +277,15 @@ class LogDirectory:
         """As they are in `high_watermarks`. For any thread."""
         with self._writing:
             with self._tables:
-                marks = dict(self.high_watermarks)
-            self._write(checkpoints.HIGH_WATERMARKS, marks)
+                high_watermarks = dict(self.high_watermarks)
+            self._write(checkpoints.HIGH_WATERMARKS, high_watermarks)
+
+    def write_cleaned_up_to(self) -> None:
+        """As it is in `cleaned_up_to`. For any thread."""
+        with self._writing:
+            with self._tables:
+                offsets = dict(self.cleaned_up_to)
+            self._write(checkpoints.CLEANED_UP_TO, offsets)
 
     def write_recovery_points(self) -> None:
         with self._writing:
@@ -266,6 +305,9 @@ class LogDirectory:
         with self._writing:  # or a checkpoint that is being written could bring back what was read before
             if log is None or self._recovery_points.get(key, 0) > log.recovery_point:
                 self._write_recovery_points()
+            if log is not None and self.cleaned_up_to.get(key, 0) > log.end_offset:
+                self.cleaned_up_to[key] = log.end_offset  # what comes there now is not clean
+                self._write(checkpoints.CLEANED_UP_TO, dict(self.cleaned_up_to))
 
     def meta_properties(self) -> dict[str, str]:
         """cluster.id, node.id, directory.id and version; empty in a new directory."""
@@ -290,6 +332,7 @@ class LogDirectory:
             return
         self._closed = True
         epoch = self.clean_epoch if broker_epoch is None else broker_epoch
+        clean = clean and self.failure is None
         healthy = clean and is_complete and not self._has_unchecked_logs()
         healthy = healthy and not any(log.is_offline for log in self.logs.values())
         try:
@@ -303,7 +346,7 @@ class LogDirectory:
                 checkpoints.write_clean_shutdown(self.files, clean_file, broker_epoch=epoch)
         finally:
             self._lock.close()
-            _held.discard(os.path.join(self.path, _LOCK))
+            self.files.locked.discard(os.path.join(self.path, _LOCK))
 
     def _has_unchecked_logs(self) -> bool:
         """Whether a log may be damaged that the next start would take for whole: it was refused, or, after an unclean
@@ -315,7 +358,7 @@ class LogDirectory:
         logs = list(self.logs.values())
         if len(logs) < _CLOSED_TOGETHER_FROM:
             return [error for log in logs if (error := _close(log, clean=clean)) is not None]
-        with ThreadPoolExecutor(_CLOSED_TOGETHER, thread_name_prefix="close") as threads:
+        with new_executor(_CLOSED_TOGETHER, name="close") as threads:
             return [error for error in threads.map(partial(_close, clean=clean), logs) if error is not None]
 
     def _read(self, name: str) -> dict[TopicPartition, int]:
@@ -330,9 +373,9 @@ class LogDirectory:
 
     def _forget_missing(self) -> None:
         """A crash came after a partition was deleted, and before the files forgot it: one of its name begins at 0."""
-        told = {*self._recovery_points, *self._start_offsets, *self.high_watermarks}
-        if told:
-            for key in told.difference(self.partitions()):
+        noted = {*self._recovery_points, *self._start_offsets, *self.high_watermarks}
+        if noted:
+            for key in noted.difference(self.partitions()):
                 self._forget(key)
 
     def _remove_leftovers(self) -> None:
@@ -345,12 +388,13 @@ class LogDirectory:
 def locked(path: str) -> Iterator[None]:
     """Keeps brokers out of a directory while the files of a stopped one are changed."""
     name = os.path.join(path, _LOCK)
-    lock = _lock(REAL_FILES, name)
+    files = current().files
+    lock = _lock(files, name)
     try:
         yield
     finally:
         lock.close()
-        _held.discard(name)
+        files.locked.discard(name)
 
 
 def clean_broker_epoch(directories: Iterable[LogDirectory]) -> int:
@@ -370,17 +414,17 @@ def _close(log: Log, *, clean: bool) -> StorageError | OSError | None:
 
 def _lock(files: Files, path: str) -> OpenFile:
     """Takes the lock that a Kafka broker takes too, so that we keep each other out. It does not keep a process from
-    itself (and closing the file, opened twice, would give the lock up), hence `_held`."""
-    if path in _held:
+    itself (and closing the file, opened twice, would give the lock up), hence `locked`."""
+    if path in files.locked:
         raise DirectoryLocked(f"{path} is locked: this process uses the directory already")
     lock = files.open_data(path, create=True)
     if not files.try_lock(lock.fileno()):
         lock.close()
         raise DirectoryLocked(f"{path} is locked: another broker uses this directory")
-    _held.add(path)
+    files.locked.add(path)
     return lock
 
 
 def read_meta_properties(path: str) -> dict[str, str]:
     """What `LogDirectory.meta_properties` says, of a directory that no broker has open."""
-    return checkpoints.read_properties(REAL_FILES, os.path.join(path, checkpoints.META_PROPERTIES))
+    return checkpoints.read_properties(current().files, os.path.join(path, checkpoints.META_PROPERTIES))

@@ -1,4 +1,4 @@
-"""Which leader epoch began at which offset. Followers ask it where their log and the leader's part ways (KIP-101)."""
+"""Which leader epoch began at which offset. It shows a follower where its log differs from the leader's (KIP-101)."""
 
 from __future__ import annotations
 

@@ -2,6 +2,25 @@
 
 from __future__ import annotations
 
+import errno
+
+# What the kernel says when a device, or the file system on it, is gone or may not be written to any more. A disk that
+# is full is none of these, nor is a process without descriptors: both work again when there is room.
+_DISK_FAILURES = frozenset(
+    getattr(errno, name)
+    for name in ("EIO", "EROFS", "ENODEV", "ENXIO", "ESTALE", "EUCLEAN", "ENOMEDIUM", "EREMOTEIO", "ESHUTDOWN")
+    if hasattr(errno, name)
+)
+
+
+def is_disk_failure(error: BaseException | None) -> bool:
+    """Whether what lies behind an error is a disk that does not work, rather than one that is full."""
+    while error is not None:
+        if isinstance(error, DirectoryOffline) or (isinstance(error, OSError) and error.errno in _DISK_FAILURES):
+            return True
+        error = error.__cause__
+    return False
+
 
 class StorageError(Exception):
     """Everything this package raises on purpose."""
@@ -67,6 +86,10 @@ class LogOffline(StorageError):
 
 class TopicIdMismatch(StorageError):
     """The directory belongs to another topic of the same name."""
+
+
+class DirectoryOffline(StorageError):
+    """A log directory does not work, or is not there."""
 
 
 class DirectoryLocked(StorageError):

@@ -42,6 +42,7 @@ class OffsetIndex:
         return copy
 
     def append(self, *, offset: int, position: int) -> None:
+        assert not self._offsets or offset - self._base > self._offsets[-1], f"offset {offset} after {self.last()}"
         self._offsets.append(offset - self._base)
         self._positions.append(position)
 
@@ -141,7 +142,7 @@ class TimeIndex:
 
     @classmethod
     def last_in_file(cls, files: Files, path: str, *, base_offset: int) -> tuple[int, int] | None:
-        """The last entry of an index file, without reading the others; None when that cannot be told so simply."""
+        """The last entry of an index file, without reading the others; None when that would not be reliable."""
         try:
             tail = files.read_tail(path, cls.ENTRY_SIZE)
         except FileNotFoundError:

@@ -63,7 +63,7 @@ class Indexes:
         return self.times
 
     def last_time_on_disk(self) -> tuple[int, int] | None:
-        """The time index's last entry, read alone; None when that cannot be told so simply."""
+        """The time index's last entry, read alone; None when that would not be reliable."""
         return TimeIndex.last_in_file(self._files, self._stem + names.TIME_INDEX, base_offset=self._base)
 
     def _read(self, suffix: str) -> bytes | None:

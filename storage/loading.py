@@ -47,16 +47,24 @@ def load(
     recovery_point: int,
     clean: bool,
     start_offset: int,
+    cleaned_up_to: int = 0,
 ) -> Loaded:
     created = files.make_directory(directory)
     found = [] if created else leftovers.clear(files, directory)
-    topic_id = _settle_topic_id(files, directory, topic_id, is_known=names.PARTITION_METADATA in found)
+    topic_id = _check_topic_id(files, directory, topic_id, is_known=names.PARTITION_METADATA in found)
     epochs = EpochCache.load(files, os.path.join(directory, names.EPOCHS))
     segments = _find_segments(files, directory, found, now_ms=now_ms)
     if not segments:
         segments = [Segment.create(files, directory, start_offset, created_ms=now_ms)]
         clean = True
-    recovered = _end_of_log(segments, clean=clean, recovery_point=recovery_point, config=config, epochs=epochs)
+    recovered = _end_of_log(
+        segments,
+        clean=clean,
+        recovery_point=recovery_point,
+        cleaned_up_to=cleaned_up_to,
+        config=config,
+        epochs=epochs,
+    )
     _drop(files, directory, recovered.dropped)
     start_offset = max(start_offset, recovered.segments[0].base_offset)
     if start_offset > recovered.end_offset:
@@ -99,7 +107,7 @@ def load(
     )
 
 
-def _settle_topic_id(files: Files, directory: str, topic_id: bytes | None, *, is_known: bool) -> bytes | None:
+def _check_topic_id(files: Files, directory: str, topic_id: bytes | None, *, is_known: bool) -> bytes | None:
     path = os.path.join(directory, names.PARTITION_METADATA)
     stored = read_partition_metadata(files, path) if is_known else None
     if stored is None:
@@ -130,7 +138,13 @@ def _snapshot_offsets(found: Sequence[str]) -> list[int]:
 
 
 def _end_of_log(
-    segments: Sequence[Segment], *, clean: bool, recovery_point: int, config: LogConfig, epochs: EpochCache
+    segments: Sequence[Segment],
+    *,
+    clean: bool,
+    recovery_point: int,
+    cleaned_up_to: int,
+    config: LogConfig,
+    epochs: EpochCache,
 ) -> Recovered:
     if clean:
         try:
@@ -139,11 +153,14 @@ def _end_of_log(
         except Damage as damage:
             _logger.warning("%s: closed cleanly, yet %s; checking it", segments[-1].path(names.LOG), damage.reason)
             recovery_point = max(recovery_point, segments[-1].base_offset)
-    return replace(recover(segments, recovery_point=recovery_point, config=config, epochs=epochs), scanned=True)
+    recovered = recover(
+        segments, recovery_point=recovery_point, cleaned_up_to=cleaned_up_to, config=config, epochs=epochs
+    )
+    return replace(recovered, scanned=True)
 
 
 def _restore_epochs(epochs: EpochCache, segments: Sequence[Segment]) -> None:
-    """Without its epochs a replica cannot be told where its log and the leader's part ways, and would keep records that
+    """Without its epochs a replica cannot find out where its log and the leader's differ, and would keep records that
     were never committed. The file is not synced when it is replaced, so a power cut may leave an empty one; but every
     batch names its epoch."""
     _logger.warning("%s is missing or damaged: restoring it from the batches", epochs.path)

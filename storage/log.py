@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import logging
 import os
-import random
-import time
 from collections.abc import Callable
 from typing import NamedTuple
 
+from tidemark.environment import chance, wall_clock_ms
 from tidemark.protocol.records import BatchHeader, EndTransaction, place_batch, read_end_transaction
 from tidemark.storage import history, loading, lookup, reading, replicated, retention, truncation
 from tidemark.storage.aborted import AbortedTransaction
 from tidemark.storage.cache import SegmentCache
-from tidemark.storage.cold import CACHED_FILES
+from tidemark.storage.cold import CachedFiles
 from tidemark.storage.config import LogConfig
 from tidemark.storage.deletion import PendingDeletions, remove_directory, retire_directory
 from tidemark.storage.errors import BatchTooLarge, LogOffline, OffsetOutOfRange, WriteFailed
@@ -48,14 +47,11 @@ class Appended(NamedTuple):
 _new_tuple = tuple.__new__  # what the class itself would call, without the call in between
 
 
-def wall_clock_ms() -> int:
-    return time.time_ns() // 1_000_000
-
-
 class Log:
     """One partition's records on disk, and everything that is known about them. Open one with `Log.open`."""
 
     __slots__ = (
+        "_cached_files",
         "_chance",
         "_config",
         "_offline",
@@ -91,6 +87,7 @@ class Log:
     ) -> None:
         self.directory = directory
         self.files = files
+        self._cached_files = CachedFiles(files)
         self.topic_id = loaded.topic_id
         self.start_offset = loaded.start_offset  # the first that may be read
         self.end_offset = loaded.end_offset  # the next to be written
@@ -122,8 +119,9 @@ class Log:
         recovery_point: int = 0,
         clean: bool,
         start_offset: int = 0,
+        cleaned_up_to: int = 0,
         cache: SegmentCache | None = None,
-        chance: Callable[[], float] = random.random,
+        chance: Callable[[], float] = chance,
     ) -> Log:
         """Opens a partition's directory, or creates it. `clean` says that the last owner closed it properly; if not,
         everything past the recovery point is checked, and CorruptLog raised if it is damaged beyond a torn tail."""
@@ -137,6 +135,7 @@ class Log:
             recovery_point=recovery_point,
             clean=clean,
             start_offset=start_offset,
+            cleaned_up_to=cleaned_up_to,
         )
         return cls(
             directory,
@@ -172,6 +171,11 @@ class Log:
     def latest_epoch(self) -> int:
         """The newest leader epoch in the log, -1 when there is none."""
         return self.epochs.latest
+
+    @property
+    def generation(self) -> int:
+        """How often the log was truncated: what was read from it before says nothing about it now."""
+        return self.unsynced.generation
 
     @property
     def has_unflushed_segments(self) -> bool:
@@ -327,6 +331,7 @@ class Log:
 
     def roll_to(self, base_offset: int) -> None:
         old = self.segments.active
+        assert base_offset >= self.end_offset >= old.base_offset, f"a segment cannot begin at {base_offset}"
         try:
             old.seal()
             self.snapshots.take(base_offset, self.producer_states.to_snapshot())
@@ -343,8 +348,8 @@ class Log:
         segment.index_interval_bytes = config.index_interval_bytes
         segment.index_entries_max = config.segment_index_bytes // TimeIndex.ENTRY_SIZE
         # Logs that began together must not all roll together: each takes off a random part (segment.jitter.ms).
-        jitter = int(self._chance() * min(config.segment_jitter_ms, config.segment_ms))
-        segment.set_roll_age(config.segment_ms - jitter)
+        jitter = int(self._chance() * min(config.segment_jitter_ms, config.roll_ms))
+        segment.set_roll_age(config.roll_ms - jitter)
         self._set_unhindered_bytes(segment)
 
     def _make_room(self, *, size: int, first_offset: int, last_offset: int, timestamp: int, now_ms: int) -> Segment:
@@ -373,8 +378,8 @@ class Log:
         active = self.segments.active
         if active.size == 0 and last_offset - active.base_offset <= MAX_RELATIVE_OFFSET:
             return active
-        # Replicated offsets may leap so far that the batch cannot be told relative to the log's end. Then the segment
-        # begins at the batch itself.
+        # Replicated offsets may leap so far that they do not fit into the segment's index. Then the segment begins at
+        # the batch itself.
         leaps = last_offset - self.end_offset > MAX_RELATIVE_OFFSET
         self.roll_to(first_offset if leaps else self.end_offset)
         return self.segments.active
@@ -396,7 +401,7 @@ class Log:
             if offset > end_offset or offset < self.start_offset:
                 raise OffsetOutOfRange(offset=offset, start=self.start_offset, end=end_offset)
             return []
-        files = None if wait else CACHED_FILES
+        files = None if wait else self._cached_files
         segment = self.segments.active
         if offset < segment.base_offset:
             return reading.read_inactive(
@@ -426,7 +431,7 @@ class Log:
         if not any(segment.has_aborts for segment in self.segments.from_offset(offset)):
             return []
         self.check_online()
-        files = None if wait else CACHED_FILES
+        files = None if wait else self._cached_files
         end = reading.end_of_slice(self.segments, offset, slices[-1], end_offset=self.end_offset, files=files)
         return reading.aborted_transactions(self.segments, from_offset=offset, up_to=end, files=files)
 

@@ -45,14 +45,21 @@ class Recovered:
     scanned: bool = False
 
 
-def recover(segments: Sequence[Segment], *, recovery_point: int, config: LogConfig, epochs: EpochCache) -> Recovered:
+def recover(
+    segments: Sequence[Segment], *, recovery_point: int, config: LogConfig, epochs: EpochCache, cleaned_up_to: int = 0
+) -> Recovered:
     """Checks every batch from the segment that holds the recovery point on, and rebuilds those segments' indexes."""
     first = max((at for at, segment in enumerate(segments) if segment.base_offset <= recovery_point), default=0)
     scanned_from = end_offset = segments[first].base_offset
     kept = len(segments)
     for at in range(first, len(segments)):
         segment = segments[at]
-        if at > first and not _follows(segment, end_offset=end_offset, recovery_point=recovery_point, config=config):
+        if at > first and not _follows(
+            segment,
+            end_offset=end_offset,
+            recovery_point=recovery_point,
+            may_have_gap=config.compact or segment.base_offset <= cleaned_up_to,
+        ):
             kept = at
             break
         end_offset, damage = _scan(segment, config=config, epochs=epochs)
@@ -71,12 +78,12 @@ def recover(segments: Sequence[Segment], *, recovery_point: int, config: LogConf
     )
 
 
-def _follows(segment: Segment, *, end_offset: int, recovery_point: int, config: LogConfig) -> bool:
+def _follows(segment: Segment, *, end_offset: int, recovery_point: int, may_have_gap: bool) -> bool:
     """Whether a segment begins where the one before ends. If it begins later, the end of that one never reached the
     disk: what follows it was not synced either. Compaction leaves such gaps too, so there they mean nothing; nor does
     a leap so large that the log itself begins a new segment for it."""
     gap = segment.base_offset - end_offset
-    if gap == 0 or (gap > 0 and config.compact) or gap > MAX_RELATIVE_OFFSET // 2:
+    if gap == 0 or (gap > 0 and may_have_gap) or gap > MAX_RELATIVE_OFFSET // 2:
         return True
     if gap > 0 and end_offset >= recovery_point:
         _logger.warning(

@@ -433,6 +433,8 @@ class Segment:
     def truncate(self, *, offset: int, position: int) -> None:
         """Cuts the file at `position`, where the first batch that ends at or past `offset` starts. Durable at once:
         what replaces these bytes must never be seen mixed with them."""
+        assert 0 <= position <= self.size, f"cannot cut {self.size} bytes at {position}"
+        assert offset >= self.base_offset, f"offset {offset} lies before the segment's first, {self.base_offset}"
         fd = self.open_file().fileno()
         self.offset_index()
         self.time_index()

@@ -79,6 +79,21 @@ class Segments:
         self._cache.discard(self.active)
         return segment
 
+    def consecutive(self, bases: Sequence[int]) -> list[Segment] | None:
+        """The segments of these base offsets, if they follow each other."""
+        first = bisect_right(self._bases, bases[0]) - 1
+        found = slice(max(first, 0), max(first, 0) + len(bases))
+        return self._row[found] if self._bases[found] == list(bases) else None
+
+    def replace(self, old: Sequence[Segment], new: Segment) -> None:
+        """Puts one segment in the place of several that follow each other, none of them active."""
+        first = self._row.index(old[0])
+        self._row[first : first + len(old)] = [new]
+        self._bases[first : first + len(old)] = [new.base_offset]
+        self._inactive_bytes += new.size - sum(segment.size for segment in old)
+        for segment in old:
+            self._cache.discard(segment)
+
     def replace_all(self, segment: Segment) -> None:
         for old in self._row:
             self._cache.discard(old)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tidemark import portable
 from tidemark.storage.files import Files, OpenFile
 from tidemark.storage.segment import Segment
 
@@ -24,12 +23,12 @@ class FileSlice:
         """Whether sending its first `bytes_max` bytes will not wait for the disk. True where the system cannot say. If
         not `strictly`, what the disk is about to deliver counts too."""
         length = min(self.length, bytes_max)
-        return portable.is_cached(self.file.fileno(), position=self.position, length=length, strictly=strictly)
+        return self.file.is_cached(position=self.position, length=length, strictly=strictly)
 
     def load(self, *, bytes_max: int) -> None:
         """Brings its first `bytes_max` bytes into the page cache, and waits for the disk: for a thread."""
         length = min(self.length, bytes_max)
-        portable.load_pages(self.file.fileno(), position=self.position, length=length)
+        self.file.load(position=self.position, length=length)
 
 
 def slice_segment(

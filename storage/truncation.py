@@ -38,7 +38,7 @@ def truncate_to(log: Log, offset: int) -> bool:
     log.activate(log.segments.active)
     log.start_offset = min(log.start_offset, log.end_offset)
     log.recovery_point = min(log.recovery_point, log.end_offset)
-    _tell_truncated(log)
+    _notify_truncated(log)
     return True
 
 
@@ -88,10 +88,10 @@ def truncate_fully_and_start_at(log: Log, offset: int) -> None:
     log.unsynced.keep_segments([])
     log.start_offset = log.end_offset = log.recovery_point = offset
     log.activate(segment)
-    _tell_truncated(log)
+    _notify_truncated(log)
 
 
-def _tell_truncated(log: Log) -> None:
+def _notify_truncated(log: Log) -> None:
     try:
         if log.on_truncated is not None:
             log.on_truncated()

@@ -31,6 +31,10 @@ class Unsynced:
         if after is not None:
             self.segments.append(after)
 
+    @property
+    def generation(self) -> int:
+        return self._generation
+
     def note_truncation(self) -> None:
         """Syncs under way no longer count: they cover bytes that are gone, and others may take their place."""
         self._generation += 1
@@ -51,7 +55,7 @@ class Unsynced:
 
     @property
     def failure(self) -> OSError | None:
-        """Of a flush that ended on its thread, and that nobody has told the log of yet."""
+        """Of a flush that ended on its thread, and that the log has not taken note of yet."""
         return next((each.failure for each in self._under_way if each.failure is not None), None)
 
     def begin_flush(

@@ -1,6 +1,11 @@
 """Hypothesis judges what a property says, not how long a busy machine takes to say it."""
 
+import sys
+from pathlib import Path
+
 from hypothesis import settings
+
+sys.path.append(str(Path(__file__).parent / "simulation"))  # the scenarios, which the command line uses, too
 
 settings.register_profile("no deadline", deadline=None)
 settings.load_profile("no deadline")

@@ -13,11 +13,14 @@ import threading
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from tidemark import _forking
 from tidemark.broker.config import load_config
 from tidemark.broker.node import Node
+
+if TYPE_CHECKING:
+    from tidemark._embedded_security import Security
 
 log = logging.getLogger(__name__)
 
@@ -36,9 +39,12 @@ class BrokerFailed(Exception):
 class EmbeddedBroker:
     """A broker that was started; `bootstrap` is what a client's bootstrap.servers wants."""
 
-    def __init__(self, data_directory: Path, settings: Mapping[str, Any]) -> None:
+    def __init__(self, data_directory: Path, settings: Mapping[str, Any], *, security: str | None = None) -> None:
         self.data_directory = data_directory
-        self._config = load_config(overrides={**_known_defaults(), "log.dirs": str(data_directory), **settings})
+        self.security = None if security is None else _secured(security, data_directory)
+        secured = {} if self.security is None else self.security.broker_settings
+        common = {**_known_defaults(), **secured, "log.dirs": str(data_directory)}
+        self._config = load_config(overrides={**common, **settings})
         self._selector = selectors.DefaultSelector()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop: asyncio.Event | None = None
@@ -51,6 +57,11 @@ class EmbeddedBroker:
     @property
     def bootstrap(self) -> str:
         return f"{self._address[0]}:{self._address[1]}"
+
+    @property
+    def client_settings(self) -> dict[str, str | int | float | bool]:
+        """What a client of librdkafka's or Java's naming needs to connect, bootstrap.servers included."""
+        return {"bootstrap.servers": self.bootstrap, **({} if self.security is None else self.security.client_settings)}
 
     @property
     def host(self) -> str:
@@ -127,15 +138,27 @@ def _known_defaults() -> dict[str, str]:
     return {name: value for name, value in DEFAULTS.items() if name in KEYS}
 
 
+def _secured(kind: str, directory: Path) -> Security:
+    from tidemark._embedded_security import secured
+
+    return secured(kind, directory / "security")
+
+
 @contextmanager
-def embedded(data_directory: str | Path | None = None, **settings: Any) -> Iterator[EmbeddedBroker]:
+def embedded(
+    data_directory: str | Path | None = None, *, security: str | None = None, **settings: Any
+) -> Iterator[EmbeddedBroker]:
     """A broker for the length of the `with` block.
 
     Data goes to a temporary directory, removed at the end, unless `data_directory` says otherwise. Settings are
     Kafka's, with underscores for dots: `embedded(num_partitions=4, auto_create_topics_enable=False)`.
+
+    `security`: "scram", "tls", or "mtls" where clients have certificates as well. `broker.client_settings` is then what
+    a client needs, with a password or certificates that were made for this broker.
     """
     with _directory(data_directory) as path:
-        broker = EmbeddedBroker(path, {name.replace("_", "."): value for name, value in settings.items()})
+        named = {name.replace("_", "."): value for name, value in settings.items()}
+        broker = EmbeddedBroker(path, named, security=security)
         broker.start()
         _forking.watch(broker)
         owner = os.getpid()
@@ -147,9 +170,11 @@ def embedded(data_directory: str | Path | None = None, **settings: Any) -> Itera
 
 
 @asynccontextmanager
-async def embedded_async(data_directory: str | Path | None = None, **settings: Any) -> AsyncIterator[EmbeddedBroker]:
+async def embedded_async(
+    data_directory: str | Path | None = None, *, security: str | None = None, **settings: Any
+) -> AsyncIterator[EmbeddedBroker]:
     """As `embedded`, for `async with`: starting and stopping do not block the caller's event loop."""
-    manager = embedded(data_directory, **settings)
+    manager = embedded(data_directory, security=security, **settings)
     broker = await asyncio.to_thread(manager.__enter__)
     try:
         yield broker

@@ -15,7 +15,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Final
 
@@ -93,7 +93,7 @@ def is_cached(fd: int, *, position: int, length: int, strictly: bool = True) -> 
     """Whether reading these bytes would not wait for the disk: False if some of them are not in the page cache. A page
     that the disk is still filling counts as cached, unless it is the last one and `strictly` is asked.
 
-    Two or three microseconds. True where the system cannot say, so that a caller who moves cold reads to a thread goes
+    Two or three microseconds. True where the system cannot say, so that a caller that moves cold reads to a thread goes
     on as if all were warm.
     """
     global _cached_pages
@@ -135,13 +135,13 @@ def read_cached(fd: int, length: int, position: int) -> bytes:
 
 def load_pages(fd: int, *, position: int, length: int) -> None:
     """Brings a range of a file into the page cache, and waits for the disk: for a thread. A range that is not there any
-    more is no error: whoever wanted it finds out."""
+    more is no error: the caller finds out when it reads."""
     end = position + length
     if not IS_LINUX:
         while position < end and (data := os.pread(fd, min(_LOAD_BYTES, end - position), position)):
             position += len(data)
         return
-    # The kernel's own read-ahead would be begun by whoever reads these pages next, who must not wait; begin it here.
+    # The kernel's own read-ahead would be begun by the next read of these pages, which must not wait; begin it here.
     os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_RANDOM)
     # To nowhere: as read, for a fortieth of the time, as nothing is copied.
     nowhere = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
@@ -191,6 +191,26 @@ def advise_sequential(fd: int) -> None:
     """The file will be read from one end to the other: a larger read-ahead pays."""
     if hasattr(os, "posix_fadvise"):
         os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_SEQUENTIAL)
+
+
+@contextlib.contextmanager
+def unnamed_file(data: bytes) -> Iterator[str]:
+    """A path that reads as these bytes, for libraries that take secrets from files only: in memory on Linux, elsewhere
+    a temporary file that only this user may read."""
+    if hasattr(os, "memfd_create"):
+        fd, path = os.memfd_create("secret", os.MFD_CLOEXEC), None
+    else:
+        import tempfile
+
+        fd, path = tempfile.mkstemp()
+    try:
+        with open(fd, "wb", closefd=False) as file:
+            file.write(data)
+        yield path or f"/proc/self/fd/{fd}"
+    finally:
+        os.close(fd)
+        if path is not None:
+            os.unlink(path)
 
 
 # Sockets
@@ -243,8 +263,8 @@ boot_clock: Callable[[], float] = _boot_clock()
 
 
 def end_with_parent() -> None:
-    """In a child: when the parent dies, however it does, this process gets a signal to stop. Linux only; elsewhere a
-    parent that is killed leaves its children running."""
+    """In a child: when the parent dies, however it does, this process gets a signal to stop. Linux only: on other
+    systems a parent that is killed leaves its children running."""
     if not IS_LINUX:
         return
     import ctypes

@@ -28,7 +28,7 @@ def tidemark_settings() -> dict[str, Any]:
 
 @pytest.fixture(scope="session")
 def tidemark_broker(tidemark_settings: dict[str, Any], pytestconfig: pytest.Config) -> Iterator[EmbeddedBroker]:
-    """A real broker; give `tidemark_broker.bootstrap` to any Kafka client."""
+    """A real broker; give `tidemark_broker.bootstrap` to any Kafka client, or `client_settings` where it is secured."""
     from tidemark._embedded import BrokerFailed, embedded
 
     try:
@@ -47,7 +47,7 @@ def tidemark_topic(tidemark_broker: EmbeddedBroker, request: pytest.FixtureReque
 
     _report_failure(request.node)
     name = f"{re.sub(r'[^a-zA-Z0-9._-]', '-', request.node.name)[:180]}-{uuid.uuid4().hex[:8]}"
-    admin = AdminClient({"bootstrap.servers": tidemark_broker.bootstrap})
+    admin = AdminClient(tidemark_broker.client_settings)
     admin.create_topics([NewTopic(name, num_partitions=1)])[name].result(timeout=10)
     yield name
     _report_failure(request.node)

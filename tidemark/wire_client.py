@@ -1,4 +1,4 @@
-"""A small Kafka client for what librdkafka has no call for: messages over plain connections, one request at a time.
+"""A small Kafka client for what librdkafka has no call for: messages over sockets of our own, one request at a time.
 
 The command line asks the cluster with it, and Spark's reader plans and fetches with it. Both translate its two errors
 into their own. It lies beside the packages, not in one of them: protocol/ stays free of sockets, and neither front end
@@ -7,15 +7,21 @@ imports the other.
 
 from __future__ import annotations
 
+import secrets
 import socket
 import struct
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import count
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.headers import RequestHeader, read_correlation_id, request_frame, response_body_at
+from tidemark.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from tidemark.protocol.schema import api, codec
+
+if TYPE_CHECKING:
+    from tidemark.client_security import ClientSecurity
+    from tidemark.protocol.sasl.client import Login
 
 RESPONSE_BYTES_MAX: Final = 512 << 20
 
@@ -68,15 +74,28 @@ def error_name(code: int) -> str:
 class Connection:
     """A connection to one broker. Responses come in the order of the requests."""
 
-    def __init__(self, address: Address, *, client_id: str, timeout_s: float) -> None:
+    def __init__(
+        self, address: Address, *, client_id: str, timeout_s: float, security: ClientSecurity | None = None
+    ) -> None:
         self._client_id = client_id
         self._sent_ids = count()
         self._expected_ids = count()
         self._socket = socket.create_connection(address, timeout=timeout_s)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if security is not None:
+            self._socket = security.wrap(self._socket, address[0])
+            if security.login is not None:
+                self._log_in(security.login)
 
     def close(self) -> None:
         self._socket.close()
+
+    def _log_in(self, login: Login) -> None:
+        try:
+            log_in(self, login)
+        except BaseException:
+            self.close()
+            raise
 
     def send(self, request: object, version: int) -> None:
         declared = api(type(request))
@@ -106,10 +125,68 @@ class Connection:
         return frame
 
 
+def log_in(connection: Connection, login: Login) -> None:
+    """By SASL, on a connection that was just made. Raises OSError."""
+    from tidemark.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+    from tidemark.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+    from tidemark.protocol.sasl.client import LoginRefused, client_mechanism
+
+    try:
+        mechanism = client_mechanism(login, new_nonce=lambda: secrets.token_hex(24))
+        connection.send(SaslHandshakeRequest(mechanism=mechanism.name), 1)
+        offered = connection.receive(SaslHandshakeResponse, 1)
+        if offered.error_code:
+            raise LoginRefused(f"it offers {', '.join(offered.mechanisms) or 'no login'}, not {mechanism.name}")
+        token = mechanism.respond(b"")
+        while token is not None:
+            connection.send(SaslAuthenticateRequest(auth_bytes=token), 2)
+            answer = connection.receive(SaslAuthenticateResponse, 2)
+            if answer.error_code:
+                raise LoginRefused(answer.error_message or error_name(answer.error_code))
+            token = mechanism.respond(bytes(answer.auth_bytes))
+    except LoginRefused as error:
+        raise PermissionError(str(error)) from None
+
+
+def require_handshake(addresses: Iterable[Address], security: ClientSecurity, *, timeout_s: float) -> None:
+    """As `require_open_port`, for TLS: that the broker is trusted here, and takes us."""
+    reasons = []
+    for address in addresses:
+        try:
+            connection = Connection(address, client_id="tidemark", timeout_s=timeout_s, security=security)
+        except OSError as error:
+            reasons.append(_tls_reason(error))
+            continue
+        try:
+            connection.send(ApiVersionsRequest(), 0)
+            connection.receive(ApiVersionsResponse, 0)
+            return
+        except OSError as error:
+            reasons.append(_tls_reason(error))
+        finally:
+            connection.close()
+    raise NoAnswer("; ".join(dict.fromkeys(reasons)))
+
+
+def _tls_reason(error: OSError) -> str:
+    """OpenSSL's own words, without the place in its source."""
+    verified = getattr(error, "verify_message", "")
+    reason = verified or getattr(error, "reason", "") or error.strerror or str(error)
+    return f"TLS failed: {str(reason).replace('_', ' ').lower()}"
+
+
 class BrokerConnections:
     """Connections to the brokers of a cluster, made when first needed."""
 
-    def __init__(self, bootstrap: Sequence[Address], *, client_id: str, timeout_s: float) -> None:
+    def __init__(
+        self,
+        bootstrap: Sequence[Address],
+        *,
+        client_id: str,
+        timeout_s: float,
+        security: ClientSecurity | None = None,
+    ) -> None:
+        self._security = security
         self._bootstrap = bootstrap
         self._client_id = client_id
         self._timeout_s = timeout_s
@@ -163,7 +240,9 @@ class BrokerConnections:
 
     def _connection(self, address: Address) -> Connection:
         if address not in self._connections:
-            self._connections[address] = Connection(address, client_id=self._client_id, timeout_s=self._timeout_s)
+            self._connections[address] = Connection(
+                address, client_id=self._client_id, timeout_s=self._timeout_s, security=self._security
+            )
         return self._connections[address]
 
     def _drop(self, address: Address) -> None:

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
-import time
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -19,6 +17,7 @@ from tidemark.broker.metadata.dynamic_config import DynamicConfig
 from tidemark.broker.metadata.records import Endpoint
 from tidemark.broker.metadata.store import MetadataStore
 from tidemark.broker.peers import Peers, PeerUnavailable
+from tidemark.environment import monotonic, random_bytes
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from tidemark.protocol.messages.broker_registration import (
@@ -51,9 +50,14 @@ class BrokerMembership:
         renew_lease: Callable[[float], None],
         is_behind: Callable[[], bool] = lambda: False,
         previous_epoch: int = -1,
+        log_dirs: Callable[[], list[bytes]] = list,
+        offline_log_dirs: Callable[[], list[bytes]] = list,
     ) -> None:
         """`renew_lease(until)`: this broker may serve until then, by `lease_clock`. `is_behind`: whether it does not do
-        yet all that the metadata here says. `previous_epoch`: of its last life, if that ended in good order."""
+        yet all that the metadata here says. `previous_epoch`: of its last life, if that ended in good order.
+        `log_dirs`: the ids of the log directories that work; `offline_log_dirs`: of those that have failed since."""
+        self._log_dirs = log_dirs
+        self._offline_log_dirs = offline_log_dirs
         self.broker_epoch = previous_epoch
         self._is_behind = is_behind
         self._followed_index = 0
@@ -63,7 +67,7 @@ class BrokerMembership:
         self._settings = settings
         self._endpoints = endpoints
         self._cluster_id = cluster_id
-        self._incarnation_id = os.urandom(16)
+        self._incarnation_id = random_bytes(16)
         self._is_shutting_down = False
         self._answered_at = 0.0
         self._shutdown_allowed = asyncio.Event()
@@ -77,9 +81,9 @@ class BrokerMembership:
     async def register(self) -> None:
         """Returns when the controller has registered this broker, and the image here says so."""
         limit = self._settings.static.initial_broker_registration_timeout_ms / 1000
-        deadline = time.monotonic() + limit
+        deadline = monotonic() + limit
         while not await self._try_to_register():
-            if time.monotonic() > deadline:
+            if monotonic() > deadline:
                 raise RuntimeError(f"no controller has registered this broker within {limit:.0f} s")
             await asyncio.sleep(RETRY_SECONDS)
         await self._store.applied(self.broker_epoch)
@@ -105,6 +109,7 @@ class BrokerMembership:
             ],
             rack=config.broker_rack,
             previous_broker_epoch=self.broker_epoch,
+            log_dirs=self._log_dirs(),
         )
         try:
             link = self._peers.to_controller(purpose="heartbeat")
@@ -130,6 +135,10 @@ class BrokerMembership:
         """Returns when the controller has unfenced this broker, and the image here says so."""
         await self._unfenced.wait()
 
+    def tell_soon(self) -> None:
+        """Something has happened that the controller should hear of before the next heartbeat is due."""
+        self._wake.set()
+
     # -- heartbeats -------------------------------------------------------
 
     async def _send_heartbeats(self) -> None:
@@ -150,6 +159,7 @@ class BrokerMembership:
             broker_epoch=self.broker_epoch,
             current_metadata_offset=self._metadata_offset(),
             want_shut_down=self._is_shutting_down,
+            offline_log_dirs=self._offline_log_dirs(),
         )
         try:
             link = self._peers.to_controller(purpose="heartbeat")
@@ -175,7 +185,7 @@ class BrokerMembership:
         return self._followed_index
 
     def _handle_answer(self, response: BrokerHeartbeatResponse, sent_at: float) -> float:
-        self._answered_at = time.monotonic()
+        self._answered_at = monotonic()
         if response.should_shut_down:
             self._shutdown_allowed.set()
         if response.is_fenced:
@@ -197,10 +207,10 @@ class BrokerMembership:
             return False
         self._is_shutting_down = True
         self._wake.set()
-        deadline = time.monotonic() + SHUT_DOWN_SECONDS_MAX
-        self._answered_at = time.monotonic()
+        deadline = monotonic() + SHUT_DOWN_SECONDS_MAX
+        self._answered_at = monotonic()
         while not self._shutdown_allowed.is_set():
-            if time.monotonic() > min(deadline, self._answered_at + UNANSWERED_SECONDS_MAX):
+            if monotonic() > min(deadline, self._answered_at + UNANSWERED_SECONDS_MAX):
                 log.warning("no other broker has taken over what this one leads; stopping all the same")
                 return False
             await asyncio.sleep(RETRY_SECONDS)

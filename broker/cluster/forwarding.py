@@ -1,24 +1,27 @@
 """Requests that change the metadata, on nodes that are not the controller: passed on to it, and answered for it.
 
+The controller is told who asks, and from where, and decides whether that client may (`guard`). It believes nodes only:
+what others send to the controller listener is refused before it gets here.
+
 The answer is given when the change has arrived here too, so that a client finds what it has just done on the node that
-told it so.
+answered.
 """
 
 from __future__ import annotations
 
 import asyncio
-import inspect
-import time
 from collections.abc import Awaitable, Callable, Generator, Mapping
 from typing import Any, Final, TypeVar
 
 from tidemark.broker.cluster.refusals import refusal_of
-from tidemark.broker.core.deferred import Answer, awaited
+from tidemark.broker.core.deferred import Answer, MaybeDeferred, awaited
 from tidemark.broker.core.errors import Refused
+from tidemark.broker.core.principal import ANONYMOUS, Principal
 from tidemark.broker.core.registry import Call, Handler, Route, bind, find_route
 from tidemark.broker.core.sliced_work import finished
 from tidemark.broker.metadata.store import MetadataStore
 from tidemark.broker.peers import Peers, PeerUnavailable
+from tidemark.environment import monotonic
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.messages.forwarded import ForwardedRequest, ForwardedResponse
 from tidemark.protocol.schema import api, codec
@@ -30,11 +33,27 @@ SEEN_SECONDS_MAX: Final = 5.0  # how long an answer waits for the change to arri
 T = TypeVar("T")
 
 
+Guard = Callable[[Route, Handler], Handler]
+
+
+class ForwardedClient:
+    """A client of another node, as far as handlers on the controller have to do with it."""
+
+    __slots__ = ("host", "listener", "peer", "principal")
+
+    def __init__(self, principal: Principal, host: str, listener: str) -> None:
+        self.principal = principal
+        self.host = host
+        self.listener = listener
+        self.peer = f"{host} by another node"
+
+
 class Forwarding:
     def __init__(self, store: MetadataStore, peers: Peers, services: Mapping[str, Callable[[], Any]]) -> None:
         self._store = store
         self._peers = peers
         self._services = services
+        self.guard: Guard = lambda _route, handle: handle  # who may ask for what, of clients that are forwarded here
 
     # -- on the node that was asked ----------------------------------------
 
@@ -42,16 +61,16 @@ class Forwarding:
         """The handler of a request: here if this is the controller, otherwise there."""
 
         async def answer(request: Any, call: Call) -> object:
-            deadline = time.monotonic() + _seconds(request)
+            deadline = monotonic() + _seconds(request)
             while True:
                 try:
                     if self._store.is_controller:
                         return await _finished(handle(request, call))
-                    return await self._ask(route, version, request, call.client_id, deadline)
+                    return await self._ask(route, version, request, call, deadline)
                 except (Refused, PeerUnavailable) as error:
                     if isinstance(error, Refused) and error.code != ErrorCode.NOT_CONTROLLER:
                         return refusal_of(request, route.response, error)
-                    if time.monotonic() + RETRY_SECONDS > deadline:
+                    if monotonic() + RETRY_SECONDS > deadline:
                         code = ErrorCode.REQUEST_TIMED_OUT
                         return refusal_of(
                             request, route.response, Refused(code, f"No controller accepted it in time: {error}")
@@ -69,11 +88,12 @@ class Forwarding:
         assert isinstance(answer, response)
         return answer
 
-    async def _ask(self, route: Route, version: int, request: Any, client_id: str | None, deadline: float) -> object:
+    async def _ask(self, route: Route, version: int, request: Any, call: Call, deadline: float) -> object:
         body = bytearray()
         await finished(codec(route.request, version).encode_slices(request, body))
-        envelope = ForwardedRequest(api_key=route.key, api_version=version, client_id=client_id, body=bytes(body))
-        left = max(deadline - time.monotonic(), RETRY_SECONDS)
+        envelope = _envelope(call)
+        envelope.api_key, envelope.api_version, envelope.body = route.key, version, bytes(body)
+        left = max(deadline - monotonic(), RETRY_SECONDS)
         link = self._peers.to_controller(purpose="forwarding")
         answer = await link.send(envelope, version=0, timeout=left, response=ForwardedResponse)
         if answer.error_code != ErrorCode.NONE:
@@ -90,7 +110,7 @@ class Forwarding:
 
     # -- on the controller -------------------------------------------------
 
-    async def answer(self, forwarded: ForwardedRequest, call: Call) -> ForwardedResponse:
+    async def answer(self, forwarded: ForwardedRequest) -> ForwardedResponse:
         route = find_route(forwarded.api_key)
         if route is None or not route.on_controller or forwarded.api_version not in route.versions:
             return ForwardedResponse(error_code=ErrorCode.INVALID_REQUEST)
@@ -98,9 +118,9 @@ class Forwarding:
             return ForwardedResponse(error_code=ErrorCode.NOT_CONTROLLER)
         version = forwarded.api_version
         request = await finished(codec(route.request, version).decode_slices(memoryview(forwarded.body)))
-        handle = bind(route.handle, self._services)
+        handle = self.guard(route, bind(route.handle, self._services))
         try:
-            response = await _finished(handle(request, Call(call.connection, version, forwarded.client_id)))
+            response = await _finished(handle(request, Call(_client(forwarded), version, forwarded.client_id)))
         except Refused as refusal:
             return ForwardedResponse(error_code=refusal.code)
         body = bytearray()
@@ -108,12 +128,34 @@ class Forwarding:
         return ForwardedResponse(index=self._store.applied_index, body=bytes(body))
 
 
+def _envelope(call: Call) -> ForwardedRequest:
+    client = call.connection
+    if client is None:
+        return ForwardedRequest(is_own=True)
+    return ForwardedRequest(
+        client_id=call.client_id,
+        principal_type=client.principal.type,
+        principal_name=client.principal.name,
+        client_host=client.host,
+        listener=client.listener,
+        token_authenticated=client.principal.token_authenticated,
+    )
+
+
+def _client(forwarded: ForwardedRequest) -> ForwardedClient | None:
+    """None: another node asks for itself, and may."""
+    if forwarded.is_own:
+        return None
+    named = Principal(forwarded.principal_type, forwarded.principal_name, forwarded.token_authenticated)
+    return ForwardedClient(named if named.type else ANONYMOUS, forwarded.client_host, forwarded.listener)
+
+
 async def _finished(response: Answer[T]) -> T:
-    if isinstance(response, Generator):
-        return await awaited(await finished(response))
-    if inspect.isawaitable(response):
-        return await response
-    return await awaited(response)
+    done: MaybeDeferred[T] | Awaitable[T]
+    done = await finished(response) if isinstance(response, Generator) else response
+    if isinstance(done, Awaitable):
+        return await done
+    return await awaited(done)
 
 
 def _seconds(request: Any) -> float:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import base64
-import os
 from collections.abc import Sequence
 
 from tidemark.broker.config import BrokerConfig
+from tidemark.environment import random_bytes
 from tidemark.storage import LogDirectory
 
 CLUSTER_ID = "cluster.id"
 NODE_ID = "node.id"
 DIRECTORY_ID = "directory.id"
+ID_BYTES = 16
 
 
 class NodeIdentity:
@@ -20,6 +21,8 @@ class NodeIdentity:
         self._node_id = str(config.node_id)
         self._directories = directories
         self._check_owner()
+        for directory in directories:
+            directory.id = _directory_id(directory)
         self.cluster_id = self._find_cluster_id(config.cluster_id)
         """Empty until the settings, a log directory or the cluster has said."""
         self.is_formatted = any(CLUSTER_ID in each.meta_properties() for each in directories)
@@ -51,12 +54,25 @@ class NodeIdentity:
             wanted = {
                 CLUSTER_ID: cluster_id,
                 NODE_ID: self._node_id,
-                DIRECTORY_ID: written.get(DIRECTORY_ID, random_id()),
+                DIRECTORY_ID: id_text(directory.id),
             }
             if not wanted.items() <= written.items():
                 directory.write_meta_properties(wanted)
 
 
+def _directory_id(directory: LogDirectory) -> bytes:
+    """As it is written there; a new directory gets one."""
+    try:
+        written = base64.urlsafe_b64decode(directory.meta_properties().get(DIRECTORY_ID, "") + "==")
+    except ValueError:
+        written = b""
+    return written if len(written) == ID_BYTES else random_bytes(ID_BYTES)
+
+
+def id_text(binary: bytes) -> str:
+    """A UUID in Kafka's notation: URL-safe base64 without padding."""
+    return base64.urlsafe_b64encode(binary).rstrip(b"=").decode()
+
+
 def random_id() -> str:
-    """A random UUID in Kafka's notation: URL-safe base64 without padding."""
-    return base64.urlsafe_b64encode(os.urandom(16)).rstrip(b"=").decode()
+    return id_text(random_bytes(ID_BYTES))

@@ -17,7 +17,7 @@ from tidemark.storage import LogConfig, LogDirectory, StorageError
 
 log = logging.getLogger(__name__)
 
-NOT_TOPICS = frozenset({"__cluster_metadata"})  # Kafka's own metadata log: ours is elsewhere
+NOT_TOPICS = frozenset({"__cluster_metadata"})  # Kafka's own metadata log
 
 
 async def adopt_topics(store: MetadataStore, directories: Sequence[LogDirectory], *, node_id: int) -> None:

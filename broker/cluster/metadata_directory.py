@@ -7,43 +7,62 @@ if nothing else says that this node has been part of a cluster, or if an operato
 
 from __future__ import annotations
 
-import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from tidemark import portable
+from tidemark.broker.metadata.records import Record, decode_records, encode_records
+from tidemark.environment import current, random_bytes
 
 DIRECTORY_ID_FILE: Final = "directory-id"
 REJOIN_FILE: Final = "rejoin"
+FIRST_RECORDS_FILE: Final = "first-records"
+OWN_FILES: Final = (DIRECTORY_ID_FILE, REJOIN_FILE, FIRST_RECORDS_FILE)
 
 
 class MetadataDirectory:
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._files = current().files
 
     @property
     def id(self) -> bytes:
         """Sixteen random bytes, chosen when the directory is first used."""
-        file = self.path / DIRECTORY_ID_FILE
-        if not file.exists():
-            self._write(DIRECTORY_ID_FILE, os.urandom(16).hex())
-        return bytes.fromhex(file.read_text().strip())
+        path = self._path_of(DIRECTORY_ID_FILE)
+        if not self._files.exists(path):
+            self._write(DIRECTORY_ID_FILE, random_bytes(16).hex())
+        return bytes.fromhex(self._files.read_all(path).decode().strip())
 
     @property
     def holds_metadata(self) -> bool:
-        own = {DIRECTORY_ID_FILE, REJOIN_FILE}
-        return self.path.is_dir() and any(each.name not in own and each.stat().st_size for each in self.path.iterdir())
+        path = str(self.path)
+        names = self._files.list(path) if self._files.is_directory(path) else []
+        return any(self._files.size(self._path_of(each)) for each in names if each not in OWN_FILES)
 
     @property
     def is_rejoining(self) -> bool:
         """Whether this node begins anew in a cluster that exists: it must not found another one, nor vote."""
-        return (self.path / REJOIN_FILE).exists()
+        return self._files.exists(self._path_of(REJOIN_FILE))
 
     def allow_rejoining(self) -> None:
         self._write(REJOIN_FILE, "")
 
     def rejoined(self) -> None:
-        (self.path / REJOIN_FILE).unlink(missing_ok=True)
+        self._files.remove(self._path_of(REJOIN_FILE))
+
+    @property
+    def first_records(self) -> list[Record]:
+        """What a new cluster begins with, beside what every one does: users, say (`tidemark format --add-scram`)."""
+        path = self._path_of(FIRST_RECORDS_FILE)
+        return list(decode_records(self._files.read_all(path))) if self._files.exists(path) else []
+
+    def set_first_records(self, records: Iterable[Record]) -> None:
+        self._files.make_directories(str(self.path))
+        self._files.replace(self._path_of(FIRST_RECORDS_FILE), encode_records(records), sync=True)
+
+    def forget_first_records(self) -> None:
+        """They are in the metadata now. Whoever finds the file could guess passwords with it."""
+        self._files.remove(self._path_of(FIRST_RECORDS_FILE))
 
     def check_new(self, *, node_id: int, cluster_id: str) -> None:
         """The log directories belong to a cluster, and there is no metadata: refused unless an operator allowed it."""
@@ -55,16 +74,9 @@ class MetadataDirectory:
                 f" then joins its cluster again, without a vote"
             )
 
+    def _path_of(self, name: str) -> str:
+        return str(self.path / name)
+
     def _write(self, name: str, text: str) -> None:
-        self.path.mkdir(parents=True, exist_ok=True)
-        temporary = self.path / f"{name}.tmp"
-        with temporary.open("w") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(self.path / name)
-        directory = os.open(self.path, os.O_RDONLY | portable.O_DIRECTORY)
-        try:
-            portable.sync_all(directory)
-        finally:
-            os.close(directory)
+        self._files.make_directories(str(self.path))
+        self._files.replace(self._path_of(name), text.encode(), sync=True)

@@ -6,6 +6,8 @@ import asyncio
 import socket
 from typing import Final
 
+from tidemark.environment import new_socket
+
 PAUSES: Final = (0.0, 0.02, 0.05, 0.1, 0.2, 0.4)  # a dying process closes its sockets one after the other
 CONNECT_SECONDS_MAX: Final = 1.0
 
@@ -33,7 +35,7 @@ async def _is_refused(host: str, port: int) -> bool:
     """By every address that the host's name has."""
     loop = asyncio.get_running_loop()
     for family, kind, protocol, _, address in await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM):
-        with socket.socket(family, kind, protocol) as sock:
+        with new_socket(family, kind, protocol) as sock:
             sock.setblocking(False)
             try:
                 await loop.sock_connect(sock, address)

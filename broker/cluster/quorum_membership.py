@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import socket
-import time
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Final
 
 from tidemark.broker.cluster.metadata_directory import MetadataDirectory
 from tidemark.broker.config import BrokerConfig
 from tidemark.broker.core.errors import Refused
+from tidemark.broker.core.ordered_set import OrderedSet
 from tidemark.broker.metadata.features import may_write_directory_ids
 from tidemark.broker.metadata.image import Image
 from tidemark.broker.metadata.store import MetadataStore
-from tidemark.broker.peers import Address, PeerLink, Peers, PeerUnavailable, node_id_of
-from tidemark.broker.peers.peers import client_id_of
+from tidemark.broker.peers import Address, Connectors, PeerLink, Peers, PeerUnavailable, node_id_of
 from tidemark.broker.peers.raft_identity import QuorumIdentity
 from tidemark.broker.peers.raft_transport import QuorumTransport, addresses_of, detail_of, member_of
+from tidemark.environment import current, monotonic
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.messages.join_quorum import JoinQuorumRequest, JoinQuorumResponse
 from tidemark.protocol.messages.raft_message import RaftMessageRequest
@@ -55,6 +54,7 @@ class QuorumMembership:
         cluster_id: Callable[[], str],
         broker_lost: Callable[[int], None],
         failed: Callable[[BaseException], None],
+        connectors: Connectors | None = None,
     ) -> None:
         """`cluster_id` as the log directories have it. `broker_lost` is called with a node whose connection closed: its
         process may have ended."""
@@ -92,6 +92,8 @@ class QuorumMembership:
             leader_id=lambda: self.store.leader_id,
             controllers=self.addresses,
             silence_seconds_max=2 * election_timeout,
+            controller_listener=config.controller_listener_names[0].upper() if config.controller_listener_names else "",
+            connectors=connectors,
         )
         self._transport.connect(self.peers, lambda: self.store.driver.node)
         self.peers.lost = self._node_lost
@@ -99,7 +101,7 @@ class QuorumMembership:
         self.store.watch(self._follow)
         self.store.watch_leader(self.peers.leader_changed)
         self.store.watch_controller(self._controller_changed)
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: OrderedSet[asyncio.Task[None]] = OrderedSet()
         self._heard_at = 0.0
 
     # -- members and addresses -----------------------------------------------
@@ -111,7 +113,7 @@ class QuorumMembership:
             return self._voters[self._config.node_id]
         listener = self._config.parsed_controller_listener
         assert listener is not None
-        return Address(socket.gethostname() if listener.host in WILD else listener.host, listener.port)
+        return Address(current().host_name() if listener.host in WILD else listener.host, listener.port)
 
     def _bootstrap_addresses(self) -> list[Address]:
         """Where a node that is no member can ask to become one."""
@@ -170,14 +172,14 @@ class QuorumMembership:
 
     def receive(self, request: RaftMessageRequest) -> None:
         if self._transport.accepts(request):
-            self._heard_at = time.monotonic()
+            self._heard_at = monotonic()
             self.store.driver.receive(bytes(request.data), sender=request.sender)
 
     @property
     def is_isolated(self) -> bool:
         """Whether no other member has been heard for a while: what this node knows may be long out of date."""
         is_alone = self.store.driver.node.configuration.voters == (self._config.node_id,)
-        return not is_alone and time.monotonic() - self._heard_at > ISOLATED_SECONDS
+        return not is_alone and monotonic() - self._heard_at > ISOLATED_SECONDS
 
     def connection_closed(self, client_id: str | None) -> None:
         """A connection to the controller listener has ended: if it was a node's, that node may have, too."""
@@ -204,7 +206,7 @@ class QuorumMembership:
         self._keep_own_place()
 
     def _keep_own_place(self) -> None:
-        """On the controller of a cluster that has begun: from here on the log says who the members are, whatever the
+        """On the controller of a cluster that has begun: from here on the log names the members, whatever the
         settings say, and with directory ids from when every broker can read them."""
         if self.store.is_controller and self.store.image.cluster_id and not self._is_written():
             self._spawn(self._write_configuration())
@@ -230,8 +232,8 @@ class QuorumMembership:
         """
         leaderless_since: float | None = None
         while True:
-            leaderless_since = None if self.store.leader_id is not None else leaderless_since or time.monotonic()
-            is_cut_off = leaderless_since is not None and time.monotonic() > leaderless_since + LEADERLESS_SECONDS_MAX
+            leaderless_since = None if self.store.leader_id is not None else leaderless_since or monotonic()
+            is_cut_off = leaderless_since is not None and monotonic() > leaderless_since + LEADERLESS_SECONDS_MAX
             if is_cut_off or not self._is_known():
                 for link in self._links_to_ask():
                     if await self._ask_to_join(link):
@@ -265,9 +267,8 @@ class QuorumMembership:
         except PeerUnavailable:
             pass
         known = {*self._bootstrap_addresses(), *self.addresses().values()} - {self.own_address}
-        client_id = client_id_of(self._config.node_id)
         for address in known - self._links_by_address.keys():
-            self._links_by_address[address] = PeerLink(*address, client_id=client_id)
+            self._links_by_address[address] = self.peers.link_to(address)
         return [self._links_by_address[address] for address in sorted(known)]
 
     async def _ask_to_join(self, link: PeerLink) -> bool:
@@ -287,9 +288,7 @@ class QuorumMembership:
         if answer.leader_id >= 0:
             self._learn_address(answer.leader_id, Address(answer.leader_host, answer.leader_port))
         if answer.error_code == ErrorCode.NOT_CONTROLLER and answer.leader_id >= 0 and link.name != "leader":
-            leader = PeerLink(
-                answer.leader_host, answer.leader_port, client_id=client_id_of(self._config.node_id), name="leader"
-            )
+            leader = self.peers.link_to(Address(answer.leader_host, answer.leader_port), name="leader")
             try:
                 return await self._ask_to_join(leader)
             finally:
@@ -329,7 +328,7 @@ class QuorumMembership:
             raise Refused(ErrorCode.REQUEST_TIMED_OUT, str(error)) from error
 
     def _check_alive(self, member: Member, directory_id: bytes) -> None:
-        """Nobody but the process itself moves a member that is there: it is known by its directory, if that is told."""
+        """Only its own process moves a live member: it is recognised by its directory id, if it has one."""
         node = self.store.driver.node
         if member.node_id == self._config.node_id:
             is_same, is_alive = directory_id == self._directory_id, True
@@ -347,7 +346,7 @@ class QuorumMembership:
 
     async def add_voter(self, node_id: int, *, address: Address | None, seconds_max: float) -> None:
         """On the leader: give a member a vote, as soon as it has caught up (KIP-853)."""
-        driver, deadline = self.store.driver, time.monotonic() + seconds_max
+        driver, deadline = self.store.driver, monotonic() + seconds_max
         if node_id in driver.node.configuration.voters:
             raise Refused(ErrorCode.DUPLICATE_VOTER, f"Node {node_id} is a voter already.")
         while True:
@@ -359,14 +358,14 @@ class QuorumMembership:
                 await driver.add_voter(node_id)
                 return
             except (ChangePending, NotCaughtUp) as error:
-                if time.monotonic() > deadline:
+                if monotonic() > deadline:
                     raise Refused(ErrorCode.REQUEST_TIMED_OUT, str(error)) from error
             except (RaftError, LeadershipLost) as error:
                 raise Refused(ErrorCode.NOT_CONTROLLER, str(error)) from error
             await asyncio.sleep(RETRY_SECONDS)
 
     async def remove_observer(self, node_id: int) -> None:
-        """On the leader: a broker is gone for good. If it had a vote, taking that is another decision."""
+        """On the leader: a broker was unregistered. If it had a vote, removing that is another decision."""
         if node_id in self.store.driver.node.configuration.learners:
             try:
                 await self.store.driver.remove_member(node_id)
@@ -398,13 +397,13 @@ class QuorumMembership:
 
     async def _remove_member(self, node_id: int) -> None:
         """One change at a time: another that is under way (a member that has moved, say) is waited for."""
-        deadline = time.monotonic() + CHANGE_SECONDS_MAX
+        deadline = monotonic() + CHANGE_SECONDS_MAX
         while True:
             try:
                 await self.store.driver.remove_member(node_id)
                 return
             except ChangePending:
-                if time.monotonic() > deadline:
+                if monotonic() > deadline:
                     raise
             await asyncio.sleep(RETRY_SECONDS)
 

@@ -8,10 +8,17 @@ from typing import Any, Final, TypedDict
 from tidemark.broker.core.errors import Refused
 from tidemark.protocol.messages import (
     alter_configs,
+    alter_partition_reassignments,
+    alter_user_scram_credentials,
+    create_acls,
     create_partitions,
     create_topics,
+    delete_acls,
     delete_topics,
+    describe_user_scram_credentials,
+    elect_leaders,
     incremental_alter_configs,
+    write_txn_markers,
 )
 
 
@@ -39,6 +46,15 @@ def _delete_topics(request: delete_topics.DeleteTopicsRequest, error: _Error) ->
     wanted = request.topics or [delete_topics.DeleteTopicState(name=name) for name in request.topic_names]
     results = [delete_topics.DeletableTopicResult(name=each.name, topic_id=each.topic_id, **error) for each in wanted]
     return delete_topics.DeleteTopicsResponse(responses=results)
+
+
+def _create_acls(request: create_acls.CreateAclsRequest, error: _Error) -> create_acls.CreateAclsResponse:
+    return create_acls.CreateAclsResponse(results=[create_acls.AclCreationResult(**error) for _ in request.creations])
+
+
+def _delete_acls(request: delete_acls.DeleteAclsRequest, error: _Error) -> delete_acls.DeleteAclsResponse:
+    results = [delete_acls.DeleteAclsFilterResult(**error) for _ in request.filters]
+    return delete_acls.DeleteAclsResponse(filter_results=results)
 
 
 def _create_partitions(
@@ -70,10 +86,87 @@ def _incremental(
     return incremental_alter_configs.IncrementalAlterConfigsResponse(responses=results)
 
 
+def _alter_user_scram_credentials(
+    request: alter_user_scram_credentials.AlterUserScramCredentialsRequest, error: _Error
+) -> alter_user_scram_credentials.AlterUserScramCredentialsResponse:
+    names = dict.fromkeys([each.name for each in request.deletions] + [each.name for each in request.upsertions])
+    results = [alter_user_scram_credentials.AlterUserScramCredentialsResult(user=name, **error) for name in names]
+    return alter_user_scram_credentials.AlterUserScramCredentialsResponse(results=results)
+
+
+def _describe_user_scram_credentials(
+    request: describe_user_scram_credentials.DescribeUserScramCredentialsRequest, error: _Error
+) -> describe_user_scram_credentials.DescribeUserScramCredentialsResponse:
+    results = [
+        describe_user_scram_credentials.DescribeUserScramCredentialsResult(**error)  # as Kafka, without a name
+        for _ in request.users or ()
+    ]
+    return describe_user_scram_credentials.DescribeUserScramCredentialsResponse(results=results, **error)
+
+
+def _alter_partition_reassignments(
+    request: alter_partition_reassignments.AlterPartitionReassignmentsRequest, error: _Error
+) -> alter_partition_reassignments.AlterPartitionReassignmentsResponse:
+    responses = [
+        alter_partition_reassignments.ReassignableTopicResponse(
+            name=topic.name,
+            partitions=[
+                alter_partition_reassignments.ReassignablePartitionResponse(
+                    partition_index=each.partition_index, **error
+                )
+                for each in topic.partitions
+            ],
+        )
+        for topic in request.topics
+    ]
+    return alter_partition_reassignments.AlterPartitionReassignmentsResponse(responses=responses, **error)
+
+
+def _elect_leaders(request: elect_leaders.ElectLeadersRequest, error: _Error) -> elect_leaders.ElectLeadersResponse:
+    results = [
+        elect_leaders.ReplicaElectionResult(
+            topic=topic.topic,
+            partition_result=[elect_leaders.PartitionResult(partition_id=index, **error) for index in topic.partitions],
+        )
+        for topic in request.topic_partitions or ()
+    ]
+    return elect_leaders.ElectLeadersResponse(error_code=error["error_code"], replica_election_results=results)
+
+
+def _write_txn_markers(
+    request: write_txn_markers.WriteTxnMarkersRequest, error: _Error
+) -> write_txn_markers.WriteTxnMarkersResponse:
+    markers = [
+        write_txn_markers.WritableTxnMarkerResult(
+            producer_id=marker.producer_id,
+            topics=[_unmarked(topic, error["error_code"]) for topic in marker.topics],
+        )
+        for marker in request.markers
+    ]
+    return write_txn_markers.WriteTxnMarkersResponse(markers=markers)
+
+
+def _unmarked(
+    topic: write_txn_markers.WritableTxnMarkerTopic, code: int
+) -> write_txn_markers.WritableTxnMarkerTopicResult:
+    partitions = [
+        write_txn_markers.WritableTxnMarkerPartitionResult(partition_index=index, error_code=code)
+        for index in topic.partition_indexes
+    ]
+    return write_txn_markers.WritableTxnMarkerTopicResult(name=topic.name, partitions=partitions)
+
+
 _IN_EVERY_PLACE: Final[Mapping[type[Any], Callable[[Any, _Error], object]]] = {
+    alter_partition_reassignments.AlterPartitionReassignmentsRequest: _alter_partition_reassignments,
+    alter_user_scram_credentials.AlterUserScramCredentialsRequest: _alter_user_scram_credentials,
+    create_acls.CreateAclsRequest: _create_acls,
     create_topics.CreateTopicsRequest: _create_topics,
+    delete_acls.DeleteAclsRequest: _delete_acls,
     delete_topics.DeleteTopicsRequest: _delete_topics,
     create_partitions.CreatePartitionsRequest: _create_partitions,
     alter_configs.AlterConfigsRequest: _alter_configs,
+    describe_user_scram_credentials.DescribeUserScramCredentialsRequest: _describe_user_scram_credentials,
+    elect_leaders.ElectLeadersRequest: _elect_leaders,
     incremental_alter_configs.IncrementalAlterConfigsRequest: _incremental,
+    write_txn_markers.WriteTxnMarkersRequest: _write_txn_markers,
 }

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from tidemark.broker.core.errors import Refused
@@ -15,11 +14,13 @@ from tidemark.broker.metadata.image import Image
 from tidemark.broker.metadata.internal import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, offsets_topic, transactions_topic
 from tidemark.broker.metadata.records import Record
 from tidemark.broker.metadata.store import MetadataStore
-from tidemark.broker.metadata.topics import NewTopic, create_topic, create_topics
+from tidemark.broker.metadata.topics import NewTopic, check_partitions_of_request, create_topics
+from tidemark.environment import random_bytes
 from tidemark.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
     from tidemark.broker.cluster.forwarding import Forwarding
+    from tidemark.protocol.messages.create_topics import CreatableTopic
 
 
 OPENED_SECONDS_MAX: Final = 5.0  # how long an answer waits for the logs of a new topic to be open on this node
@@ -43,37 +44,35 @@ class TopicCreation:
 
     async def create_automatically(self, name: str) -> None:
         """For a client that names a topic that does not exist; another client may do the same at once."""
-        try:
-            if self._forwarding is not None and not self._store.is_controller:
-                await self._ask_controller(self._forwarding, self._new_topic(self._store.image, name))
-            else:
-                await self._store.change(
-                    lambda image: create_topic(image, self._new_topic(image, name), self._settings.current)
-                )
+        for refusal in (await self.create_all_automatically([name])).values():
+            raise refusal
+
+    async def create_all_automatically(self, names: Sequence[str]) -> dict[str, Refused]:
+        """As one request, and thus with its limit. Those that cannot be created, with their reasons."""
+        check_partitions_of_request(len(names))
+        image = self._store.image
+        topics = [self._new_topic(image, name) for name in names]
+        if self._forwarding is not None and not self._store.is_controller:
+            refused = await self._ask_controller(self._forwarding, topics)
             await self._wait_until_opened()
-        except Refused as refusal:
-            if refusal.code != ErrorCode.TOPIC_ALREADY_EXISTS:
-                raise
+        else:
+            refused, _ = await self.create(topics)
+        return {name: why for name, why in refused.items() if why.code != ErrorCode.TOPIC_ALREADY_EXISTS}
 
-    async def _ask_controller(self, forwarding: Forwarding, wanted: NewTopic) -> None:
-        from tidemark.protocol.messages.create_topics import (
-            CreatableTopic,
-            CreatableTopicConfig,
-            CreateTopicsRequest,
-            CreateTopicsResponse,
-        )
+    async def _ask_controller(self, forwarding: Forwarding, topics: Sequence[NewTopic]) -> dict[str, Refused]:
+        from tidemark.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 
-        topic = CreatableTopic(
-            name=wanted.name,
-            num_partitions=wanted.partitions,
-            replication_factor=wanted.replication_factor,
-            configs=[CreatableTopicConfig(name=name, value=value) for name, value in wanted.configs.items()],
+        request = CreateTopicsRequest(
+            topics=[_creatable(topic) for topic in topics], timeout_ms=self._settings.current.request_timeout_ms
         )
-        request = CreateTopicsRequest(topics=[topic], timeout_ms=self._settings.current.request_timeout_ms)
         response = await forwarding.ask(request, CreateTopicsResponse, version=7)
-        for result in response.topics:
-            if result.error_code != ErrorCode.NONE:
-                raise Refused(ErrorCode(result.error_code), result.error_message or "The controller refused the topic.")
+        return {
+            result.name: Refused(
+                ErrorCode(result.error_code), result.error_message or "The controller refused the topic."
+            )
+            for result in response.topics
+            if result.error_code != ErrorCode.NONE
+        }
 
     def _new_topic(self, image: Image, name: str) -> NewTopic:
         if name == OFFSETS_TOPIC:
@@ -82,7 +81,7 @@ class TopicCreation:
             return transactions_topic(image, self._settings.current, topic_id=new_topic_id())
         return NewTopic(name=name, topic_id=new_topic_id(), partitions=-1, replication_factor=-1)
 
-    async def create(self, topics: list[NewTopic]) -> tuple[dict[str, Refused], Image]:
+    async def create(self, topics: Sequence[NewTopic]) -> tuple[dict[str, Refused], Image]:
         """Create all that can be, in one commit; the others with their reasons."""
         refused: dict[str, Refused] = {}
 
@@ -108,10 +107,21 @@ class TopicCreation:
         return refused, await finished(before.apply_in_slices(records))
 
 
+def _creatable(topic: NewTopic) -> CreatableTopic:
+    from tidemark.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig
+
+    return CreatableTopic(
+        name=topic.name,
+        num_partitions=topic.partitions,
+        replication_factor=topic.replication_factor,
+        configs=[CreatableTopicConfig(name=name, value=value) for name, value in topic.configs.items()],
+    )
+
+
 def new_topic_id() -> bytes:
     """A random UUID (version 4). Kafka keeps clear of ids that begin with a dash in their base64 form, and so do we."""
     while True:
-        raw = bytearray(os.urandom(16))
+        raw = bytearray(random_bytes(16))
         raw[6] = raw[6] & 0x0F | 0x40
         raw[8] = raw[8] & 0x3F | 0x80
         if raw[0] >> 2 != 62:  # 62 is '-' in URL-safe base64

@@ -26,23 +26,23 @@ class ClusterView:
         store: MetadataStore,
         *,
         node_id: int,
-        suspects: SuspectedBrokers | None = None,
+        suspected_brokers: SuspectedBrokers | None = None,
         is_leased: Callable[[], bool] = lambda: True,
         is_isolated: Callable[[], bool] = lambda: False,
     ) -> None:
-        """`suspects`: brokers that may be dead, on a node that has others beside it. `is_leased`: whether this node
-        certainly leads what its image says it leads. `is_isolated`: whether it hears from no other node."""
+        """`suspected_brokers`: brokers that may be dead, on a node that has others beside it. `is_leased`: whether this
+        node certainly leads what its image says it leads. `is_isolated`: whether it hears from no other node."""
         self._store = store
         self._node_id = node_id
-        self.suspects = suspects
+        self.suspected_brokers = suspected_brokers
         self._is_leased = is_leased
         self._is_isolated = is_isolated
 
     def check_contact(self) -> None:
-        """A node that is cut off from all others cannot say who leads now. A client that gets an answer, even a useless
+        """A node that is cut off from all others cannot name the leaders. A client that gets an answer, even a useless
         one, asks the same broker again and again, because it used it most; hung up on, it asks another."""
         if not self._is_leased() and self._is_isolated():
-            raise CloseConnection("this node is cut off from the others, and cannot say who leads")
+            raise CloseConnection("this node is cut off from the others, and cannot name the leaders")
 
     @property
     def unsure_of(self) -> int | None:

@@ -10,12 +10,14 @@ from typing import Any
 from tidemark.broker.config.broker_settings import BrokerSettings
 from tidemark.broker.config.errors import ConfigError, did_you_mean
 from tidemark.broker.config.key import Key, Scope, keys_of
+from tidemark.broker.config.listener_overrides import overridden_key, overrides_of
 from tidemark.broker.config.listeners import (
     Listener,
     Voter,
     advertised_listeners,
     client_listeners,
     controller_listener,
+    inter_broker_listener,
     server_addresses,
     voter_addresses,
 )
@@ -28,6 +30,8 @@ class BrokerConfig(BrokerSettings):
 
     explicit: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     """What the user set (file and overrides), by Kafka name, as written."""
+    overrides: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    """What is set for single listeners, by full name: `listener.name.…`. `of_listener` applies it."""
     warnings: tuple[str, ...] = ()
     """What the user should know about the configuration, one sentence each."""
     _topic_defaults: TopicConfig | None = field(default=None, init=False)
@@ -74,29 +78,41 @@ class BrokerConfig(BrokerSettings):
 
     @property
     def parsed_inter_broker_listener_name(self) -> str:
-        names = [listener.name for listener in self.parsed_listeners]
-        wanted = (self.inter_broker_listener_name or names[0]).upper()
-        if wanted not in names:
-            raise ConfigError(
-                f"inter.broker.listener.name: {wanted} is not among the listeners {', '.join(names)}.",
-                key="inter.broker.listener.name",
-                value=self.inter_broker_listener_name,
-            )
-        return wanted
+        return inter_broker_listener(
+            self.parsed_listeners, name=self.inter_broker_listener_name, protocol=self.security_inter_broker_protocol
+        )
 
     @property
     def parsed_max_connections_per_ip_overrides(self) -> Mapping[str, int]:
         """The limits of single addresses or host names."""
         return parse_connection_limits(self.max_connections_per_ip_overrides)
 
+    @property
+    def parsed_super_users(self) -> frozenset[str]:
+        users = frozenset(filter(None, (user.strip() for user in self.super_users.split(";"))))
+        for user in users:
+            kind, colon, name = user.partition(":")
+            if not kind or not colon or not name:
+                raise ConfigError(f"super.users: {user} is not like User:name.", key="super.users", value=user)
+        return users
+
     def with_values(self, changes: Mapping[str, str]) -> BrokerConfig:
         """This configuration with some dynamic settings changed; `explicit` still says what was set at the start."""
         for name in changes:
             validate_broker_config(name, changes[name])
-        values: dict[str, Any] = {KEYS[name].attribute: KEYS[name].parse(text) for name, text in changes.items()}
-        changed = replace(self, **values)
+        plain = {name: text for name, text in changes.items() if name in KEYS}
+        overrides = {**self.overrides, **{name: text for name, text in changes.items() if name not in KEYS}}
+        changed = replace(self._with_parsed(plain), overrides=MappingProxyType(overrides))
         changed.check()
         return changed
+
+    def of_listener(self, name: str, *, mechanism: str | None = None) -> BrokerConfig:
+        """This configuration as it is on one listener, or for one SASL mechanism on it."""
+        return self._with_parsed(overrides_of(self.overrides, KEYS, listener=name, mechanism=mechanism))
+
+    def _with_parsed(self, texts: Mapping[str, str]) -> BrokerConfig:
+        values: dict[str, Any] = {KEYS[name].attribute: KEYS[name].parse(text) for name, text in texts.items()}
+        return replace(self, **values) if values else self
 
     def check(self) -> None:
         """Raise a ConfigError for settings that are fine alone and wrong together."""
@@ -105,6 +121,7 @@ class BrokerConfig(BrokerSettings):
                 raise ConfigError(f"{name}: it must name at least one, and none may be empty.", key=name)
         if "broker" not in self.process_roles:
             raise ConfigError("process.roles: it must include broker.", key="process.roles")
+        _ = self.parsed_super_users
         _ = self.parsed_advertised_listeners, self.parsed_max_connections_per_ip_overrides
         _ = self.parsed_controller_listener, self.parsed_bootstrap_servers, self.parsed_inter_broker_listener_name
         others = [voter for voter in self.parsed_controller_voters if voter.node_id != self.node_id]
@@ -125,6 +142,8 @@ def broker_key(name: str) -> Key:
         return KEYS[name]
     except KeyError:
         pass
+    if (key := overridden_key(name, KEYS)) is not None:
+        return key
     if name in TOPIC_KEYS and TOPIC_KEYS[name].synonyms:
         hint = f"; {name} belongs to topics, and the broker's default for it is {TOPIC_KEYS[name].synonyms[0].name}"
     else:

@@ -7,6 +7,7 @@ from typing import Any, TypeVar, cast
 
 from tidemark.broker.config.coordinator_settings import CoordinatorSettings
 from tidemark.broker.config.key import (
+    DOUBLE_MAX,
     INT_MAX,
     LONG_MAX,
     Between,
@@ -15,6 +16,7 @@ from tidemark.broker.config.key import (
     Scope,
     Value,
     boolean,
+    double,
     integer,
     listing,
     long,
@@ -22,6 +24,7 @@ from tidemark.broker.config.key import (
 )
 from tidemark.broker.config.topic import TopicConfig
 
+STANDARD_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 V = TypeVar("V", bound=Value)
 UNSET: Any = object()
 _TOPIC_FIELDS = {f.name.replace("_", "."): f.metadata["key"] for f in fields(TopicConfig)}
@@ -44,7 +47,7 @@ def default_of(topic_key: str, *, default: V = UNSET, unit: str | None = None, *
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class BrokerSettings(CoordinatorSettings):
-    # Who this node is, and where it can be reached.
+    # This node's identity, and where it can be reached.
     node_id: int = integer(0, "The id of this node, unique in its cluster.", check=Between(0), kafka_default="none")
     broker_id: int = integer(-1, "An older name of node.id; its value is used when node.id is not set.")
     cluster_id: str | None = string(
@@ -75,12 +78,18 @@ class BrokerSettings(CoordinatorSettings):
     )
     listener_security_protocol_map: str = string(
         "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT",
-        "The security protocol of each listener name, as NAME:PROTOCOL pairs with commas between. Only"
-        " PLAINTEXT is served for now.",
+        "The security protocol of each listener name, as NAME:PROTOCOL pairs with commas between.",
         scope=Scope.PER_BROKER,
     )
     inter_broker_listener_name: str | None = string(
         None, "The name of the listener that brokers use to reach each other; the first of listeners when not set."
+    )
+    security_inter_broker_protocol: str | None = string(
+        None,
+        "The protocol that brokers use among themselves: the listener of that name is theirs. It is an older way to"
+        " say what inter.broker.listener.name says, and only one of the two may be set.",
+        check=OneOf(("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")),
+        kafka_default="PLAINTEXT",
     )
     controller_listener_names: tuple[str, ...] = listing(
         (),
@@ -105,6 +114,29 @@ class BrokerSettings(CoordinatorSettings):
         " each time a random value between this and twice as long. An election starts at once when the"
         " leader's connections close.",
         check=Between(100),
+    )
+
+    # Who may do what (docs/authorization.md).
+    authorizer_class_name: str = string(
+        "",
+        "Set it to org.apache.kafka.metadata.authorizer.StandardAuthorizer, and clients may do only what access"
+        " control entries allow. The name means Tidemark's own authorizer, which decides as that one does. Without"
+        " it everybody may do everything.",
+        check=OneOf(("", STANDARD_AUTHORIZER)),
+    )
+    super_users: str = string(
+        "",
+        "Principals that may do everything, whatever the entries say, as User:name with semicolons between. The"
+        " nodes' own principals belong here.",
+    )
+    allow_everyone_if_no_acl_found: bool = boolean(
+        False, "Whether everybody may use a resource that no access control entry is about."
+    )
+    tidemark_audit_allowed: bool = boolean(
+        False, "Whether the audit log tells what was allowed, too, and not only what was denied. It costs throughput."
+    )
+    tidemark_audit_file: str | None = string(
+        None, "The file that the audit log is written to, a JSON object a line; without it, to the broker's log."
     )
 
     # Being part of a cluster.
@@ -281,7 +313,45 @@ class BrokerSettings(CoordinatorSettings):
     log_cleaner_enable: bool = boolean(
         True,
         "Whether the log cleaner runs, which compacts topics whose cleanup.policy says so.",
-        idle="compaction is not served yet",
+    )
+    log_cleaner_threads: int = integer(
+        1,
+        "How many logs are compacted at a time, each by a process of its own.",
+        check=Between(0),
+        scope=Scope.CLUSTER_WIDE,
+    )
+    log_cleaner_backoff_ms: int = long(
+        15_000,
+        "How many milliseconds the log cleaner waits when there is nothing to clean.",
+        check=Between(0),
+        scope=Scope.CLUSTER_WIDE,
+    )
+    log_cleaner_dedupe_buffer_size: int = long(
+        128 << 20,
+        "How many bytes all cleanings together may use to remember keys, at 24 bytes for each. A log with more"
+        " keys than fit is cleaned in several turns.",
+        check=Between(1 << 20),
+        scope=Scope.CLUSTER_WIDE,
+    )
+    log_cleaner_io_buffer_load_factor: float = double(
+        0.9,
+        "How full log.cleaner.dedupe.buffer.size may become. Fuller means fewer turns, and slower ones.",
+        check=Between(0.01, 1),
+        scope=Scope.CLUSTER_WIDE,
+    )
+    log_cleaner_io_buffer_size: int = integer(
+        512 << 10,
+        "How many bytes the cleaner reads and writes at a time.",
+        check=Between(0),
+        scope=Scope.CLUSTER_WIDE,
+        idle="a cleaning works on windows of 4 MB",
+    )
+    log_cleaner_io_max_bytes_per_second: float = double(
+        DOUBLE_MAX,
+        "How many bytes per second all cleanings together read and write at most. A cleaning under way keeps"
+        " the rate that it began with.",
+        check=Between(0.001),
+        scope=Scope.CLUSTER_WIDE,
     )
     replica_high_watermark_checkpoint_interval_ms: int = long(
         5_000,

@@ -9,9 +9,10 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 
-from tidemark.broker.config.broker import KEYS, BrokerConfig
+from tidemark.broker.config.broker import KEYS, BrokerConfig, broker_key
 from tidemark.broker.config.group import GROUP_KEYS
 from tidemark.broker.config.key import Key, Type, Value
+from tidemark.broker.config.listener_overrides import plain_name
 from tidemark.broker.config.topic import TOPIC_KEYS, inherited
 
 
@@ -102,9 +103,14 @@ def describe_broker(
     """Every setting of one broker, or those in `names`. `broker` is what it started with."""
     layers = _layers(broker, dynamic_cluster=dynamic_cluster, dynamic_broker=dynamic_broker)
     current = broker.with_values({**dynamic_cluster, **dynamic_broker})
-    return [
+    plain = [
         _entry(key, getattr(current, key.attribute), _chain(key.name, layers))
         for key in _wanted(KEYS, names=names, explicit=current.explicit)
+    ]
+    return plain + [
+        _entry(key, key.parse(current.overrides[key.name]), _chain(key.name, layers))
+        for key in map(broker_key, sorted(current.overrides))
+        if names is None or key.name in names
     ]
 
 
@@ -113,7 +119,7 @@ def describe_cluster_default(
 ) -> list[ConfigEntry]:
     """The settings given to all brokers at once: only those that were set."""
     layers = [(Source.DYNAMIC_DEFAULT_BROKER_CONFIG, dynamic_cluster)]
-    keys = (KEYS[name] for name in sorted(dynamic_cluster) if names is None or name in names)
+    keys = (broker_key(name) for name in sorted(dynamic_cluster) if names is None or name in names)
     return [_entry(key, key.parse(dynamic_cluster[key.name]), _chain(key.name, layers)) for key in keys]
 
 
@@ -156,9 +162,9 @@ def _overlaid(
 
 
 def _chain(name: str, layers: list[_Layer]) -> list[ConfigSynonym]:
-    family = next((names for names in FAMILIES if name in names), (name,))
+    family = next((names for names in FAMILIES if name in names), dict.fromkeys((name, plain_name(name, KEYS))))
     found = [
-        _synonym(KEYS[member], texts[member], source=source)
+        _synonym(broker_key(member), texts[member], source=source)
         for source, texts in layers
         for member in family
         if member in texts

@@ -78,7 +78,8 @@ def _default(key: Key) -> str:
 
 
 def _meaning(key: Key) -> str:
-    return f"{key.doc} *No effect yet: {key.idle}.*" if key.idle else key.doc
+    doc = f"{key.doc} Also `listener.name.NAME.{key.name}`." if key.per_listener else key.doc
+    return f"{doc} *No effect yet: {key.idle}.*" if key.idle else doc
 
 
 if __name__ == "__main__":

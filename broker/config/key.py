@@ -1,7 +1,8 @@
 """What a setting is: its type, bounds, default, scope and meaning, declared as a dataclass field.
 
-A table of settings is a frozen dataclass whose fields are made by `integer`, `long`, `boolean`, `double`, `string` and
-`listing`. The attribute's name is the Kafka name with underscores for dots, so each name is written once.
+A table of settings is a frozen dataclass whose fields are made by `integer`, `long`, `boolean`, `double`, `string`,
+`password`, `class_name` and `listing`. The attribute's name is the Kafka name with underscores for dots, so each name
+is written once.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ Items = TypeVar("Items", tuple[str, ...], None)
 
 INT_MAX = 2**31 - 1
 LONG_MAX = 2**63 - 1
+DOUBLE_MAX = 1.7976931348623157e308
 
 
 class Type(IntEnum):
@@ -40,7 +42,7 @@ class Type(IntEnum):
 
 
 class Scope(Enum):
-    """Who may change a setting, and when. The values are Kafka's words for its update modes."""
+    """How a setting can be changed while the broker runs. The values are Kafka's words for its update modes."""
 
     READ_ONLY = "read-only"
     PER_BROKER = "per-broker"
@@ -134,6 +136,10 @@ class Key:
     """Why the setting is accepted but changes nothing yet, or None if it works."""
     kafka_default: str | None = None
     """Kafka's default, where ours differs on purpose."""
+    composite: bool = False
+    """It holds several secrets: what it refers to is looked up after it is taken apart."""
+    per_listener: bool = False
+    """Whether one listener may have a value of its own, under `listener.name.NAME.`."""
 
     @property
     def attribute(self) -> str:
@@ -155,6 +161,10 @@ class Key:
 
     def parse(self, text: str) -> Value:
         """The value that `text` says, or a ConfigError."""
+        if self.sensitive and not self.composite and "${" in text:
+            from tidemark.broker.config.secrets import resolve
+
+            text = resolve(text, key=self.name)
         try:
             value: Value = _PARSERS[self.type](text.strip())
         except (ValueError, KeyError):
@@ -184,7 +194,7 @@ class Key:
     def _refusal(self, text: str) -> ConfigError:
         shown = "a secret" if self.sensitive else repr(text)
         message = f"{self.name}: {shown} is not allowed; it must be {self.allowed}."
-        return ConfigError(message, key=self.name, value=text)
+        return ConfigError(message, key=self.name, value=None if self.sensitive else text)
 
 
 def _whole_number(text: str) -> int:
@@ -243,6 +253,15 @@ def double(default: float, doc: str, **rest: Any) -> float:
 
 def string(default: Text, doc: str, **rest: Any) -> Text:
     return _declare(Type.STRING, default, doc, **rest)
+
+
+def password(default: Text, doc: str, **rest: Any) -> Text:
+    """A secret: never shown, and `${env:…}` or `${file:…}` says where it is (`config/secrets.py`)."""
+    return _declare(Type.PASSWORD, default, doc, **rest)
+
+
+def class_name(default: Text, doc: str, **rest: Any) -> Text:
+    return _declare(Type.CLASS, default, doc, **rest)
 
 
 def listing(default: Items, doc: str, **rest: Any) -> Items:

@@ -11,7 +11,6 @@ from itertools import combinations
 from tidemark.broker.config.errors import ConfigError
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-SERVED = ("PLAINTEXT",)
 WILDCARDS = ("0.0.0.0", "::")
 
 _ADDRESS = re.compile(
@@ -32,6 +31,14 @@ class Listener:
     def is_wild(self) -> bool:
         """Whether this listens on every interface."""
         return self.host in ("", *WILDCARDS)
+
+    @property
+    def has_logins(self) -> bool:
+        return self.security_protocol.startswith("SASL_")
+
+    @property
+    def is_encrypted(self) -> bool:
+        return self.security_protocol in ("SSL", "SASL_SSL")
 
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
@@ -91,6 +98,23 @@ def controller_listener(addresses: Sequence[str], *, protocols: str, names: Sequ
     return parsed[0] if parsed else None
 
 
+def inter_broker_listener(listeners: Sequence[Listener], *, name: str | None, protocol: str | None) -> str:
+    """The listener that brokers use among themselves: by its name, by its protocol's name, or the first."""
+    if name is not None and protocol is not None:
+        raise ConfigError(
+            "inter.broker.listener.name and security.inter.broker.protocol: only one of them may be set.",
+            key="inter.broker.listener.name",
+            value=name,
+        )
+    names = [listener.name for listener in listeners]
+    wanted = (name or protocol or names[0]).upper()
+    if wanted not in names:
+        key = "inter.broker.listener.name" if protocol is None else "security.inter.broker.protocol"
+        message = f"{key}: {wanted} is not among the listeners {', '.join(names)}."
+        raise ConfigError(message, key=key, value=name or protocol)
+    return wanted
+
+
 def voter_addresses(voters: Sequence[str]) -> tuple[Voter, ...]:
     """`id@host:port` each, by id."""
     found: dict[int, Voter] = {}
@@ -141,22 +165,16 @@ def _parse(key: str, addresses: Sequence[str], *, protocols: str, without: Seque
         if name in parsed:
             raise ConfigError(f"{key}: the listener name {name} comes twice.", key=key, value=address)
         host = match["v6"] or match["host"] or ""
-        protocol = _served_protocol(key, address, name=name, mapping=mapping)
+        protocol = _protocol_of(key, address, name=name, mapping=mapping)
         parsed[name] = Listener(name=name, host=host, port=int(match["port"]), security_protocol=protocol)
     return tuple(parsed.values())
 
 
-def _served_protocol(key: str, address: str, *, name: str, mapping: Mapping[str, str]) -> str:
+def _protocol_of(key: str, address: str, *, name: str, mapping: Mapping[str, str]) -> str:
     protocol = mapping.get(name)
     if protocol is None:
         raise ConfigError(
             f"{key}: {address!r} has no security protocol; listener.security.protocol.map must map {name}.",
-            key=key,
-            value=address,
-        )
-    if protocol not in SERVED:
-        raise ConfigError(
-            f"{key}: {address!r} asks for {protocol}, which is not served yet; only {', '.join(SERVED)} is.",
             key=key,
             value=address,
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -12,6 +13,7 @@ from tidemark.broker.config.errors import ConfigError
 from tidemark.broker.config.files import ConfigFile, read_config_file
 from tidemark.broker.config.kafka_names import is_kafka_name
 from tidemark.broker.config.key import Key
+from tidemark.broker.config.listener_overrides import overridden_key, without_listener
 
 CLUSTER_OF_MANY = 3
 
@@ -19,11 +21,11 @@ CLUSTER_OF_MANY = 3
 def load_config(path: Path | None = None, overrides: Sequence[str] | Mapping[str, Any] = ()) -> BrokerConfig:
     """The defaults, then what the file says, then the overrides (`key=value` texts, or a mapping)."""
     file = read_config_file(path) if path is not None else ConfigFile(values={}, is_properties=False)
-    ignored = [name for name in file.values if file.is_properties and name not in KEYS and is_kafka_name(name)]
+    ignored = [name for name in file.values if file.is_properties and not _is_served(name) and is_kafka_name(name)]
     explicit = {name: text for name, text in file.values.items() if name not in ignored} | override_values(overrides)
     config = _from_texts(explicit, warnings=tuple(_about_ignored(path, ignored)))
     config.check()
-    return config
+    return replace(config, warnings=(*config.warnings, *_about_strays(config), *_about_exposure(config)))
 
 
 def override_values(overrides: Sequence[str] | Mapping[str, Any]) -> dict[str, str]:
@@ -47,14 +49,24 @@ def as_text(name: str, value: Any) -> str:
         return str(value)
     if isinstance(value, list | tuple):
         return ",".join(as_text(name, item) for item in value)
-    raise ConfigError(f"{name}: {value!r} is not allowed; it must be a plain value or a list of them.", key=name)
+    if isinstance(value, dict) and name in KEYS and KEYS[name].composite:
+        import json
+
+        return json.dumps({str(each): as_text(name, secret) for each, secret in value.items()})
+    shown = "a secret" if name in KEYS and KEYS[name].sensitive else repr(value)
+    raise ConfigError(f"{name}: {shown} is not allowed; it must be a plain value or a list of them.", key=name)
 
 
 def _from_texts(explicit: Mapping[str, str], *, warnings: tuple[str, ...]) -> BrokerConfig:
     values: dict[str, Any] = {}
+    overrides: dict[str, str] = {}
     for name, text in explicit.items():
         key = _served_key(name)
-        values[key.attribute] = key.parse(text)
+        value = key.parse(text)
+        if name in KEYS:
+            values[key.attribute] = value
+        else:
+            overrides[name] = text
     if "broker_id" in values and "node_id" not in values:
         values["node_id"] = KEYS["node.id"].parse(explicit["broker.id"])
     values["broker_id"] = values.get("node_id", KEYS["node.id"].default)
@@ -63,11 +75,20 @@ def _from_texts(explicit: Mapping[str, str], *, warnings: tuple[str, ...]) -> Br
     if "min_insync_replicas" not in values and len(values.get("controller_quorum_voters", ())) >= CLUSTER_OF_MANY:
         # One replica more than the leader must have a record before it counts: else a failover may lose it.
         values["min_insync_replicas"] = 2
-    return BrokerConfig(**values, explicit=MappingProxyType(dict(explicit)), warnings=warnings)
+    return BrokerConfig(
+        **values,
+        explicit=MappingProxyType(dict(explicit)),
+        overrides=MappingProxyType(overrides),
+        warnings=warnings,
+    )
+
+
+def _is_served(name: str) -> bool:
+    return name in KEYS or overridden_key(name, KEYS) is not None
 
 
 def _served_key(name: str) -> Key:
-    if name not in KEYS and is_kafka_name(name):
+    if not _is_served(name) and is_kafka_name(name):
         raise ConfigError(f"{name}: Kafka has this setting, Tidemark does not (yet).", key=name)
     return broker_key(name)
 
@@ -76,3 +97,20 @@ def _about_ignored(path: Path | None, names: Sequence[str]) -> list[str]:
     if not names:
         return []
     return [f"{path}: ignored, because Kafka has these settings and Tidemark does not (yet): {', '.join(names)}."]
+
+
+def _about_exposure(config: BrokerConfig) -> list[str]:
+    if config.explicit.keys().isdisjoint(("listeners", "listener.security.protocol.map")):
+        return []  # the default is on loopback: nothing to load, and nothing to say
+    from tidemark.broker.config.exposure import about_open_listeners
+
+    return about_open_listeners(config)
+
+
+def _about_strays(config: BrokerConfig) -> list[str]:
+    controllers = config.parsed_controller_listener
+    names = [each.name for each in config.parsed_listeners] + ([] if controllers is None else [controllers.name])
+    strays = without_listener(config.overrides, [*names, *config.controller_listener_names])
+    return (
+        [f"no listener has the name in these settings, so they change nothing: {', '.join(strays)}."] if strays else []
+    )

@@ -36,7 +36,6 @@ MINUTE_MS = 60_000
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
 
-NO_COMPACTION = "compaction is not served yet"
 NO_TIERING = "tiered storage is not served yet"
 LEVEL_FIXED = "the codec's own default level is used"
 
@@ -93,7 +92,6 @@ class TopicConfig:
         "How many milliseconds a compacted topic keeps a tombstone, which is the time that a reader has to"
         " see that a key was deleted.",
         check=Between(0),
-        idle=NO_COMPACTION,
         **_broker("log.cleaner.delete.retention.ms"),
     )
     file_delete_delay_ms: int = long(
@@ -162,7 +160,6 @@ class TopicConfig:
         LONG_MAX,
         "How many milliseconds a record of a compacted topic may stay uncompacted at most.",
         check=Between(1),
-        idle=NO_COMPACTION,
         **_broker("log.cleaner.max.compaction.lag.ms"),
     )
     max_message_bytes: int = integer(
@@ -196,14 +193,12 @@ class TopicConfig:
         0.5,
         "The share of a compacted log that must be uncleaned before it is cleaned again.",
         check=Between(0, 1),
-        idle=NO_COMPACTION,
         **_broker("log.cleaner.min.cleanable.ratio"),
     )
     min_compaction_lag_ms: int = long(
         0,
         "How many milliseconds a record of a compacted topic stays uncompacted at least.",
         check=Between(0),
-        idle=NO_COMPACTION,
         **_broker("log.cleaner.min.compaction.lag.ms"),
     )
     min_insync_replicas: int = integer(

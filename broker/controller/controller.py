@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
 from typing import Any, Final
@@ -17,7 +16,8 @@ from typing import Any, Final
 from tidemark.broker.controller.sessions import Session, Sessions
 from tidemark.broker.core.errors import Refused
 from tidemark.broker.core.lease import LeaseTimings
-from tidemark.broker.metadata import brokers
+from tidemark.broker.core.ordered_set import OrderedSet
+from tidemark.broker.metadata import brokers, directories
 from tidemark.broker.metadata.dynamic_config import DynamicConfig
 from tidemark.broker.metadata.elections import return_to_preferred
 from tidemark.broker.metadata.features import check_broker, new_cluster
@@ -26,6 +26,7 @@ from tidemark.broker.metadata.isr import check_sender
 from tidemark.broker.metadata.min_isr import write_cluster_value
 from tidemark.broker.metadata.records import Record
 from tidemark.broker.metadata.store import MetadataStore
+from tidemark.environment import monotonic
 from tidemark.protocol.errors import ErrorCode
 
 log = logging.getLogger(__name__)
@@ -43,17 +44,20 @@ class Controller:
         *,
         new_cluster_id: Callable[[], str],
         probe: Callable[[int], None],
-        time: Callable[[], float] = time.monotonic,
+        first_records: Callable[[], Sequence[Record]] = tuple,
+        time: Callable[[], float] = monotonic,
     ) -> None:
-        """`probe(broker_id)` finds out whether a broker is gone, and reports it to `fence_gone`."""
+        """`probe(broker_id)` finds out whether a broker is gone, and reports it to `fence_gone`. `first_records`:
+        what a new cluster begins with, beside what every one does."""
         self._store = store
         self._settings = settings
         self._new_cluster_id = new_cluster_id
         self._probe = probe
+        self._first_records = first_records
         self._time = time
         self._sessions = self._no_sessions()
         self._led_since = 0.0
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: OrderedSet[asyncio.Task[None]] = OrderedSet()
         store.watch_controller(self._controller_changed)
 
     def _no_sessions(self) -> Sessions:
@@ -102,7 +106,8 @@ class Controller:
     async def _begin(self) -> None:
         if not self._store.image.cluster_id:
             cluster_id = self._new_cluster_id()
-            await self._store.change(lambda image: [] if image.cluster_id else new_cluster(cluster_id))
+            more = self._first_records()
+            await self._store.change(lambda image: [] if image.cluster_id else new_cluster(cluster_id, more))
         await self._store.change(lambda image: write_cluster_value(image, self._settings.static))
         # The controller before this one is probably dead, and others may have died with it.
         for broker_id, broker in self._store.image.brokers.items():
@@ -122,14 +127,15 @@ class Controller:
                     ErrorCode.INCONSISTENT_CLUSTER_ID, f"This is cluster {image.cluster_id}, not {cluster_id}."
                 )
             check_broker(image, wanted)
+            registered = wanted if directories.may_write(image) else replace(wanted, log_dirs=())
             known = image.brokers.get(wanted.broker_id)
             if known is not None and known.incarnation_id == wanted.incarnation_id:
                 epoch = known.broker_epoch  # the answer was lost: the broker has not been restarted since
-                return brokers.amend(known, wanted)
+                return brokers.amend(known, registered)
             epoch = self._store.next_index  # always grows, and says how far the broker must come
             return brokers.register(
                 image,
-                replace(wanted, broker_epoch=epoch),
+                replace(registered, broker_epoch=epoch),
                 self._settings.current,
                 stopped_cleanly=known is not None and known.broker_epoch == previous_epoch,
                 has_session=self._sessions.is_alive(wanted.broker_id, self._time()),
@@ -141,7 +147,14 @@ class Controller:
         return epoch
 
     async def heartbeat(
-        self, broker_id: int, *, broker_epoch: int, metadata_offset: int, want_fence: bool, want_shut_down: bool
+        self,
+        broker_id: int,
+        *,
+        broker_epoch: int,
+        metadata_offset: int,
+        want_fence: bool,
+        want_shut_down: bool,
+        offline_log_dirs: Sequence[bytes] = (),
     ) -> tuple[bool, bool, bool]:
         """(is it caught up, is it fenced, may it go)"""
         if not self._store.is_controller:
@@ -162,6 +175,8 @@ class Controller:
         broker = self._store.image.brokers.get(broker_id)
         if broker is None:
             raise Refused(ErrorCode.BROKER_ID_NOT_REGISTERED, f"There is no broker {broker_id}.")
+        if set(offline_log_dirs) & set(broker.log_dirs):
+            await self._fail_directories(broker_id, offline_log_dirs)
         if want_shut_down:
             may_go = await self._may_go(broker_id, session)
             return is_caught_up, self._is_fenced(broker_id), may_go
@@ -187,6 +202,10 @@ class Controller:
         active = [each.broker_id for each in image.brokers.values() if each.is_active]
         lowest = self._sessions.lowest_offset(active)
         return lowest is None or lowest >= session.shutdown_offset
+
+    async def _fail_directories(self, broker_id: int, failed: Sequence[bytes]) -> None:
+        log.warning("broker %d: a log directory has failed; others lead what was in it", broker_id)
+        await self._store.change(lambda image: directories.fail(image, broker_id, failed, self._settings.current))
 
     async def _unfence(self, broker_id: int) -> None:
         await self._store.change(lambda image: brokers.unfence(image, broker_id, self._settings.current))

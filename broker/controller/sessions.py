@@ -28,7 +28,7 @@ class Sessions:
 
     def take_over(self, broker_id: int, *, broker_epoch: int, now: float, unfence_after: int = 0) -> Session:
         """What the controller before this one heard is not known: it may have granted a lease until a moment ago, and
-        that must end before others lead. Who lives will be heard from long before."""
+        that must end before others lead. A live broker is heard from long before."""
         heard_at = now - (self._timings.silence - self._timings.lease)
         return self.begin(broker_id, broker_epoch=broker_epoch, now=heard_at, unfence_after=unfence_after)
 
@@ -44,7 +44,7 @@ class Sessions:
         self._sessions.pop(broker_id, None)
 
     def is_alive(self, broker_id: int, now: float) -> bool:
-        """It has told this very controller so."""
+        """It has said so to this controller."""
         session = self._sessions.get(broker_id)
         return session is not None and session.is_heard and now < session.heard_at + self._timings.session
 

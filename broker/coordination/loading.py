@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import logging
-import os
-import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Final, Protocol
 
 from tidemark.broker.coordination.record import CoordinatorRecord
+from tidemark.environment import monotonic
 from tidemark.protocol.records import (
     BatchHeader,
     InvalidBatch,
@@ -57,7 +56,7 @@ class LogReplay:
         decode: Decode,
         piece_bytes: int,
         transactions: ReplaysTransactions | None = None,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = monotonic,
     ) -> None:
         self.replayed = 0
         self.skipped = 0
@@ -89,7 +88,7 @@ class LogReplay:
             for each in slices:
                 if not each.is_cached(bytes_max=each.length):
                     yield partial(each.load, bytes_max=each.length)
-                data = os.pread(each.file.fileno(), each.length, each.position)
+                data = each.file.read_at(each.position, each.length)
                 for header, batch in iter_batches(data):
                     offset = header.next_offset
                     for _ in self._replay_batch(header, batch):

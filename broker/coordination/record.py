@@ -22,7 +22,7 @@ class CoordinatorRecord(NamedTuple):
     version: int = 0  # of the value
 
 
-class UnknownRecord(ValueError):
+class UnknownCoordinatorRecord(ValueError):
     """A record of a type or version that we do not know: written by a newer broker, or by no coordinator at all."""
 
 
@@ -35,17 +35,17 @@ def value_prefix(version: int) -> bytes:
 
 
 def decode_record(types: RecordTypes, key: bytes, value: bytes | None) -> CoordinatorRecord:
-    """A record as it was written. Raises DecodeError if it is malformed, UnknownRecord if it is not known."""
+    """A record as it was written. Raises DecodeError if it is malformed, UnknownCoordinatorRecord for a new type."""
     if len(key) < 2 or (value is not None and len(value) < 2):
-        raise UnknownRecord("a record without a type")
+        raise UnknownCoordinatorRecord("a record without a type")
     (kind,) = _get_type(key)
     if kind not in types:
-        raise UnknownRecord(f"record type {kind}")
+        raise UnknownCoordinatorRecord(f"record type {kind}")
     key_type, value_type = types[kind]
     decoded = codec(key_type, 0).decode(memoryview(key), 2)
     if value is None:
         return CoordinatorRecord(decoded, None)
     (version,) = _get_type(value)
     if version not in api(value_type).versions:
-        raise UnknownRecord(f"version {version} of record type {kind}")
+        raise UnknownCoordinatorRecord(f"version {version} of record type {kind}")
     return CoordinatorRecord(decoded, codec(value_type, version).decode(memoryview(value), 2), version)

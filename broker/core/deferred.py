@@ -73,7 +73,7 @@ class Deferred(Generic[T]):
 
 MaybeDeferred: TypeAlias = T | Deferred[T]
 # What a handler may return. A generator yields where others may have their turn.
-Answer: TypeAlias = T | Deferred[T] | Awaitable[T] | Generator[None, None, MaybeDeferred[T]]
+Answer: TypeAlias = T | Deferred[T] | Awaitable[T] | Generator[None, None, MaybeDeferred[T] | Awaitable[T]]
 
 
 def mapped(value: MaybeDeferred[T], change: Callable[[T], U]) -> MaybeDeferred[U]:
@@ -114,7 +114,7 @@ async def awaited(value: MaybeDeferred[T]) -> T:
     return await future
 
 
-class Gathering(Generic[T]):
+class CombinedAnswer(Generic[T]):
     """One answer made of parts, some of which are deferred: it leaves when the last part is there."""
 
     def __init__(self, answer: T) -> None:

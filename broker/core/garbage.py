@@ -1,8 +1,8 @@
 """Python's garbage collector, as a broker's own process wants it.
 
-Objects die when nobody refers to them any more; the collector is for cycles, of which a broker makes hardly any. A full
-collection looks through everything that lives, 60 ms and more with thousands of partitions, and nobody is served
-meanwhile. The younger generations, where cycles show up, are looked through as ever.
+Objects are freed when nothing refers to them any more; the collector is for cycles, of which a broker makes hardly
+any. A full collection visits every object, 60 ms and more with thousands of partitions, and no client is served
+meanwhile. The younger generations, where cycles show up, are collected as usual.
 """
 
 from __future__ import annotations

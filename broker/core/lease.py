@@ -12,14 +12,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from tidemark import portable
+from tidemark.environment import boot_clock
 
 CLOCK_DRIFT_MAX: Final = 0.05  # how much slower than the controller's a broker's clock may run
 LEASE_SECONDS_MIN: Final = 2.0  # where the session allows it: as long as an election may take
 HEARTBEATS_PER_LEASE: Final = 6
 
 # Seconds that go on while a process is stopped or its machine sleeps, whatever the wall clock is set to.
-lease_clock: Callable[[], float] = portable.boot_clock
+lease_clock: Callable[[], float] = boot_clock
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

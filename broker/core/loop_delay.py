@@ -24,7 +24,7 @@ FRAMES_SHOWN_MAX: Final = 4
 
 
 class LoopDelay:
-    """`last_seconds`, `longest_seconds` and `late_count` are for whoever measures this process."""
+    """`last_seconds`, `longest_seconds` and `late_count` are for measurements."""
 
     def __init__(self, *, alarm: Alarm | None = None) -> None:
         self.last_seconds = 0.0
@@ -65,7 +65,7 @@ class LoopDelay:
             self._unlogged += 1
             return
         more = f" ({self._unlogged} more since the last message)" if self._unlogged else ""
-        # Without an alarm clock (in somebody else's process) there is nothing to be done about it.
+        # Without an alarm (a broker embedded in another program has none) there is nothing to be done about it.
         level = logging.WARNING if what else logging.INFO
         log.log(
             level, "the event loop was held up for %.0f ms%s: %s", late * 1000, more, what or "by what is not known"
@@ -108,7 +108,7 @@ class Alarm:
 def describe(frame: FrameType | None) -> str:
     """What runs: the request, if it is one, and the innermost functions of ours."""
     frames = list(_outwards(frame))
-    request = next((told for each in frames if (told := _request(each))), "")
+    request = next((found for each in frames if (found := _request(each))), "")
     ours = [each for each in frames if "tidemark" in each.f_globals.get("__name__", "")] or frames
     places = [
         f"{each.f_globals.get('__name__', '?').removeprefix('tidemark.')}.{each.f_code.co_name}:{each.f_lineno}"

@@ -43,6 +43,7 @@ class Call:
         self.memo: Any = None  # what the API's quick way has learnt
 
 
+QuickTopic: TypeAlias = Callable[[bytearray, int, Call], str | bytes | None]
 Handler: TypeAlias = Callable[[Any, Call], Answer[Any]]
 """A handler with its services bound. The request is of the type that its route names."""
 
@@ -55,6 +56,7 @@ class Route(NamedTuple):
     in_parts: bool  # the response holds file slices
     on_controller: bool  # other nodes pass it on
     quick: Callable[..., Answer[Any]] | None
+    quick_topic: QuickTopic | None
 
     @property
     def key(self) -> int:
@@ -75,17 +77,19 @@ def handles(
     in_parts: bool = False,
     on_controller: bool = False,
     quick: Callable[..., Answer[Any]] | None = None,
+    quick_topic: QuickTopic | None = None,
 ) -> Callable[[H], H]:
     """Register the decorated function as the answer to every version of `request`.
 
     `on_controller`: it changes the metadata. A node that is not the controller passes the request on to it.
     `quick(frame, position, call, …services)` is asked before the request is decoded. It returns the answer's bytes
     (with room for size and correlation id), or what a handler returns; or None, and then nothing has happened.
+    `quick_topic(frame, position, call)`: the topic that it would touch, for those who ask whether that is allowed.
     """
 
     def register(handle: H) -> H:
         key, versions = api(request).key, api(request).versions
-        route = Route(request, response, versions, handle, in_parts, on_controller, quick)
+        route = Route(request, response, versions, handle, in_parts, on_controller, quick, quick_topic)
         module = api_module(route.name)
         if key in _routes:
             raise TypeError(f"API {key} has two handlers")

@@ -1,7 +1,7 @@
-"""Long work on the event loop, whoever asks for it: one slice of it in each turn of the loop.
+"""Long work on the event loop: one slice of it in each turn of the loop.
 
 A job is a generator that yields where it may be interrupted. Most jobs are done within their first slice, and cost no
-more than a look at the clock; the rest of a longer one waits for its turn among all that there are. So nobody else
+more than a look at the clock; the rest of a longer one waits for its turn among all that there are. So no other client
 waits for more than a slice, however many clients ask for long work at once.
 """
 
@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable
 from typing import Any, Final, TypeVar
 
 from tidemark.broker.core.deferred import Deferred
+from tidemark.environment import monotonic
 
 log = logging.getLogger(__name__)
 
@@ -59,20 +59,20 @@ def at_once(job: Job[T]) -> T:
 
 async def finished(job: Job[T]) -> T:
     """What a job returns, for a coroutine: it pauses after each slice."""
-    until = time.monotonic() + SLICE_SECONDS
+    until = monotonic() + SLICE_SECONDS
     try:
         while True:
             next(job)
-            if time.monotonic() >= until:
+            if monotonic() >= until:
                 await asyncio.sleep(0)
-                until = time.monotonic() + SLICE_SECONDS
+                until = monotonic() + SLICE_SECONDS
     except StopIteration as stop:
         done: T = stop.value
         return done
 
 
 class SlicedWork:
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         self._clock = clock
         self._jobs: deque[tuple[Job[Any], Wanted, Deferred[Any]]] = deque()
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable
 from typing import Final
+
+from tidemark.environment import monotonic
 
 SLICE_SECONDS: Final = 0.01
 
@@ -13,7 +14,7 @@ SLICE_SECONDS: Final = 0.01
 class TimeSlice:
     """`pause` costs a reading of the clock, until the slice is over."""
 
-    def __init__(self, seconds: float = SLICE_SECONDS, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, seconds: float = SLICE_SECONDS, clock: Callable[[], float] = monotonic) -> None:
         self._seconds = seconds
         self._clock = clock
         self._end = clock() + seconds

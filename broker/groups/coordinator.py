@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import time
-from typing import Any, Final
+from typing import Any
 
 from tidemark.broker.coordination.coordinator import Coordinator
 from tidemark.broker.groups.group_shard_host import GroupShardHost
@@ -12,11 +11,9 @@ from tidemark.broker.groups.recent_lookups import RecentLookups
 from tidemark.broker.metadata.image import Image
 from tidemark.broker.metadata.internal import OFFSETS_TOPIC
 from tidemark.broker.replication.partition import Partition
+from tidemark.environment import monotonic, wall_clock_ms
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.records import EndTransaction
-
-# Sessions must not end because the wall clock is set: it is read once, and monotonic time counts from there.
-_CLOCK_OFFSET_MS: Final = time.time_ns() // 1_000_000 - time.monotonic_ns() // 1_000_000
 
 
 class GroupCoordinator(Coordinator[GroupShardHost]):
@@ -25,10 +22,11 @@ class GroupCoordinator(Coordinator[GroupShardHost]):
     def __init__(self, **services: Any) -> None:
         super().__init__(**services)
         self.recent_lookups = RecentLookups()
+        # Sessions must not end because the wall clock is set: it is read once, and monotonic time counts from there.
+        self._clock_offset_ms = wall_clock_ms() - int(monotonic() * 1000)
 
-    @staticmethod
-    def now_ms() -> int:
-        return time.monotonic_ns() // 1_000_000 + _CLOCK_OFFSET_MS
+    def now_ms(self) -> int:
+        return int(monotonic() * 1000) + self._clock_offset_ms
 
     def _start_shard(self, partition: Partition) -> GroupShardHost:
         host = GroupShardHost(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from random import Random
 
 from tidemark.broker.config import BrokerConfig
 from tidemark.broker.coordination.shard_host import ShardHost
@@ -14,6 +13,7 @@ from tidemark.broker.groups.shard import GroupShard
 from tidemark.broker.groups.timers import TimerQueue
 from tidemark.broker.metadata.image import Image
 from tidemark.broker.replication.partition import Partition
+from tidemark.environment import new_random
 
 
 class GroupShardHost(ShardHost):
@@ -33,7 +33,7 @@ class GroupShardHost(ShardHost):
         self.shard = GroupShard(
             config=config,
             image=image,
-            random=Random(),
+            random=new_random(),
             timers=TimerQueue(self._set_timer),
             recent_lookups=recent_lookups,
         )
@@ -62,8 +62,8 @@ class GroupShardHost(ShardHost):
         """Whether all records that the state was built from are committed."""
         return self._written < self.partition.high_watermark
 
-    def when_committed(self, told: Callable[[Exception | None], None]) -> None:
-        self.partition.await_high_watermark(self._written, told, fails_below_min_isr=True)
+    def when_committed(self, reached: Callable[[Exception | None], None]) -> None:
+        self.partition.await_high_watermark(self._written, reached, fails_below_min_isr=True)
 
     # -- time --------------------------------------------------------------
 

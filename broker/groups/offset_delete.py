@@ -25,19 +25,20 @@ def delete_offsets(shard: GroupShard, request: OffsetDeleteRequest) -> OffsetDel
     records: list[CoordinatorRecord] = []
     for topic in request.topics:
         committed = shard.offsets.of_topic(request.group_id, topic.name)
-        code = _check_topic(shard, request.group_id, topic.name)
-        told = OffsetDeleteResponseTopic(name=topic.name)
-        response.topics.append(told)
+        deleted = OffsetDeleteResponseTopic(name=topic.name)
+        response.topics.append(deleted)
         for asked in topic.partitions:
             index = asked.partition_index
-            told.partitions.append(OffsetDeleteResponsePartition(partition_index=index, error_code=code))
+            code = _check(shard, request.group_id, topic.name, index)
+            deleted.partitions.append(OffsetDeleteResponsePartition(partition_index=index, error_code=code))
             if not code and index in committed:
                 records.append(tombstone(request.group_id, topic.name, index))
     return CoordinatorResult(records, answer=response, refuse=_refuse) if records else response
 
 
-def _check_topic(shard: GroupShard, group_id: str, topic: str) -> ErrorCode:
-    if topic not in shard.image.topics:
+def _check(shard: GroupShard, group_id: str, topic: str, index: int) -> ErrorCode:
+    known = shard.image.topics.get(topic)
+    if known is None or not 0 <= index < len(known.partitions):
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if shard.groups[group_id].subscribes_to(topic):
         return ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC

@@ -46,16 +46,10 @@ def fetch(
     if code:
         return Positions(code, {})
     committed = shard.offsets.of_group(group_id)
-    if wanted is None:
-        found = {
-            topic: [_position(index, value) for index, value in partitions.items()]
-            for topic, partitions in committed.items()
-        }
-    else:
-        found = {
-            topic: [_position(index, committed.get(topic, {}).get(index)) for index in indexes]
-            for topic, indexes in wanted.items()
-        }
+    found = {
+        topic: [_position(index, committed.get(topic, {}).get(index)) for index in indexes]
+        for topic, indexes in (committed_partitions(shard, group_id) if wanted is None else wanted).items()
+    }
     if stable and shard.offsets.has_pending(group_id):
         for topic, positions in found.items():
             positions[:] = [
@@ -65,6 +59,10 @@ def fetch(
                 for each in positions
             ]
     return Positions(ErrorCode.NONE, found)
+
+
+def committed_partitions(shard: GroupShard, group_id: str) -> dict[str, list[int]]:
+    return {topic: list(partitions) for topic, partitions in shard.offsets.of_group(group_id).items()}
 
 
 def _position(partition: int, value: OffsetCommitValue | None) -> Position:

@@ -16,7 +16,7 @@ from collections.abc import Collection, Mapping
 from functools import partial
 from typing import Final
 
-from tidemark.broker.core.deferred import Gathering, MaybeDeferred, mapped
+from tidemark.broker.core.deferred import CombinedAnswer, MaybeDeferred, mapped
 from tidemark.broker.core.registry import Call, handles
 from tidemark.broker.metadata.image import Image
 from tidemark.broker.metadata.internal import INTERNAL_TOPICS, OFFSETS_TOPIC
@@ -62,11 +62,11 @@ def _add_to_all(
     asked: list[AddPartitionsToTxnTransaction], call: Call, transactions: TransactionCoordinator
 ) -> MaybeDeferred[AddPartitionsToTxnResponse]:
     response = AddPartitionsToTxnResponse()
-    gathering = Gathering(response)
+    combined = CombinedAnswer(response)
     for one in asked:
         codes = _add(one, transactions, client_version=EPOCH_PER_TRANSACTION, refused=REFUSED_TO_BROKERS)
-        gathering.add(mapped(codes, partial(_result, one, call)), response.results_by_transaction.append)
-    return gathering.answer()
+        combined.add(mapped(codes, partial(_result, one, call)), response.results_by_transaction.append)
+    return combined.answer()
 
 
 def _result(one: AddPartitionsToTxnTransaction, call: Call, codes: Codes | ErrorCode) -> AddPartitionsToTxnResult:

@@ -34,7 +34,9 @@ async def alter_configs(
 ) -> AlterConfigsResponse:
     def records(image: Image, resource: AlterConfigsResource) -> Sequence[Record]:
         values = {config.name: config.value for config in resource.configs}
-        return replace_config(image, resource.resource_type, resource.resource_name, values, broker=settings.current)
+        found = replace_config(image, resource.resource_type, resource.resource_name, values, broker=settings.current)
+        settings.require_usable(found)
+        return found
 
     outcomes = await alter_resources(request.resources, store, records, validate_only=request.validate_only)
     answers = zip(request.resources, outcomes, strict=True)

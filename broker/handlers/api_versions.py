@@ -4,7 +4,7 @@ A version that we do not know is answered in the form of version 0 with UNSUPPOR
 this API (KIP-511), and so the answer never has a flexible header.
 
 v3: name and version of the client's software (KIP-511); features (KIP-584); flexible (KIP-482)
-v4: features whose minimum is 0 can be told (KAFKA-17011)
+v4: features whose minimum is 0 can be listed (KAFKA-17011)
 """
 
 from __future__ import annotations

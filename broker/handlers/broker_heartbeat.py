@@ -22,6 +22,7 @@ async def broker_heartbeat(
             metadata_offset=request.current_metadata_offset,
             want_fence=request.want_fence,
             want_shut_down=request.want_shut_down,
+            offline_log_dirs=list(map(bytes, request.offline_log_dirs)),
         )
     except Refused as refusal:
         return BrokerHeartbeatResponse(error_code=refusal.code)

@@ -2,7 +2,7 @@
 
 v2: ids of its log directories (KIP-858)
 v3: its epoch before a clean shutdown, without which it may have lost records (KIP-966)
-v4: features whose minimum is 0 can be told (KAFKA-17011)
+v4: features whose minimum is 0 can be listed (KAFKA-17011)
 """
 
 from __future__ import annotations
@@ -49,4 +49,5 @@ def _registration(request: BrokerRegistrationRequest) -> BrokerImage:
         incarnation_id=bytes(request.incarnation_id),
         fenced=True,
         features={each.name: (each.min_supported_version, each.max_supported_version) for each in request.features},
+        log_dirs=tuple(map(bytes, request.log_dirs)),
     )

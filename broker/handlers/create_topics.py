@@ -30,7 +30,6 @@ from tidemark.protocol.messages.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
-from tidemark.protocol.schema import ZERO_UUID
 
 DETAILS_FROM: Final = 5  # KIP-525
 
@@ -39,6 +38,7 @@ DETAILS_FROM: Final = 5  # KIP-525
 async def create_topics(
     request: CreateTopicsRequest, call: Call, *, creation: TopicCreation, settings: DynamicConfig
 ) -> CreateTopicsResponse:
+    time_slice = TimeSlice()
     twice = repeated([topic.name for topic in request.topics])
     new_topics, refused = [], {}
     for topic in request.topics:
@@ -47,21 +47,22 @@ async def create_topics(
                 new_topics.append(_new_topic(topic))
         except Refused as refusal:
             refused[topic.name] = refusal
+        await time_slice.pause()
     refused |= dict.fromkeys(twice, Refused(ErrorCode.INVALID_REQUEST, "The topic is in the request twice."))
     outcome, image = await creation.check(new_topics) if request.validate_only else await creation.create(new_topics)
     refused |= outcome
     response = CreateTopicsResponse()
-    time_slice = TimeSlice()
     described: dict[frozenset[tuple[str, str]], list[CreatableTopicConfigs]] = {}
     for name in dict.fromkeys(topic.name for topic in request.topics):
         if name in refused:
             response.topics.append(_refused_topic(name, refused[name]))
+            await time_slice.pause()
             continue
         made = image.topics[name]
         response.topics.append(
             CreatableTopicResult(
                 name=name,
-                topic_id=ZERO_UUID if request.validate_only else made.topic_id,
+                topic_id=made.topic_id,
                 num_partitions=len(made.partitions),
                 replication_factor=len(made.partitions[0].replicas),
                 configs=_configs(image, name, settings, described) if call.version >= DETAILS_FROM else [],

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from tidemark.broker.core.deferred import Gathering, MaybeDeferred
+from tidemark.broker.core.deferred import CombinedAnswer, MaybeDeferred
 from tidemark.broker.core.registry import Call, handles
 from tidemark.broker.core.sliced_work import Job
 from tidemark.broker.groups.coordinator import GroupCoordinator
@@ -23,14 +23,14 @@ def delete_groups(
     request: DeleteGroupsRequest, _call: Call, *, groups: GroupCoordinator
 ) -> Job[MaybeDeferred[DeleteGroupsResponse]]:
     response = DeleteGroupsResponse()
-    gathering = Gathering(response)
+    combined = CombinedAnswer(response)
     for group_id in dict.fromkeys(request.groups_names):
         yield
         result = DeletableGroupResult(group_id=group_id)
         response.results.append(result)
         hosted = groups.find(group_id)
         if isinstance(hosted, GroupShardHost):
-            gathering.add(hosted.finish(hosted.shard.delete_group(group_id)), partial(setattr, result, "error_code"))
+            combined.add(hosted.finish(hosted.shard.delete_group(group_id)), partial(setattr, result, "error_code"))
         else:
             result.error_code = hosted
-    return gathering.answer()
+    return combined.answer()

@@ -1,7 +1,7 @@
 """DescribeConfigs: the settings of topics, brokers and groups, each with where its value comes from.
 
 Any broker describes a topic's settings, only a broker itself its own; an empty broker name asks for what is
-set for the whole cluster. A sensitive value is never told. Each resource gets an error of its own, and the others
+set for the whole cluster. A sensitive value is never returned. Each resource gets an error of its own, and the others
 are answered.
 
 v1: sources and synonyms of a value (KIP-226), asked for by IncludeSynonyms

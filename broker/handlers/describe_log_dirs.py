@@ -37,8 +37,10 @@ def describe_log_dirs(
     if request.topics is not None:
         wanted = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
     response = DescribeLogDirsResponse()
-    for directory in replicas.directories:
+    for directory in list(replicas.directories):
         response.results.append((yield from _directory(replicas, directory, wanted)))
+    for path in replicas.offline_directories:
+        response.results.append(DescribeLogDirsResult(log_dir=path, error_code=ErrorCode.KAFKA_STORAGE_ERROR))
     return response
 
 
@@ -57,11 +59,8 @@ def _directory(replicas: ReplicaTable, directory: LogDirectory, wanted: Wanted) 
         )
     result.topics = list(topics.values())
     try:
-        space = os.statvfs(directory.path)
+        result.total_bytes, result.usable_bytes = directory.files.space(directory.path)
     except OSError as error:
         log.error("%s cannot be read: %s", directory.path, error)
         result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
-        return result
-    result.total_bytes = space.f_frsize * space.f_blocks
-    result.usable_bytes = space.f_frsize * space.f_bavail
     return result

@@ -8,12 +8,12 @@ v2: directory ids, error messages and the addresses of the voters (KIP-853)
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Final
 
 from tidemark.broker.core.errors import Refused
 from tidemark.broker.core.registry import Call, handles
 from tidemark.broker.metadata.store import MetadataStore
+from tidemark.environment import wall_clock_ms
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.messages.describe_quorum import (
     DescribeQuorumRequest,
@@ -83,4 +83,4 @@ def _partition(store: MetadataStore, topic: str, index: int) -> PartitionResult:
 
 
 def _wall_clock_ms(store: MetadataStore, at: float) -> int:
-    return time.time_ns() // 1_000_000 - round(max(store.driver.node.now - at, 0.0) * 1000)
+    return wall_clock_ms() - round(max(store.driver.node.now - at, 0.0) * 1000)

@@ -66,11 +66,14 @@ def _start(cursor: Cursor) -> tuple[str, int]:
 
 
 def _missing(name: str) -> DescribeTopicPartitionsResponseTopic:
+    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     try:
         check_topic_name(name)
     except Refused as refusal:
-        return DescribeTopicPartitionsResponseTopic(name=name, error_code=refusal.code)
-    return DescribeTopicPartitionsResponseTopic(name=name, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        code = refusal.code
+    return DescribeTopicPartitionsResponseTopic(
+        name=name, error_code=code, topic_authorized_operations=TOPIC_OPERATIONS
+    )
 
 
 def _page(topic: TopicImage, begin: int, count: int, image: Image) -> Job[DescribeTopicPartitionsResponseTopic]:

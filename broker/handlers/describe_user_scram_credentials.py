@@ -1,15 +1,17 @@
-"""DescribeUserScramCredentials: which SCRAM mechanisms users have credentials for (KIP-554).
+"""DescribeUserScramCredentials: which users have SCRAM credentials, and of which kind (KIP-554).
 
-No credential can be set yet (AlterUserScramCredentials is not served), so nobody has one: a user that is named is not
-found, and there is nobody else to list. Kafka's ConfigCommand asks this whenever it describes users.
+Kafka's ConfigCommand asks this whenever it describes users. Nothing that a password could be guessed from is told.
 """
 
 from __future__ import annotations
 
+from tidemark.broker.cluster.view import ClusterView
 from tidemark.broker.core.registry import Call, handles
 from tidemark.broker.core.repeats import repeated
+from tidemark.broker.metadata.credentials import Credentials
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.messages.describe_user_scram_credentials import (
+    CredentialInfo,
     DescribeUserScramCredentialsRequest,
     DescribeUserScramCredentialsResponse,
     DescribeUserScramCredentialsResult,
@@ -18,18 +20,30 @@ from tidemark.protocol.messages.describe_user_scram_credentials import (
 
 @handles(DescribeUserScramCredentialsRequest, DescribeUserScramCredentialsResponse)
 def describe_user_scram_credentials(
-    request: DescribeUserScramCredentialsRequest, _call: Call
+    request: DescribeUserScramCredentialsRequest, _call: Call, *, cluster: ClusterView
 ) -> DescribeUserScramCredentialsResponse:
+    credentials = cluster.image.credentials
     names = [each.name for each in request.users or ()]
     twice = repeated(names)
     return DescribeUserScramCredentialsResponse(
-        results=[_answer(name, is_repeated=name in twice) for name in dict.fromkeys(names)]
+        results=[
+            _answer(credentials, name, is_repeated=name in twice)
+            for name in dict.fromkeys(names if names else credentials.scram)
+        ]
     )
 
 
-def _answer(name: str, *, is_repeated: bool) -> DescribeUserScramCredentialsResult:
+def _answer(credentials: Credentials, name: str, *, is_repeated: bool) -> DescribeUserScramCredentialsResult:
+    answer = DescribeUserScramCredentialsResult(user=name)
     if is_repeated:
-        code, message = ErrorCode.DUPLICATE_RESOURCE, "The user is named twice in one request."
+        answer.error_code = ErrorCode.DUPLICATE_RESOURCE
+        answer.error_message = f"Cannot describe SCRAM credentials for the same user twice in a single request: {name}"
+    elif name not in credentials.scram:
+        answer.error_code = ErrorCode.RESOURCE_NOT_FOUND
+        answer.error_message = f"Attempt to describe a user credential that does not exist: {name}"
     else:
-        code, message = ErrorCode.RESOURCE_NOT_FOUND, "The user has no SCRAM credentials."
-    return DescribeUserScramCredentialsResult(user=name, error_code=code, error_message=message)
+        answer.credential_infos = [
+            CredentialInfo(mechanism=mechanism, iterations=credential.iterations)
+            for mechanism, credential in sorted(credentials.scram[name].items())
+        ]
+    return answer

@@ -8,5 +8,5 @@ from tidemark.protocol.messages.forwarded import ForwardedRequest, ForwardedResp
 
 
 @handles(ForwardedRequest, ForwardedResponse)
-async def forwarded(request: ForwardedRequest, call: Call, *, forwarding: Forwarding) -> ForwardedResponse:
-    return await forwarding.answer(request, call)
+async def forwarded(request: ForwardedRequest, _call: Call, *, forwarding: Forwarding) -> ForwardedResponse:
+    return await forwarding.answer(request)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from tidemark.broker.core.errors import Refused
 from tidemark.broker.core.registry import Call, handles
 from tidemark.broker.metadata.config_changes import alter_resources
-from tidemark.broker.metadata.configs import Operation, alter_config
+from tidemark.broker.metadata.configs import ConfigOperation, alter_config
 from tidemark.broker.metadata.dynamic_config import DynamicConfig
 from tidemark.broker.metadata.image import Image
 from tidemark.broker.metadata.records import Record
@@ -32,16 +32,18 @@ async def incremental_alter_configs(
 ) -> IncrementalAlterConfigsResponse:
     def records(image: Image, resource: AlterConfigsResource) -> Sequence[Record]:
         changes = [(config.name, _operation(config.config_operation), config.value) for config in resource.configs]
-        return alter_config(image, resource.resource_type, resource.resource_name, changes, broker=settings.current)
+        found = alter_config(image, resource.resource_type, resource.resource_name, changes, broker=settings.current)
+        settings.require_usable(found)
+        return found
 
     outcomes = await alter_resources(request.resources, store, records, validate_only=request.validate_only)
     answers = zip(request.resources, outcomes, strict=True)
     return IncrementalAlterConfigsResponse(responses=[_answer(resource, refusal) for resource, refusal in answers])
 
 
-def _operation(code: int) -> Operation:
+def _operation(code: int) -> ConfigOperation:
     try:
-        return Operation(code)
+        return ConfigOperation(code)
     except ValueError:
         raise Refused(ErrorCode.INVALID_REQUEST, f"There is no config operation {code}.") from None
 

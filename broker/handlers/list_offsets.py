@@ -57,11 +57,11 @@ Search = Callable[[], Found | None]
 
 @handles(ListOffsetsRequest, ListOffsetsResponse)
 def list_offsets(request: ListOffsetsRequest, call: Call, *, replicas: ReplicaTable) -> Answer[ListOffsetsResponse]:
-    asking = _Asking(request, call.version, replicas)
-    return asking.search_and_answer() if asking.must_search else asking.answer()
+    listing = _OffsetListing(request, call.version, replicas)
+    return listing.search_and_answer() if listing.must_search else listing.answer()
 
 
-class _Asking:
+class _OffsetListing:
     """One request. Searches by time read index and batches, on another thread; the rest is known."""
 
     def __init__(self, request: ListOffsetsRequest, version: int, replicas: ReplicaTable) -> None:

@@ -18,7 +18,8 @@ v13: an error of the whole answer (KIP-1102)
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable, Sequence
+from typing import Final
 
 from tidemark.broker.cluster.topic_creation import TopicCreation
 from tidemark.broker.cluster.view import ClusterView
@@ -29,7 +30,7 @@ from tidemark.broker.core.sliced_work import Job, finished
 from tidemark.broker.metadata.dynamic_config import DynamicConfig
 from tidemark.broker.metadata.image import Image, PartitionImage, TopicImage
 from tidemark.broker.metadata.internal import INTERNAL_TOPICS
-from tidemark.broker.metadata.topics import check_topic_name
+from tidemark.broker.metadata.topics import PARTITIONS_MAX_PER_REQUEST, check_topic_name
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.messages.metadata import (
     MetadataRequest,
@@ -43,52 +44,64 @@ from tidemark.protocol.schema import ZERO_UUID
 
 log = logging.getLogger(__name__)
 
+NULLABLE_NAMES_FROM: Final = 12
+
 
 @handles(MetadataRequest, MetadataResponse)
 def metadata(
     request: MetadataRequest, call: Call, *, cluster: ClusterView, settings: DynamicConfig, creation: TopicCreation
-) -> Job[MetadataResponse] | Awaitable[MetadataResponse]:
+) -> Job[MetadataResponse | Awaitable[MetadataResponse]] | Awaitable[MetadataResponse]:
     cluster.check_contact()
-    if cluster.suspects:  # a broker has probably died: in a moment it is known which one leads in its place
+    if cluster.suspected_brokers:  # a broker has probably died: in a moment it is known which one leads in its place
         return _answer_soon(request, call, cluster, settings, creation)
     return _answer_now(request, call, cluster, settings, creation)
 
 
 def _answer_now(
     request: MetadataRequest, call: Call, cluster: ClusterView, settings: DynamicConfig, creation: TopicCreation
-) -> Job[MetadataResponse] | Awaitable[MetadataResponse]:
+) -> Job[MetadataResponse | Awaitable[MetadataResponse]]:
     image = cluster.image
     wanted = request.topics
     if wanted is None or (call.version == 0 and not wanted):
-        return _answer(request, call, cluster, _all(request, image))
-    missing = [topic.name for topic in wanted if topic.topic_id == ZERO_UUID and topic.name not in image.topics]
-    if missing and request.allow_auto_topic_creation and settings.current.auto_create_topics_enable:
-        return _create_and_answer(request, call, cluster, creation, missing)
-    return _answer(request, call, cluster, _wanted(request, image))
+        return (yield from _answer(request, call, cluster, _all(request, image)))
+    if request.allow_auto_topic_creation and settings.current.auto_create_topics_enable:
+        missing = yield from _missing(wanted, image)
+        if len(missing) > PARTITIONS_MAX_PER_REQUEST:
+            log.warning("a client names %d topics that do not exist: too many to create them", len(missing))
+        elif missing:
+            return _create_and_answer(request, call, cluster, creation, missing)
+    return (yield from _answer(request, call, cluster, _wanted(request, image, call.version)))
+
+
+def _missing(wanted: Sequence[MetadataRequestTopic], image: Image) -> Job[list[str]]:
+    missing: dict[str, None] = {}
+    for topic in wanted:
+        if topic.name is not None and topic.topic_id == ZERO_UUID and topic.name not in image.topics:
+            missing[topic.name] = None
+        yield
+    return list(missing)
 
 
 async def _answer_soon(
     request: MetadataRequest, call: Call, cluster: ClusterView, settings: DynamicConfig, creation: TopicCreation
 ) -> MetadataResponse:
-    if cluster.suspects is not None:
-        await cluster.suspects.wait_until_none()
-    answer = _answer_now(request, call, cluster, settings, creation)
-    return await answer if isinstance(answer, Awaitable) else await finished(answer)
+    if cluster.suspected_brokers is not None:
+        await cluster.suspected_brokers.wait_until_none()
+    answer = await finished(_answer_now(request, call, cluster, settings, creation))
+    return await answer if isinstance(answer, Awaitable) else answer
 
 
 async def _create_and_answer(
-    request: MetadataRequest, call: Call, cluster: ClusterView, creation: TopicCreation, missing: Iterable[str | None]
+    request: MetadataRequest, call: Call, cluster: ClusterView, creation: TopicCreation, missing: Sequence[str]
 ) -> MetadataResponse:
-    refused: dict[str | None, Refused] = {}
-    for name in dict.fromkeys(missing):
-        try:
-            if name is not None:
-                await creation.create_automatically(name)
-        except Refused as refusal:
-            refused[name] = refusal
-    response = await finished(_answer(request, call, cluster, _wanted(request, cluster.image)))
+    refused: dict[str, Refused] = {}
+    try:
+        refused = await creation.create_all_automatically(missing)
+    except Refused as refusal:
+        refused = dict.fromkeys(missing, refusal)
+    response = await finished(_answer(request, call, cluster, _wanted(request, cluster.image, call.version)))
     for topic in response.topics:
-        if topic.name in refused:
+        if topic.name is not None and topic.name in refused:
             topic.error_code = refused[topic.name].code
     return response
 
@@ -101,32 +114,41 @@ def _all(request: MetadataRequest, image: Image) -> Job[list[MetadataResponseTop
     return topics
 
 
-def _wanted(request: MetadataRequest, image: Image) -> Job[list[MetadataResponseTopic]]:
+def _wanted(request: MetadataRequest, image: Image, version: int) -> Job[list[MetadataResponseTopic]]:
     # As Kafka: a topic that is named again and again is answered once.
-    asked_for = {(asked.topic_id, asked.name): asked for asked in request.topics or ()}
+    asked_for: dict[tuple[bytes, str | None], MetadataRequestTopic] = {}
+    for asked in request.topics or ():
+        asked_for[asked.topic_id, asked.name] = asked
+        yield
     topics = []
     for asked in asked_for.values():
-        topics.append((yield from _one(asked, image, request)))
+        topics.append((yield from _one(asked, image, request, version)))
         yield
     return topics
 
 
-def _one(asked: MetadataRequestTopic, image: Image, request: MetadataRequest) -> Job[MetadataResponseTopic]:
+def _one(
+    asked: MetadataRequestTopic, image: Image, request: MetadataRequest, version: int
+) -> Job[MetadataResponseTopic]:
     if asked.topic_id != ZERO_UUID:
         found = image.topic_by_id(asked.topic_id)
         if found is None:
             # Before version 12 the name cannot be null; Kafka answers an empty one there.
-            return MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name="", topic_id=asked.topic_id)
+            name = None if version >= NULLABLE_NAMES_FROM else ""
+            return MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=name, topic_id=asked.topic_id)
         return (yield from _topic(found, request, image))
     name = asked.name or ""
     found = image.topics.get(name)
     if found is not None:
         return (yield from _topic(found, request, image))
+    missing = MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name=name)
+    if request.include_topic_authorized_operations:
+        missing.topic_authorized_operations = TOPIC_OPERATIONS
     try:
         check_topic_name(name)
     except Refused as refusal:
-        return MetadataResponseTopic(error_code=refusal.code, name=name)
-    return MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name=name)
+        missing.error_code = refusal.code
+    return missing
 
 
 def _topic(topic: TopicImage, request: MetadataRequest, image: Image) -> Job[MetadataResponseTopic]:
@@ -157,7 +179,7 @@ def _partition(index: int, partition: PartitionImage, image: Image) -> MetadataR
 
 
 def _deny(topics: list[MetadataResponseTopic], node_id: int) -> None:
-    """We are cut off: another may lead what we led. Who believed us would come back and be refused, again and again."""
+    """This node is cut off: another may lead its partitions, and clients that believed it would be refused."""
     for topic in topics:
         for partition in topic.partitions:
             if partition.leader_id == node_id:

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from tidemark.broker.core.deferred import MaybeDeferred
 from tidemark.broker.core.registry import Call, handles
+from tidemark.broker.core.sliced_work import Job
 from tidemark.broker.groups.coordinator import GroupCoordinator
 from tidemark.broker.groups.group_shard_host import GroupShardHost
+from tidemark.broker.groups.many_partitions import in_parts, is_large
 from tidemark.broker.groups.offset_delete import delete_offsets
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
@@ -17,9 +19,15 @@ from tidemark.protocol.messages.offset_delete import OffsetDeleteRequest, Offset
 @handles(OffsetDeleteRequest, OffsetDeleteResponse)
 def offset_delete(
     request: OffsetDeleteRequest, _call: Call, *, groups: GroupCoordinator
-) -> MaybeDeferred[OffsetDeleteResponse]:
+) -> MaybeDeferred[OffsetDeleteResponse] | Job[MaybeDeferred[OffsetDeleteResponse]]:
     if not request.group_id:
         return OffsetDeleteResponse(error_code=ErrorCode.INVALID_GROUP_ID)
+    if is_large(request):
+        return in_parts(request, lambda part: _delete(part, groups))
+    return _delete(request, groups)
+
+
+def _delete(request: OffsetDeleteRequest, groups: GroupCoordinator) -> MaybeDeferred[OffsetDeleteResponse]:
     hosted = groups.find(request.group_id)
     if not isinstance(hosted, GroupShardHost):
         return OffsetDeleteResponse(error_code=hosted)

@@ -1,7 +1,8 @@
 """OffsetFetch: what groups have committed: for the partitions named, or for all that there are.
 
 An answer that rests on a commit which is written but not yet committed waits for it: otherwise a failover could take
-back what a group was told. RequireStable asks for UNSTABLE_OFFSET_COMMIT where a transaction has offsets pending.
+back an offset that a client has seen. With RequireStable, a partition whose offset a transaction is about to change is
+UNSTABLE_OFFSET_COMMIT.
 
 v2: a null list of topics means all; an error of the whole group (KIP-88)
 v5: leader epochs (KIP-320)
@@ -22,7 +23,8 @@ from tidemark.broker.core.registry import Call, handles
 from tidemark.broker.core.sliced_work import Job, in_slices
 from tidemark.broker.groups.coordinator import GroupCoordinator
 from tidemark.broker.groups.group_shard_host import GroupShardHost
-from tidemark.broker.groups.offset_fetch import Position, Positions, fetch
+from tidemark.broker.groups.many_partitions import PARTITIONS_AT_ONCE_MAX
+from tidemark.broker.groups.offset_fetch import Position, Positions, committed_partitions, fetch
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
@@ -37,7 +39,7 @@ from tidemark.protocol.messages.offset_fetch import (
 
 MANY_FROM: Final = 8
 TOPIC_IDS_FROM: Final = 10
-GROUP_ERROR_FROM: Final = 2  # before, an error could only be told of each partition
+GROUP_ERROR_FROM: Final = 2  # before, only partitions had an error
 
 
 @handles(OffsetFetchRequest, OffsetFetchResponse)
@@ -81,7 +83,7 @@ def _offset_fetch(request: OffsetFetchRequest, call: Call, groups: GroupCoordina
             response.groups.append((yield from _group(asked, call, groups, stable=request.require_stable)))
         return response
     wanted = None if request.topics is None else {each.name: each.partition_indexes for each in request.topics}
-    found = _positions(groups, request.group_id, wanted, stable=request.require_stable)
+    found = yield from _positions(groups, request.group_id, wanted, stable=request.require_stable)
     if found.error_code and call.version < GROUP_ERROR_FROM:
         everything = {name: [Position(index, -1, -1, "") for index in each] for name, each in (wanted or {}).items()}
         found = found._replace(topics=everything)
@@ -108,11 +110,24 @@ def _offset_fetch(request: OffsetFetchRequest, call: Call, groups: GroupCoordina
 
 def _positions(
     groups: GroupCoordinator, group_id: str, wanted: Mapping[str, Sequence[int]] | None, **member: Any
-) -> Positions:
+) -> Job[Positions]:
     hosted = groups.find(group_id)
     if not isinstance(hosted, GroupShardHost):
         return Positions(hosted, {})
-    return fetch(hosted.shard, group_id, wanted, **member)
+    found = fetch(hosted.shard, group_id, {}, **member)
+    if wanted is None:
+        wanted = committed_partitions(hosted.shard, group_id)
+    for name, indexes in wanted.items():
+        found.topics[name] = []
+        for start in range(0, len(indexes), PARTITIONS_AT_ONCE_MAX):
+            if found.error_code:
+                return found
+            part = {name: indexes[start : start + PARTITIONS_AT_ONCE_MAX]}
+            positions = fetch(hosted.shard, group_id, part, **member)
+            found.topics[name] += positions.topics.get(name, ())
+            found = found._replace(error_code=positions.error_code)
+            yield
+    return Positions(found.error_code, {}) if found.error_code else found
 
 
 def _group(
@@ -133,7 +148,7 @@ def _group(
                 answer.topics.append(OffsetFetchResponseTopics(topic_id=topic.topic_id, partitions=partitions))
             else:
                 wanted[name] = topic.partition_indexes
-    found = _positions(
+    found = yield from _positions(
         groups, asked.group_id, wanted, member_id=asked.member_id, epoch=asked.member_epoch, stable=stable
     )
     answer.error_code = found.error_code

@@ -13,10 +13,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from tidemark.broker.core.deferred import MaybeDeferred, chained, mapped
+from tidemark.broker.core.deferred import Answer, MaybeDeferred, awaited, chained, mapped
 from tidemark.broker.core.registry import Call, handles
+from tidemark.broker.core.sliced_work import finished
 from tidemark.broker.groups.coordinator import GroupCoordinator
 from tidemark.broker.groups.group_shard_host import GroupShardHost
+from tidemark.broker.groups.many_partitions import in_parts, is_large
 from tidemark.broker.groups.txn_offset_commit import commit_in_transaction, refuse_all
 from tidemark.broker.metadata.internal import OFFSETS_TOPIC
 from tidemark.broker.replication.partition import Partition
@@ -41,7 +43,9 @@ _AS_THE_GROUPS: Final = {
 @handles(TxnOffsetCommitRequest, TxnOffsetCommitResponse)
 def txn_offset_commit(
     request: TxnOffsetCommitRequest, call: Call, *, groups: GroupCoordinator, transactions: TransactionCoordinator
-) -> MaybeDeferred[TxnOffsetCommitResponse]:
+) -> Answer[TxnOffsetCommitResponse]:
+    if is_large(request):
+        return _commit_many(request, call, groups, transactions)
     if not request.group_id:
         return refuse_all(request, ErrorCode.INVALID_GROUP_ID)
     hosted = groups.find(request.group_id)
@@ -49,6 +53,20 @@ def txn_offset_commit(
         return _refuse(request, call, hosted)
     verdict = _verify(request, call, hosted.partition, transactions)
     return chained(verdict, lambda code: _commit(request, call, groups, code))
+
+
+async def _commit_many(
+    request: TxnOffsetCommitRequest, call: Call, groups: GroupCoordinator, transactions: TransactionCoordinator
+) -> TxnOffsetCommitResponse:
+    """Verified once, then in parts."""
+    hosted = groups.find(request.group_id) if request.group_id else ErrorCode.INVALID_GROUP_ID
+    if isinstance(hosted, GroupShardHost):
+        code = await awaited(_verify(request, call, hosted.partition, transactions))
+        parts = in_parts(request, lambda part: _commit(part, call, groups, code))
+    else:
+        refusal = hosted
+        parts = in_parts(request, lambda part: _refuse(part, call, refusal))
+    return await awaited(await finished(parts))
 
 
 def _commit(

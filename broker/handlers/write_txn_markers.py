@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from tidemark.broker.core.deferred import Gathering, MaybeDeferred
+from tidemark.broker.core.deferred import CombinedAnswer, MaybeDeferred
 from tidemark.broker.core.registry import Call, handles
 from tidemark.broker.core.sliced_work import Job
 from tidemark.broker.transactions.coordinator import TransactionCoordinator
@@ -29,7 +29,7 @@ def write_txn_markers(
     request: WriteTxnMarkersRequest, _call: Call, *, transactions: TransactionCoordinator
 ) -> Job[MaybeDeferred[WriteTxnMarkersResponse]]:
     response = WriteTxnMarkersResponse()
-    gathering = Gathering(response)
+    combined = CombinedAnswer(response)
     for asked in request.markers:
         marker = EndTransaction(
             asked.producer_id, asked.producer_epoch, asked.transaction_result, asked.coordinator_epoch
@@ -44,6 +44,6 @@ def write_txn_markers(
                 topic_result.partitions.append(answer)
                 version = asked.transaction_version
                 written = transactions.local_markers.write(marker, version=version, topic=topic.name, index=index)
-                gathering.add(written, partial(setattr, answer, "error_code"))
+                combined.add(written, partial(setattr, answer, "error_code"))
                 yield
-    return gathering.answer()
+    return combined.answer()

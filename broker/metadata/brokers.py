@@ -67,7 +67,7 @@ def register(
         )
     records: list[Record] = [broker_record(replace(wanted, fenced=True))]
     after = image.apply(records)
-    # Also of a broker that was unregistered and comes back: nobody knows what it has, and it may still be eligible.
+    # Also of a broker that was unregistered and comes back: its log is not known, and it may still be eligible.
     lost_data = () if stopped_cleanly else (wanted.broker_id,)
     return [*records, *_leave(after, wanted.broker_id, config, lost_data=lost_data)]
 
@@ -187,6 +187,7 @@ def circumstances_of(
     rules = topic_rules(image, topic.name, config)
     return Circumstances(
         is_active=image.is_active,
+        is_online=image.is_online,
         min_isr=rules.min_isr,
         unclean_allowed=rules.unclean_allowed,
         election=election,

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from enum import IntEnum
 
 from tidemark.broker.config import (
     GROUP_KEYS,
-    KEYS,
     TOPIC_KEYS,
     BrokerConfig,
     ConfigError,
     Key,
     Type,
+    broker_key,
     validate_broker_config,
     validate_group_configs,
     validate_topic_configs,
@@ -24,7 +25,7 @@ from tidemark.broker.metadata.records import ConfigRecord, Record
 from tidemark.protocol.errors import ErrorCode
 
 
-class Operation(IntEnum):
+class ConfigOperation(IntEnum):
     """KIP-339."""
 
     SET = 0
@@ -33,7 +34,7 @@ class Operation(IntEnum):
     SUBTRACT = 3
 
 
-Change = tuple[str, Operation, str | None]
+Change = tuple[str, ConfigOperation, str | None]
 
 
 def resource_label(resource_type: int, name: str) -> str:
@@ -87,13 +88,15 @@ def _check_resource(image: Image, resource_type: int, name: str) -> None:
         raise Refused(ErrorCode.INVALID_REQUEST, f"There is no broker {name!r}.")
 
 
-def _apply(resource_type: int, current: str | None, key: str, operation: Operation, value: str | None) -> str | None:
-    if operation is Operation.DELETE:
+def _apply(
+    resource_type: int, current: str | None, key: str, operation: ConfigOperation, value: str | None
+) -> str | None:
+    if operation is ConfigOperation.DELETE:
         _check_key(resource_type, key)
         return None
     if value is None:
         raise Refused(ErrorCode.INVALID_REQUEST, f"The setting {key} has no value.")
-    if operation is Operation.SET:
+    if operation is ConfigOperation.SET:
         return value
     known = _check_key(resource_type, key)
     if known.type is not Type.LIST:
@@ -103,14 +106,17 @@ def _apply(resource_type: int, current: str | None, key: str, operation: Operati
     base = current if current is not None else known.format(known.default) or ""
     items = [item for item in base.split(",") if item]
     given = [item for item in value.split(",") if item]
-    if operation is Operation.APPEND:
+    if operation is ConfigOperation.APPEND:
         return ",".join(items + [item for item in given if item not in items])
     return ",".join(item for item in items if item not in given)
 
 
 def _check_key(resource_type: int, key: str) -> Key:
-    keys = {TOPIC_RESOURCE: TOPIC_KEYS, GROUP_RESOURCE: GROUP_KEYS}.get(resource_type, KEYS)
-    if key not in keys:
+    keys = {TOPIC_RESOURCE: TOPIC_KEYS, GROUP_RESOURCE: GROUP_KEYS}.get(resource_type)
+    if keys is None:
+        with suppress(ConfigError):
+            return broker_key(key)
+    if keys is None or key not in keys:
         raise Refused(ErrorCode.INVALID_CONFIG, f"There is no setting {key}.")
     return keys[key]
 

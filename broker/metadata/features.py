@@ -7,6 +7,7 @@ log and the quorum's configuration.
 
 1: as before features had levels
 2: members of the quorum have directory ids
+3: credentials, access control entries, delegation tokens, quotas, and the log directories of replicas
 
 A new cluster uses the newest level of each from its first record on. An older one goes on with what it has until an
 operator raises it (UpdateFeatures), so that its nodes can be upgraded one by one, and back, before that.
@@ -14,7 +15,7 @@ operator raises it (UpdateFeatures), so that its nodes can be upgraded one by on
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
@@ -25,13 +26,14 @@ from tidemark.protocol.errors import ErrorCode
 
 OUR_METADATA_VERSION: Final = "tidemark.metadata.version"
 DIRECTORY_IDS_LEVEL: Final = 2
+SECURITY_LEVEL: Final = 3
 SUPPORTED: Final[Mapping[str, tuple[int, int]]] = MappingProxyType(
     {
         "eligible.leader.replicas.version": (0, 1),
         "group.version": (0, 1),
         "kraft.version": (0, 1),
         "metadata.version": (7, 27),  # 3.3-IV3 to 4.1-IV1
-        OUR_METADATA_VERSION: (1, 2),
+        OUR_METADATA_VERSION: (1, 3),
         "transaction.version": (0, 2),
     }
 )
@@ -46,14 +48,14 @@ UNRECORDED: Final[Mapping[str, int]] = MappingProxyType(
         "transaction.version": 2,
     }
 )
-UNKNOWN: Final = (0, 0)  # the range of a feature that nobody has heard of: as in Kafka, it can be turned off
+UNKNOWN: Final = (0, 0)  # the range of an unknown feature: as in Kafka, it can be turned off
 LOWERABLE: Final = frozenset({"transaction.version"})  # what the others brought cannot be taken back
 
 
-def new_cluster(cluster_id: str) -> list[Record]:
-    """The first records of a cluster."""
+def new_cluster(cluster_id: str, more: Sequence[Record] = ()) -> list[Record]:
+    """The first records of a cluster: what every one begins with, and what its operator wants `more`."""
     levels = [FeatureLevelRecord(name=name, level=high) for name, (_, high) in SUPPORTED.items()]
-    return [ClusterRecord(cluster_id=cluster_id), *levels]
+    return [ClusterRecord(cluster_id=cluster_id), *levels, *more]
 
 
 def finalized(image: Image) -> dict[str, int]:
@@ -83,6 +85,15 @@ def may_write_directory_ids(image: Image) -> bool:
     return finalized(image)[OUR_METADATA_VERSION] >= DIRECTORY_IDS_LEVEL
 
 
+def check_security_level(image: Image) -> None:
+    """Before a record of level 3 is written: whether every broker can read it."""
+    if finalized(image)[OUR_METADATA_VERSION] < SECURITY_LEVEL:
+        raise Refused(
+            ErrorCode.UNSUPPORTED_VERSION,
+            f"The cluster must be at {OUR_METADATA_VERSION} {SECURITY_LEVEL} for this: raise it with UpdateFeatures.",
+        )
+
+
 def check_level(image: Image, name: str, level: int, *, may_lower: bool) -> None:
     """Whether the cluster may use this level of a feature from now on."""
     supported = SUPPORTED.get(name, UNKNOWN)
@@ -101,10 +112,10 @@ def check_level(image: Image, name: str, level: int, *, may_lower: bool) -> None
         raise _refused(name, level, f"It is at {now}, and what that has brought cannot be taken back.")
 
 
-def _range(who: str, supported: tuple[int, int]) -> str:
+def _range(subject: str, supported: tuple[int, int]) -> str:
     if supported == UNKNOWN:
-        return f"{who} does not support this feature."
-    return f"{who} only supports versions {supported[0]}-{supported[1]}."
+        return f"{subject} does not support this feature."
+    return f"{subject} only supports versions {supported[0]}-{supported[1]}."
 
 
 def _refused(name: str, level: int, reason: str) -> Refused:

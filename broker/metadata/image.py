@@ -7,11 +7,16 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
+from tidemark.broker.core.acl import Acl, AclOperation, PatternType, Permission, ResourceType
 from tidemark.broker.core.sliced_work import Job
+from tidemark.broker.metadata.acl_index import AclIndex
+from tidemark.broker.metadata.credentials import NO_CREDENTIALS, CredentialRecord, Credentials
 from tidemark.broker.metadata.records import (
+    AccessControlEntryRecord,
     BrokerStateRecord,
     ClusterRecord,
     ConfigRecord,
+    DelegationTokenRecord,
     Endpoint,
     FeatureLevelRecord,
     FeatureRange,
@@ -19,7 +24,10 @@ from tidemark.broker.metadata.records import (
     ProducerIdsRecord,
     Record,
     RegisterBrokerRecord,
+    RemoveDelegationTokenRecord,
+    RemoveScramCredentialRecord,
     RemoveTopicRecord,
+    ScramCredentialRecord,
     TopicRecord,
     UnregisterBrokerRecord,
 )
@@ -34,6 +42,8 @@ NO_LEADER: Final = -1
 RECOVERED: Final = 0  # Kafka's LeaderRecoveryState
 RECOVERING: Final = 1  # after an unclean election, until the leader has recovered
 
+UNASSIGNED: Final = bytes(16)  # the id of no directory: the broker has not said yet where its replica is
+
 NO_CONFIG: Final[Mapping[str, str]] = MappingProxyType({})
 
 
@@ -47,6 +57,7 @@ class BrokerImage:
     fenced: bool = False
     in_controlled_shutdown: bool = False
     features: Mapping[str, tuple[int, int]] = field(default_factory=dict)  # (lowest, highest level it can do)
+    log_dirs: tuple[bytes, ...] = ()  # the ids of its log directories that work; empty: not known
 
     @property
     def is_active(self) -> bool:
@@ -68,6 +79,13 @@ class PartitionImage(NamedTuple):
     adding: tuple[int, ...] = ()  # of a reassignment under way; they are among `replicas`
     removing: tuple[int, ...] = ()
     leader_recovery_state: int = RECOVERED
+    directories: tuple[bytes, ...] = ()  # the log directory of each replica, in their order; empty: not known
+
+    def directory_of(self, broker_id: int) -> bytes:
+        """In which of its log directories a broker has its replica (KIP-858)."""
+        if not self.directories or broker_id not in self.replicas:
+            return UNASSIGNED
+        return self.directories[self.replicas.index(broker_id)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +106,8 @@ class Image:
     features: Mapping[str, int] = field(default_factory=dict)  # the level the cluster has agreed on
     next_producer_id: int = 0
     cluster_id: str = ""
+    credentials: Credentials = NO_CREDENTIALS
+    acls: AclIndex = field(default_factory=AclIndex)
 
     def topic_by_id(self, topic_id: bytes) -> TopicImage | None:
         name = self.topic_names.get(topic_id)
@@ -104,6 +124,14 @@ class Image:
         """Whether this broker may lead, and be in sync."""
         broker = self.brokers.get(broker_id)
         return broker is not None and broker.is_active
+
+    def is_online(self, broker_id: int, partition: PartitionImage) -> bool:
+        """Whether the log directory works in which this broker has its replica, as far as is known."""
+        directory = partition.directory_of(broker_id)
+        if directory == UNASSIGNED:
+            return True
+        broker = self.brokers.get(broker_id)
+        return broker is None or not broker.log_dirs or directory in broker.log_dirs
 
     def apply(self, records: Iterable[Record]) -> Image:
         draft = _Draft(self)
@@ -134,6 +162,22 @@ class Image:
         for name, level in self.features.items():
             yield FeatureLevelRecord(name=name, level=level)
         yield ProducerIdsRecord(next_producer_id=self.next_producer_id)
+        yield from self.credentials.records()
+        for acl in self.acls:
+            yield acl_record(acl)
+
+
+def acl_record(acl: Acl, *, removed: bool = False) -> AccessControlEntryRecord:
+    return AccessControlEntryRecord(
+        resource_type=acl.resource_type,
+        resource_name=acl.name,
+        pattern_type=acl.pattern_type,
+        principal=acl.principal,
+        host=acl.host,
+        operation=acl.operation,
+        permission_type=acl.permission,
+        removed=removed,
+    )
 
 
 def broker_record(broker: BrokerImage) -> RegisterBrokerRecord:
@@ -148,6 +192,7 @@ def broker_record(broker: BrokerImage) -> RegisterBrokerRecord:
         features=[
             FeatureRange(name=name, min_version=low, max_version=high) for name, (low, high) in broker.features.items()
         ],
+        log_dirs=list(broker.log_dirs),
     )
 
 
@@ -165,6 +210,7 @@ def partition_record(topic_id: bytes, index: int, partition: PartitionImage) -> 
         adding=list(partition.adding),
         removing=list(partition.removing),
         leader_recovery_state=partition.leader_recovery_state,
+        directories=list(partition.directories),
     )
 
 
@@ -180,7 +226,9 @@ class _Draft:
         self._features: dict[str, int] | None = None
         self.next_producer_id = base.next_producer_id
         self.cluster_id = base.cluster_id
+        self.credentials = base.credentials
         self.partitions: dict[str, list[PartitionImage]] = {}
+        self._acls: dict[Acl, bool] = {}  # whether it is there from now on
 
     @property
     def topics(self) -> dict[str, TopicImage]:
@@ -219,6 +267,7 @@ class _Draft:
             fenced=record.fenced,
             in_controlled_shutdown=record.in_controlled_shutdown,
             features={each.name: (each.min_version, each.max_version) for each in record.features},
+            log_dirs=tuple(map(bytes, record.log_dirs)),
         )
 
     def set_broker_state(self, record: BrokerStateRecord) -> None:
@@ -257,6 +306,7 @@ class _Draft:
             tuple(record.adding),
             tuple(record.removing),
             record.leader_recovery_state,
+            tuple(map(bytes, record.directories)),
         )
         if record.partition_id == len(partitions):
             partitions.append(partition)
@@ -281,8 +331,29 @@ class _Draft:
         else:
             self.configs.pop(key, None)
 
+    def set_acl(self, record: AccessControlEntryRecord) -> None:
+        acl = Acl(
+            ResourceType(record.resource_type),
+            record.resource_name,
+            PatternType(record.pattern_type),
+            record.principal,
+            record.host,
+            AclOperation(record.operation),
+            Permission(record.permission_type),
+        )
+        self._acls[acl] = not record.removed
+
+    def _next_acls(self) -> AclIndex:
+        if not self._acls:
+            return self.base.acls
+        added = [acl for acl, stays in self._acls.items() if stays]
+        return self.base.acls.changed(added=added, removed=[acl for acl, stays in self._acls.items() if not stays])
+
     def set_producer_ids(self, record: ProducerIdsRecord) -> None:
         self.next_producer_id = record.next_producer_id
+
+    def change_credentials(self, record: CredentialRecord) -> None:
+        self.credentials = self.credentials.apply(record)
 
     def finish(self) -> Image:
         for name, partitions in self.partitions.items():
@@ -296,6 +367,8 @@ class _Draft:
             features=base.features if self._features is None else self._features,
             next_producer_id=self.next_producer_id,
             cluster_id=self.cluster_id,
+            credentials=self.credentials,
+            acls=self._next_acls(),
         )
 
 
@@ -310,4 +383,9 @@ _FOLD: Final[dict[type[Any], Callable[[_Draft, Any], None]]] = {
     UnregisterBrokerRecord: _Draft.unregister_broker,
     FeatureLevelRecord: _Draft.set_feature,
     ClusterRecord: _Draft.set_cluster,
+    ScramCredentialRecord: _Draft.change_credentials,
+    RemoveScramCredentialRecord: _Draft.change_credentials,
+    DelegationTokenRecord: _Draft.change_credentials,
+    RemoveDelegationTokenRecord: _Draft.change_credentials,
+    AccessControlEntryRecord: _Draft.set_acl,
 }

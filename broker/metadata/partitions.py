@@ -8,8 +8,9 @@ the eligible ones, which hold everything that is committed because nothing is co
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum, auto
+from functools import partial
 
 from tidemark.broker.metadata.image import NO_LEADER, RECOVERED, RECOVERING, PartitionImage
 
@@ -28,6 +29,8 @@ class Circumstances:
     min_isr: int
     election: Election = Election.ONLINE
     unclean_allowed: bool = False
+    # Does the directory work in which this broker has its replica? None: nothing is known of directories.
+    is_online: Callable[[int, PartitionImage], bool] | None = None
     lost_data: Collection[int] = ()  # brokers that came back from an unclean stop: they may lack what they had
 
 
@@ -53,6 +56,10 @@ def revise(
     after = before._replace(**given) if given else before  # type: ignore[arg-type]
     after = _finish_reassignment(after)
     after = _keep_to_replicas(after)
+    if before.directories and after.replicas != before.replicas:
+        after = after._replace(directories=tuple(map(before.directory_of, after.replicas)))
+    if circumstances.is_online is not None and after.directories:
+        circumstances = replace(circumstances, is_active=partial(_is_active, circumstances, after), is_online=None)
     after = _note_eligible(before, after, circumstances)
     after = _elect(after, circumstances)
     after = _note_eligible(before, after, circumstances)
@@ -64,6 +71,11 @@ def revise(
         leader_epoch=before.leader_epoch + has_new_leader,
         partition_epoch=before.partition_epoch + 1,
     )
+
+
+def _is_active(circumstances: Circumstances, partition: PartitionImage, broker_id: int) -> bool:
+    assert circumstances.is_online is not None
+    return circumstances.is_active(broker_id) and circumstances.is_online(broker_id, partition)
 
 
 def _finish_reassignment(partition: PartitionImage) -> PartitionImage:
@@ -139,7 +151,9 @@ def _elect_last_resort(partition: PartitionImage, circumstances: Circumstances) 
     return partition._replace(leader=NO_LEADER)
 
 
-def fresh(replicas: Sequence[int], *, is_active: Callable[[int], bool]) -> PartitionImage:
+def fresh(
+    replicas: Sequence[int], *, is_active: Callable[[int], bool], directories: Sequence[bytes] = ()
+) -> PartitionImage:
     """A new partition: empty, so every replica that is there is in sync. At least one must be."""
     isr = tuple(each for each in replicas if is_active(each))
     return PartitionImage(
@@ -149,4 +163,5 @@ def fresh(replicas: Sequence[int], *, is_active: Callable[[int], bool]) -> Parti
         leader_epoch=0,
         partition_epoch=0,
         leader_recovery_state=RECOVERED,
+        directories=tuple(directories),
     )

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final, get_args
 
 from tidemark.broker.core.sliced_work import Job
-from tidemark.protocol.schema import api, array, boolean, codec, int8, int16, int32, int64, message, string, uuid
+from tidemark.protocol.schema import api, array, blob, boolean, codec, int8, int16, int32, int64, message, string, uuid
 from tidemark.protocol.schema import struct as part
 
 
@@ -37,6 +37,7 @@ class RegisterBrokerRecord:
     fenced: bool = boolean(tag=1)
     in_controlled_shutdown: bool = boolean(tag=2)
     features: list[FeatureRange] = array(FeatureRange, tag=3)
+    log_dirs: list[bytes] = array("uuid", tag=4)  # those that work; from level 3 on
 
 
 @message(key=2, versions="0", flexible="0+")
@@ -59,6 +60,7 @@ class PartitionRecord:
     adding: list[int] = array("int32", tag=2)
     removing: list[int] = array("int32", tag=3)
     leader_recovery_state: int = int8(tag=4)
+    directories: list[bytes] = array("uuid", tag=5)  # of the replicas, in their order; from level 3 on
 
 
 @message(key=4, versions="0", flexible="0+")
@@ -110,6 +112,57 @@ class ClusterRecord:
     cluster_id: str = string()
 
 
+# From here on: level 3 (features.check_security_level).
+@message(key=20, versions="0", flexible="0+")
+class ScramCredentialRecord:
+    """What is needed to check a user's password, and not enough to log in with it."""
+
+    user: str = string()
+    mechanism: int = int8()  # Kafka's number
+    salt: bytes = blob()
+    stored_key: bytes = blob()
+    server_key: bytes = blob()
+    iterations: int = int32()
+
+
+@message(key=21, versions="0", flexible="0+")
+class RemoveScramCredentialRecord:
+    user: str = string()
+    mechanism: int = int8()
+
+
+@message(key=22, versions="0", flexible="0+")
+class DelegationTokenRecord:
+    """A token, but for its HMAC: that is made from the id and a key that only the nodes' settings have."""
+
+    token_id: str = string()
+    owner: str = string()  # a principal as Type:name
+    requester: str = string()
+    renewers: list[str] = array("string")
+    issue_timestamp: int = int64()
+    max_timestamp: int = int64()
+    expiry_timestamp: int = int64()
+
+
+@message(key=23, versions="0", flexible="0+")
+class RemoveDelegationTokenRecord:
+    token_id: str = string()
+
+
+@message(key=30, versions="0", flexible="0+")
+class AccessControlEntryRecord:
+    """An access control entry, or (`removed`) its end."""
+
+    resource_type: int = int8()
+    resource_name: str = string()
+    pattern_type: int = int8()
+    principal: str = string()
+    host: str = string()
+    operation: int = int8()
+    permission_type: int = int8()
+    removed: bool = boolean()
+
+
 Record = (
     RegisterBrokerRecord
     | TopicRecord
@@ -121,6 +174,11 @@ Record = (
     | UnregisterBrokerRecord
     | FeatureLevelRecord
     | ClusterRecord
+    | ScramCredentialRecord
+    | RemoveScramCredentialRecord
+    | DelegationTokenRecord
+    | RemoveDelegationTokenRecord
+    | AccessControlEntryRecord
 )
 
 _TYPES: Final[dict[int, type[Any]]] = {api(cls).key: cls for cls in get_args(Record)}
@@ -152,7 +210,7 @@ def _put(out: bytearray, record: Record) -> None:
     out += body
 
 
-class UnknownRecord(RuntimeError):
+class UnknownMetadataRecord(RuntimeError):
     """The metadata was written by a newer version of the software."""
 
     def __init__(self, key: int, version: int) -> None:
@@ -168,6 +226,6 @@ def decode_records(payload: bytes) -> Iterator[Record]:
         key, version, length = _HEAD.unpack_from(view, position)
         position += _HEAD.size
         if key not in _TYPES or version > _VERSION:
-            raise UnknownRecord(key, version)
+            raise UnknownMetadataRecord(key, version)
         yield codec(_TYPES[key], version).decode(view[position : position + length])
         position += length

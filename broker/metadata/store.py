@@ -12,13 +12,13 @@ import logging
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Sequence
 from pathlib import Path
-from random import Random
 from typing import TYPE_CHECKING, Final
 
 from tidemark.broker.core.errors import Refused
 from tidemark.broker.core.sliced_work import Job, finished
 from tidemark.broker.metadata.image import Image
 from tidemark.broker.metadata.records import Record, decode_records, encode_records, encode_records_in_slices
+from tidemark.environment import new_random
 from tidemark.protocol.errors import ErrorCode
 from tidemark.raft import Driver, FileStorage, LeadershipLost, Overloaded, RaftError, RaftSettings
 
@@ -30,6 +30,7 @@ log = logging.getLogger(__name__)
 CHANGE_SECONDS_MAX: Final = 30.0  # after it a change is answered with a time-out; it may still happen
 SNAPSHOT_AFTER_BYTES: Final = 4 << 20
 AT_ONCE_MAX: Final = 500  # records of a change; more are encoded and applied in slices
+AT_ONCE_BYTES_MAX: Final = 32 << 10  # likewise, of a change that another node decided on
 # A generator yields where others may have their turn: for decisions about thousands of things.
 Decide = Callable[[Image], Sequence[Record] | Job[Sequence[Record]]]
 Watch = Callable[[Image, Image], None]
@@ -55,9 +56,9 @@ class MetadataStore:
             node_id,
             (node_id,) if voters is None else voters,
             storage=self._storage,
-            transport=transport or _Alone(),
+            transport=transport or _NoPeers(),
             machine=self,
-            random=Random(),
+            random=new_random(),
             settings=settings or RaftSettings(),
             snapshot_after_bytes=SNAPSHOT_AFTER_BYTES,
         )
@@ -73,6 +74,7 @@ class MetadataStore:
         self._deciding = asyncio.Lock()  # a long decision is made in slices, and the next one is based on it
         self._newest = self.image  # on the active controller: with what is proposed and not committed
         self._proposed: deque[tuple[int, Image]] = deque()  # (index of the entry, the image after it)
+        self._prepared: tuple[int, Image] | None = None  # likewise, of what is about to be applied
 
     # -- the start and the end ---------------------------------------------
 
@@ -99,7 +101,7 @@ class MetadataStore:
         if self._failed is not None:
             self._failed(error)
 
-    # -- who leads ---------------------------------------------------------
+    # -- leadership --------------------------------------------------------
 
     @property
     def leader_id(self) -> int | None:
@@ -178,7 +180,7 @@ class MetadataStore:
             except Refused as error:
                 refusal = error
         if committed is None:
-            await self._settled()
+            await self._await_decided()
         else:
             await committed
         if refusal is not None:
@@ -203,34 +205,49 @@ class MetadataStore:
         """Of the entry that a decision under way will become."""
         return self.driver.next_index
 
-    async def _settled(self) -> None:
+    async def _await_decided(self) -> None:
         """What the decision was based on is committed, or (by raising) is not."""
         if self._proposed:
             await self.driver.applied(self._proposed[-1][0])
 
     # -- the driver calls these --------------------------------------------
 
+    async def prepare(self, entries: Sequence[Entry]) -> None:
+        """On nodes that did not decide it, a change of thousands of partitions is folded into the image in slices."""
+        if self._proposed or sum(len(entry.payload) for entry in entries) <= AT_ONCE_BYTES_MAX:
+            return
+        image = self.image
+        for entry in entries:
+            image = await finished(image.apply_in_slices(decode_records(entry.payload)))
+        self._prepared = entries[-1].index, image
+
     def apply(self, entries: Sequence[Entry]) -> None:
-        old = image = self.image
+        old, self.image = self.image, self._folded(entries)
+        self._show(old, self.image)
+
+    def _folded(self, entries: Sequence[Entry]) -> Image:
+        image = self.image
+        prepared, self._prepared = self._prepared, None
+        if prepared is not None and prepared[0] == entries[-1].index:
+            return prepared[1]
         for entry in entries:
             if self._proposed and self._proposed[0][0] == entry.index:
                 image = self._proposed.popleft()[1]
             else:
                 image = image.apply(decode_records(entry.payload))
-        self.image = image
-        self._show(old, image)
+        return image
 
     def restore(self, snapshot: Snapshot) -> None:
         old, self.image = self.image, Image().apply(decode_records(snapshot.data))
         self._show(old, self.image)
 
-    def snapshot(self) -> bytes:
-        return encode_records(self.image.records())
+    async def snapshot(self) -> bytes:
+        return await finished(encode_records_in_slices(self.image.records()))
 
     def lead(self, leadership: Leadership | None) -> None:
         if self._epoch:
             self._epoch = 0
-            self._tell_controller(None)
+            self._notify_controller_watchers(None)
         self._proposed.clear()
         if self._activating is not None:
             self._activating.cancel()
@@ -250,9 +267,9 @@ class MetadataStore:
         self._newest = self.image
         self._epoch = epoch
         self._active.set()
-        self._tell_controller(epoch)
+        self._notify_controller_watchers(epoch)
 
-    def _tell_controller(self, epoch: int | None) -> None:
+    def _notify_controller_watchers(self, epoch: int | None) -> None:
         for watcher in self._controller_watchers:
             try:
                 watcher(epoch)
@@ -267,6 +284,6 @@ class MetadataStore:
                 log.exception("a service failed to follow a metadata change")
 
 
-class _Alone:
+class _NoPeers:
     def send(self, to: int, data: bytes) -> None:
         """A quorum of one has no other node to write to."""

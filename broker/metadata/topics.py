@@ -10,6 +10,7 @@ from typing import Final
 from tidemark.broker.config import BrokerConfig, ConfigError, validate_topic_configs
 from tidemark.broker.core.errors import Refused
 from tidemark.broker.core.sliced_work import Job, at_once
+from tidemark.broker.metadata.directories import of_new_replicas
 from tidemark.broker.metadata.image import TOPIC_RESOURCE, Image, PartitionImage, TopicImage, partition_record
 from tidemark.broker.metadata.partitions import fresh
 from tidemark.broker.metadata.placement import spread
@@ -62,10 +63,11 @@ def create_topics(
     image: Image, new_topics: Sequence[NewTopic], broker: BrokerConfig
 ) -> Job[tuple[list[Record], dict[str, Refused]]]:
     """The records of all that can be created, and why the others cannot. The time grows with the request only."""
-    count = sum(
-        len(new_topic.assignments) or (new_topic.partitions if new_topic.partitions > 0 else 1)
-        for new_topic in new_topics
-    )
+    count = 0
+    for new_topic in new_topics:
+        default = new_topic.partitions if new_topic.partitions > 0 else broker.num_partitions
+        count += len(new_topic.assignments) or default
+        yield
     try:
         check_partitions_of_request(count)
     except Refused as too_many:
@@ -171,7 +173,7 @@ def _check_replicas(image: Image, index: int, replicas: Sequence[int]) -> None:
 def _fresh(image: Image, replicas: Sequence[int]) -> PartitionImage:
     if not any(map(image.is_active, replicas)):
         raise Refused(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"All of the brokers {list(replicas)} are fenced.")
-    return fresh(replicas, is_active=image.is_active)
+    return fresh(replicas, is_active=image.is_active, directories=of_new_replicas(image, replicas))
 
 
 def existing_topic(image: Image, name: str) -> TopicImage:

@@ -11,7 +11,7 @@ import contextlib
 import logging
 import socket
 from collections.abc import Callable
-from typing import Final, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from tidemark import portable
 from tidemark.protocol.frames import Framer, FrameTooLarge, Scratch
@@ -26,6 +26,8 @@ UNSENT_BYTES_MAX: Final = 64 << 20
 IN_FLIGHT_MAX: Final = 1000
 BACKOFF_SECONDS_MIN: Final = 0.02
 BACKOFF_SECONDS_MAX: Final = 0.5
+SECURE_SECONDS_MAX: Final = 3.0  # with a handshake, on a machine that is busy
+RENEWED_AFTER: Final = 0.8  # of a login's time
 CONNECT_SECONDS_MAX: Final = 1.5  # then it is tried anew: a lost SYN is sent again ever more seldom
 
 # When the network loses everything for a while, TCP sends again ever more seldom, and a connection stays dead for long
@@ -42,6 +44,13 @@ class PeerUnavailable(Exception):
     """The other node cannot be reached, does not answer, or is not known. Whether it got the request is unknown."""
 
 
+class Connector(Protocol):
+    """Connects by more than a socket: over TLS, with a login."""
+
+    async def connect(self, channel: Channel, host: str, port: int, /) -> float | None:
+        """Returns when the channel may be used, and for how many seconds: None is for ever. Raises OSError."""
+
+
 class PeerLink:
     def __init__(
         self,
@@ -53,17 +62,20 @@ class PeerLink:
         name: str = "",
         scratch: Scratch | None = None,
         silence_seconds_max: float | None = None,
+        connector: Connector | None = None,
     ) -> None:
         """`lost` is called when an open connection has ended; `scratch`: the receive buffer that the links of one node
-        share; `silence_seconds_max`: how long a peer that is sent posts may leave a question of ours unanswered."""
+        share; `silence_seconds_max`: how long a peer that is sent posts may leave a question of ours unanswered;
+        `connector`: if the connection is not a plain one."""
         self.host = host
         self.port = port
         self.name = name or f"{host}:{port}"
         self.scratch = scratch or Scratch()
         self._client_id = client_id
+        self._connector = connector
         self._lost = lost
-        self._channel: _Channel | None = None
-        self._connecting: asyncio.Task[_Channel] | None = None
+        self._channel: Channel | None = None
+        self._connecting: asyncio.Task[Channel] | None = None
         self._backoff = 0.0
         self._not_before = 0.0
         self._correlation_id = 0
@@ -122,7 +134,7 @@ class PeerLink:
         timeout: float,  # noqa: ASYNC109 -- a time-out here also closes the connection
     ) -> memoryview:
         """Pass a request on as it is; the answer is the whole frame, which begins with the correlation id."""
-        channel: _Channel | None = None
+        channel: Channel | None = None
         try:
             async with asyncio.timeout(timeout):
                 channel = await self._connected()
@@ -177,7 +189,7 @@ class PeerLink:
 
     # -- connecting --------------------------------------------------------
 
-    async def _connected(self) -> _Channel:
+    async def _connected(self) -> Channel:
         if self._channel is not None:
             return self._channel
         if self._closed:
@@ -185,18 +197,17 @@ class PeerLink:
         connecting = self._connecting or self._begin_connecting()
         return await asyncio.shield(connecting)  # others may wait for the same attempt
 
-    def _begin_connecting(self) -> asyncio.Task[_Channel]:
+    def _begin_connecting(self) -> asyncio.Task[Channel]:
         task = self._connecting = asyncio.get_running_loop().create_task(self._connect())
         task.add_done_callback(_seen)
         return task
 
-    async def _connect(self) -> _Channel:
+    async def _connect(self) -> Channel:
         loop = asyncio.get_running_loop()
         try:
             if (wait := self._not_before - loop.time()) > 0:
                 await asyncio.sleep(wait)
-            async with asyncio.timeout(CONNECT_SECONDS_MAX):
-                _, channel = await loop.create_connection(lambda: _Channel(self), self.host, self.port)
+            channel = await self._open()
         except (OSError, TimeoutError) as error:
             self._backoff = min(max(self._backoff * 2, BACKOFF_SECONDS_MIN), BACKOFF_SECONDS_MAX)
             self._not_before = loop.time() + self._backoff
@@ -204,10 +215,29 @@ class PeerLink:
         finally:
             self._connecting = None
         self._backoff = 0.0
-        self._channel = channel
+        previous, self._channel = self._channel, channel
+        if previous is not None:
+            previous.retire()
         return channel
 
-    def lost_channel(self, channel: _Channel) -> None:
+    async def _open(self) -> Channel:
+        channel = Channel(self)
+        if self._connector is not None:
+            async with asyncio.timeout(SECURE_SECONDS_MAX):
+                seconds = await self._connector.connect(channel, self.host, self.port)
+            if seconds is not None:
+                asyncio.get_running_loop().call_later(seconds * RENEWED_AFTER, self._renew, channel)
+        else:
+            async with asyncio.timeout(CONNECT_SECONDS_MAX):
+                await asyncio.get_running_loop().create_connection(lambda: channel, self.host, self.port)
+        return channel
+
+    def _renew(self, channel: Channel) -> None:
+        """Its login ends soon: make another connection while this one still serves."""
+        if channel is self._channel and self._connecting is None and not self._closed:
+            self._begin_connecting()
+
+    def lost_channel(self, channel: Channel) -> None:
         if channel is not self._channel:
             return
         self._channel = None
@@ -215,13 +245,13 @@ class PeerLink:
             self._lost()
 
 
-def _seen(task: asyncio.Task[_Channel]) -> None:
+def _seen(task: asyncio.Task[Channel]) -> None:
     """Perhaps no task awaits this attempt: asyncio must not complain that its error was never read."""
     if not task.cancelled():
         task.exception()
 
 
-class _Channel(asyncio.BufferedProtocol):
+class Channel(asyncio.BufferedProtocol):
     """One open connection."""
 
     def __init__(self, link: PeerLink) -> None:
@@ -229,6 +259,7 @@ class _Channel(asyncio.BufferedProtocol):
         self._framer = Framer(link.scratch, limit_bytes=FRAME_BYTES_MAX)
         self._waiting: dict[int, asyncio.Future[memoryview]] = {}
         self._reason = "it was closed by the other side"
+        self._is_retired = False
 
     @property
     def unsent_bytes(self) -> int:
@@ -252,6 +283,12 @@ class _Channel(asyncio.BufferedProtocol):
             return await self.begin(correlation_id, frame)
         finally:
             self._waiting.pop(correlation_id, None)
+
+    def retire(self) -> None:
+        """Another connection has taken over: this one ends with its last answer."""
+        self._is_retired = True
+        if not self._waiting:
+            self._transport.close()
 
     def abort(self, reason: str) -> None:
         self._reason = reason
@@ -288,6 +325,8 @@ class _Channel(asyncio.BufferedProtocol):
         future = self._waiting.pop(read_correlation_id(frame), None)
         if future is not None and not future.done():
             future.set_result(memoryview(frame))
+        if self._is_retired and not self._waiting:
+            self._transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
         if exc is not None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
 from tidemark.broker.metadata.image import Image
-from tidemark.broker.peers.link import PeerLink, PeerUnavailable
+from tidemark.broker.peers.link import Connector, PeerLink, PeerUnavailable
 from tidemark.protocol.frames import Scratch
 
 # Requests to the controller; the quorum's own messages go to its members whichever of them leads.
@@ -15,6 +15,9 @@ _ASKING_THE_CONTROLLER: Final = frozenset(("controller", "controller heartbeat",
 
 
 _QUORUM: Final = "controller quorum"
+
+
+Connectors = Callable[[str], Connector | None]
 
 
 class Address(NamedTuple):
@@ -32,8 +35,11 @@ class Peers:
         leader_id: Callable[[], int | None],
         controllers: Callable[[], Mapping[int, Address]],
         silence_seconds_max: float | None = None,
+        controller_listener: str = "",
+        connectors: Connectors | None = None,
     ) -> None:
-        """`listener`: the name of the one that brokers use among themselves; `leader_id`: of the quorum, as known here;
+        """`listener`: the name of the one that brokers use among themselves, `controller_listener` that of the quorum;
+        `connectors`: how connections to a listener of that name are secured; `leader_id`: of the quorum, as known here;
         `controllers`: where the controllers listen; `silence_seconds_max`: how long a member of the quorum may be
         silent on its connection before another is opened."""
         self.node_id = node_id
@@ -42,7 +48,9 @@ class Peers:
         self._leader_id = leader_id
         self._controllers = controllers
         self._silence_seconds_max = silence_seconds_max
-        self.lost: Callable[[int], None] | None = None  # told when a connection to a node has ended
+        self._controller_listener = controller_listener
+        self._connectors = connectors or (lambda _listener: None)
+        self.lost: Callable[[int], None] | None = None  # called when a connection to a node has ended
         self._links: dict[tuple[str, int], PeerLink] = {}
         self._closing: list[PeerLink] = []
         self._scratch = Scratch()  # shared by the links of this node, and by nothing else in the process
@@ -69,6 +77,11 @@ class Peers:
         if address is None:
             raise PeerUnavailable(f"the address of controller {node_id} is not known")
         return self._link(f"controller {purpose}".rstrip(), node_id, address)
+
+    def link_to(self, address: Address, *, name: str = "") -> PeerLink:
+        """A new link to a controller listener of a node whose id is not known yet. The caller closes it."""
+        connector = self._connectors(self._controller_listener)
+        return PeerLink(*address, client_id=client_id_of(self.node_id), name=name, connector=connector)
 
     def leader_changed(self) -> None:
         """Hang up on the previous controller, so that waiting requests are sent to the new one: the old one may be
@@ -103,6 +116,7 @@ class Peers:
             link.hang_up()
             self._closing.append(link)
         name = f"{kind} {node_id} ({address.host}:{address.port})"
+        listener = self._listener if kind.startswith("broker") else self._controller_listener
         link = PeerLink(
             address.host,
             address.port,
@@ -111,6 +125,7 @@ class Peers:
             lost=lambda: None if self.lost is None else self.lost(node_id),
             scratch=self._scratch,
             silence_seconds_max=self._silence_seconds_max if kind == _QUORUM else None,
+            connector=self._connectors(listener),
         )
         self._links[kind, node_id] = link
         return link

@@ -25,7 +25,7 @@ class QuorumIdentity:
 
     node_id: int
     directory_id: bytes = NO_DIRECTORY
-    cluster_id: Callable[[], str] = _nothing_known  # empty until the cluster has told it
+    cluster_id: Callable[[], str] = _nothing_known  # empty until the cluster is known
 
     def why_refused(self, request: RaftMessageRequest, node: Node) -> str | None:
         """None if the message is acceptable; otherwise what is wrong with it."""

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Mapping
 from typing import Final
 
 from tidemark.broker.peers.link import PeerUnavailable
 from tidemark.broker.peers.peers import Address, Peers
 from tidemark.broker.peers.raft_identity import QuorumIdentity
+from tidemark.environment import monotonic
 from tidemark.protocol.messages.raft_message import RaftMessageRequest
 from tidemark.protocol.schema import api, codec
 from tidemark.raft import NO_DIRECTORY, Configuration, DroppedMessages, Member, Node
@@ -25,7 +25,7 @@ class QuorumTransport:
         self._identity = identity
         self._peers: Peers | None = None
         self._node: Callable[[], Node] | None = None
-        self._dropped = DroppedMessages(log, clock=time.monotonic)
+        self._dropped = DroppedMessages(log, clock=monotonic)
 
     def connect(self, peers: Peers, node: Callable[[], Node]) -> None:
         """Until then messages are lost, which the quorum bears: its node is made with this transport, and needs it."""

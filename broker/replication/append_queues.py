@@ -11,12 +11,12 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from time import monotonic
 from typing import Final
 
 from tidemark.broker.replication.examination import Examination
 from tidemark.broker.replication.examiners import Examiners
 from tidemark.broker.replication.partition import Partition, QueuedAppend
+from tidemark.environment import monotonic
 
 log = logging.getLogger(__name__)
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor
 from typing import Final
 
 from tidemark.broker.core.time_slice import TimeSlice
+from tidemark.environment import monotonic, new_executor
 from tidemark.storage import Log
 
 log = logging.getLogger(__name__)
@@ -47,7 +47,7 @@ class BackgroundLoading:
         self._loading: set[Key] = set()
         self._task: asyncio.Task[None] | None = None
         self._threads = threads
-        self._pool: ThreadPoolExecutor | None = None
+        self._pool: Executor | None = None
         self._busy_until = 0.0
         self._closed = False
         self.is_complete = True  # whether nothing was left out at the end
@@ -67,7 +67,7 @@ class BackgroundLoading:
 
     def _has_time(self) -> bool:
         """Whether the loop can spare a moment: as long for other work after every stretch of this."""
-        now = time.monotonic()
+        now = monotonic()
         if now > self._busy_until + ON_LOOP_SECONDS:
             self._busy_until = now + ON_LOOP_SECONDS
         return now < self._busy_until
@@ -81,7 +81,7 @@ class BackgroundLoading:
 
     async def _open_some(self) -> None:
         if self._pool is None:
-            self._pool = ThreadPoolExecutor(self._threads, thread_name_prefix="open")
+            self._pool = new_executor(self._threads, name="open")
         keys = list(self._waiting)[:BATCH_MAX]
         loads: list[tuple[Key, Load]] = []
         for key in keys:
@@ -135,13 +135,13 @@ class BackgroundLoading:
 
 def _load(loads: Sequence[tuple[Key, Load]]) -> list[Loaded]:
     """In a thread: as many as there is time for, one at least."""
-    until = time.monotonic() + BATCH_SECONDS_MAX
+    until = monotonic() + BATCH_SECONDS_MAX
     done: list[Loaded] = []
     for _, load in loads:
         try:
             done.append(load())
         except Exception as error:
             done.append(error)
-        if time.monotonic() > until:
+        if monotonic() > until:
             break
     return done

@@ -1,7 +1,7 @@
 """Reading the records of a batch: what `validation` cannot tell from its header.
 
 A few records are read at once. Many, or what is large when decompressed, would keep the event loop from its other work:
-such an `Examination` is carried in a `MustWait` to whoever called, to be run on a thread, slice by slice. Nothing in it
+such an `Examination` is carried in a `MustWait` to the caller, to be run on a thread, slice by slice. Nothing in it
 depends on the partition's log, so any thread may run it at any time.
 """
 
@@ -147,5 +147,5 @@ class Examination:
 
 
 def _too_much(message: str) -> Refused:
-    # A Java producer that is told so divides the batch and sends it again.
+    # A Java producer that gets this error divides the batch and sends it again.
     return Refused(ErrorCode.MESSAGE_TOO_LARGE, message)

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor
 from functools import partial
 from typing import Final
 
 from tidemark.broker.replication.examination import Examination
+from tidemark.environment import current, monotonic, new_executor
 
 log = logging.getLogger(__name__)
 
@@ -27,7 +27,7 @@ Done = Callable[[], None]
 
 
 class Stopped(Exception):
-    """The node stops: nobody waits for the outcome any more."""
+    """The node stops: no request waits for the outcome any more."""
 
 
 class Examiners:
@@ -35,7 +35,7 @@ class Examiners:
 
     def __init__(self, threads: int = THREADS) -> None:
         self._threads = threads
-        self._pool: ThreadPoolExecutor | None = None
+        self._pool: Executor | None = None
         self._waiting: dict[object, deque[tuple[Examination, Done]]] = {}  # by client; the first is next
         self._served: set[object] = set()
         self._stopped = False
@@ -65,7 +65,7 @@ class Examiners:
 
     def _start(self, examination: Examination, client: object, done: Done) -> None:
         if self._pool is None:
-            self._pool = ThreadPoolExecutor(self._threads, thread_name_prefix="examine")
+            self._pool = new_executor(self._threads, name="examine")
         loop = asyncio.get_running_loop()
         finished = partial(self._finished, examination, client, done)
         self._pool.submit(self._run, examination, loop, finished)
@@ -79,7 +79,7 @@ class Examiners:
     def _pause(self) -> None:
         if self._stopped:
             raise Stopped
-        time.sleep(PAUSE_SECONDS * max(1, len(self._served)))
+        current().sleep(PAUSE_SECONDS * max(1, len(self._served)))
 
     def _finished(self, examination: Examination, client: object, done: Done) -> None:
         self._served.discard(client)
@@ -97,9 +97,9 @@ class _Pauses:
 
     def __init__(self, pause: Callable[[], None]) -> None:
         self._pause = pause
-        self._slice_end = time.monotonic() + SLICE_SECONDS
+        self._slice_end = monotonic() + SLICE_SECONDS
 
     def __call__(self) -> None:
-        if time.monotonic() >= self._slice_end:
+        if monotonic() >= self._slice_end:
             self._pause()
-            self._slice_end = time.monotonic() + SLICE_SECONDS
+            self._slice_end = monotonic() + SLICE_SECONDS

@@ -54,8 +54,8 @@ _TRANSIENT: Final = frozenset(
 Key = tuple[bytes, int]
 
 
-class _Place(NamedTuple):
-    """A partition's place as the leader was last told."""
+class _SentPosition(NamedTuple):
+    """Where a partition is fetched from, as it was last sent to the leader."""
 
     offset: int
     leader_epoch: int
@@ -64,7 +64,7 @@ class _Place(NamedTuple):
     is_held_back: bool
 
 
-_NOWHERE: Final = _Place(-1, -1, -1, -1, False)
+_NEVER_SENT: Final = _SentPosition(-1, -1, -1, -1, False)
 
 
 class _Signal:
@@ -122,8 +122,8 @@ class Fetcher:
         self._broker_epoch = broker_epoch
         self._failed = failed
         self._followed: dict[Key, Followed] = {}
-        self._sent: dict[Key, _Place] = {}
-        self._changed: dict[Key, None] = {}  # whose place the leader may have to be told
+        self._sent: dict[Key, _SentPosition] = {}
+        self._changed: dict[Key, None] = {}  # whose position may have to be sent again
         self._backing_off: dict[Key, asyncio.TimerHandle] = {}
         # Held back by the throttle: they stay in the session, and get nothing.
         self._held_back: dict[Key, asyncio.TimerHandle] = {}
@@ -278,20 +278,20 @@ class Fetcher:
                     forgotten.setdefault(key[0], ForgottenTopic(topic_id=key[0])).partitions.append(key[1])
                 continue
             try:
-                place = _place_of(followed, is_held_back=key in self._held_back)
+                position = _position_of(followed, is_held_back=key in self._held_back)
             except StorageError as error:
                 self._back_off(key, followed, error)
                 continue
-            if self._sent.get(key) != place:
-                self._sent[key] = place
+            if self._sent.get(key) != position:
+                self._sent[key] = position
                 topics.setdefault(key[0], FetchTopic(topic_id=key[0])).partitions.append(
                     FetchPartition(
                         partition=key[1],
-                        current_leader_epoch=place.leader_epoch,
-                        fetch_offset=place.offset,
-                        last_fetched_epoch=place.last_epoch,
-                        log_start_offset=place.log_start_offset,
-                        partition_max_bytes=self._bytes_max(config, followed, place),
+                        current_leader_epoch=position.leader_epoch,
+                        fetch_offset=position.offset,
+                        last_fetched_epoch=position.last_epoch,
+                        log_start_offset=position.log_start_offset,
+                        partition_max_bytes=self._bytes_max(config, followed, position),
                         high_watermark=followed.high_watermark,
                     )
                 )
@@ -309,8 +309,8 @@ class Fetcher:
             self._session_epoch = 1 if self._session_epoch == 0x7FFFFFFF else self._session_epoch + 1
         return request
 
-    def _bytes_max(self, config: BrokerConfig, followed: Followed, place: _Place) -> int:
-        if place.is_held_back:
+    def _bytes_max(self, config: BrokerConfig, followed: Followed, position: _SentPosition) -> int:
+        if position.is_held_back:
             return 0
         most = config.replica_fetch_max_bytes
         return min(most, self._throttle.at_once) if self._is_throttled(followed) else most
@@ -345,7 +345,7 @@ class Fetcher:
                 key = (topic.topic_id, data.partition_index)
                 followed = self._followed.get(key)
                 sent = self._sent.get(key)
-                # Answers about an epoch or a place that we have left behind say nothing.
+                # Answers about an epoch or a position that we have left behind say nothing.
                 if followed is None or followed.is_truncating or sent is None:
                     continue
                 if sent.leader_epoch == followed.leader_epoch:
@@ -393,9 +393,9 @@ class Fetcher:
         """If too much came of all that is throttled, it waits."""
         wait = self._throttle.wait(self._loop.time())
         if wait > 0 and key not in self._held_back:
-            self._held_back[key] = self._loop.call_later(min(wait, HELD_BACK_SECONDS_MAX), self._let_go, key)
+            self._held_back[key] = self._loop.call_later(min(wait, HELD_BACK_SECONDS_MAX), self._end_hold_back, key)
 
-    def _let_go(self, key: Key) -> None:
+    def _end_hold_back(self, key: Key) -> None:
         self._held_back.pop(key, None)
         followed = self._followed.get(key)
         if followed is not None and self._is_throttled(followed):
@@ -422,7 +422,7 @@ class Fetcher:
     def _backed_off(self, key: Key) -> None:
         self._backing_off.pop(key, None)
         if key in self._sent:  # nothing was sent in the meantime
-            self._sent[key] = _NOWHERE
+            self._sent[key] = _NEVER_SENT
         self._changed[key] = None
         self._signal.set()
 
@@ -432,6 +432,6 @@ class Fetcher:
             handle.cancel()
 
 
-def _place_of(followed: Followed, *, is_held_back: bool) -> _Place:
+def _position_of(followed: Followed, *, is_held_back: bool) -> _SentPosition:
     log = followed.log
-    return _Place(log.end_offset, followed.leader_epoch, log.latest_epoch, log.start_offset, is_held_back)
+    return _SentPosition(log.end_offset, followed.leader_epoch, log.latest_epoch, log.start_offset, is_held_back)

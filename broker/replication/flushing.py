@@ -13,20 +13,29 @@ from tidemark.storage import Flush, Log, StorageError
 log = logging.getLogger(__name__)
 
 RETRY_SECONDS: Final = 0.1  # after a sync that could not begin
+STALLED_SECONDS: Final = 5.0  # a sync that takes longer: as long as a broker may be silent by default, and a bit
 
 
 class GroupCommit:
     """Syncs one log. While a sync runs, later appends gather; the next sync covers all of them."""
 
-    __slots__ = ("_executor", "_failed", "_flushed", "_is_retrying", "_log", "_running", "_wanted")
+    __slots__ = ("_executor", "_failed", "_flushed", "_is_retrying", "_log", "_running", "_stalled", "_wanted")
 
     def __init__(
-        self, log: Log, executor: Executor, *, flushed: Callable[[int], None], failed: Callable[[BaseException], None]
+        self,
+        log: Log,
+        executor: Executor,
+        *,
+        flushed: Callable[[int], None],
+        failed: Callable[[BaseException], None],
+        stalled: Callable[[], None] = lambda: None,
     ) -> None:
+        """`stalled` is called when a sync takes very long, and again while it does. It may still end well."""
         self._log = log
         self._executor = executor
         self._flushed = flushed
         self._failed = failed
+        self._stalled = stalled
         self._wanted = -1
         self._running = False
         self._is_retrying = False
@@ -48,8 +57,16 @@ class GroupCommit:
             self._running = False
             self._failed(error)
             return
-        work = asyncio.get_running_loop().run_in_executor(self._executor, flush)
+        loop = asyncio.get_running_loop()
+        work = loop.run_in_executor(self._executor, flush)
+        watch = loop.call_later(STALLED_SECONDS, self._report_stall, work)
+        work.add_done_callback(lambda _done: watch.cancel())
         work.add_done_callback(lambda done: self._finish(flush, done))
+
+    def _report_stall(self, work: asyncio.Future[None]) -> None:
+        if not work.done():
+            self._stalled()
+            asyncio.get_running_loop().call_later(STALLED_SECONDS, self._report_stall, work)
 
     def _retry(self, error: OSError) -> None:
         if not self._is_retrying:

@@ -97,7 +97,7 @@ class Followed(Replica):
         return self._truncating is not None
 
     def truncate_to_leader(self, *, epoch: int, end_offset: int) -> asyncio.Future[None]:
-        """The leader's log and ours part ways: `epoch`, the newest not after ours that it knows, ends at `end_offset`
+        """The leader's log and ours differ: `epoch`, the newest not after ours that it knows, ends at `end_offset`
         there. Drop what we have beyond; if our own history is another still, the next fetch tells (KIP-595)."""
         _, own_end = self.log.epoch_end_offset(epoch)
         offset = end_offset if own_end < 0 else min(end_offset, own_end)
@@ -157,14 +157,14 @@ class Followed(Replica):
             )  # fmt: skip
             self.high_watermark = end_offset
 
-    def _settle(self) -> None:
+    def _await_truncation(self) -> None:
         """Waits, on the event loop, for a truncation under way: rare, as it takes a change of roles in that moment."""
         if self._truncating is not None:
             wait([self._truncating])
 
     def retire(self) -> None:
         """This node does not follow it any more: another may have the log."""
-        self._settle()
+        self._await_truncation()
         self._is_retired = True
         self.wake_all()
         self._end_wait()

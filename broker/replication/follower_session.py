@@ -7,17 +7,17 @@ its partition on the list of every session that follows it, so that a fetch cost
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 from tidemark.broker.core.deferred import Deferred
 from tidemark.broker.core.errors import EXPECTED, Refused, check_leader_epoch, fault_of
 from tidemark.broker.replication.fetch_session import NO_DIVERGENCE, SessionEpoch, diverging_epoch
-from tidemark.broker.replication.leadership import Follower, Pulse
+from tidemark.broker.replication.leadership import Follower, LastFetch
 from tidemark.broker.replication.partition import Partition
 from tidemark.broker.replication.replica_table import ReplicaTable
 from tidemark.broker.replication.throttle import is_listed
+from tidemark.environment import monotonic
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.messages.fetch import (
     EpochEndOffset,
@@ -67,7 +67,7 @@ class FollowerSession:
     def __init__(self, table: ReplicaTable, progress: FollowerProgress, node_id: int, session_id: int) -> None:
         self.node_id = node_id
         self.epoch = SessionEpoch(session_id)
-        self.pulse = Pulse()
+        self.last_fetch = LastFetch()
         self._table = table
         self._progress = progress
         self._positions: dict[Key, _Position] = {}
@@ -83,7 +83,7 @@ class FollowerSession:
 
     def fetch(self, request: FetchRequest) -> FetchResponse | Deferred[FetchResponse]:
         self.finish()  # the follower has sent another: it will not wait for the one before
-        now = time.monotonic()
+        now = monotonic()
         broker_epoch = request.replica_state.replica_epoch
         self._request = request
         for gone in request.forgotten_topics_data:
@@ -92,7 +92,7 @@ class FollowerSession:
         for topic in request.topics:
             for asked in topic.partitions:
                 self._place((topic.topic_id, asked.partition), asked, broker_epoch=broker_epoch, now=now)
-        self.pulse.at = now
+        self.last_fetch.at = now
         response, due = self._read()
         if due or request.max_wait_ms <= 0:
             return response
@@ -119,7 +119,7 @@ class FollowerSession:
                 return  # it knows before us that it is a replica: it is refused, and comes again
             position.partition, position.follower = partition, follower
             partition.replica_watchers.add(self)
-        # Who asks for more than there is has another log: it is refused, and has acknowledged nothing.
+        # A follower that asks for more than there is has another log: it is refused, and has acknowledged nothing.
         is_within = asked.fetch_offset <= partition.log.end_offset
         if position.follower is not None and is_within and _divergence(partition, asked) is None:
             if position.follower.is_stuck_at(asked.fetch_offset):
@@ -130,7 +130,7 @@ class FollowerSession:
                 end_offset=partition.log.end_offset,
                 broker_epoch=broker_epoch,
                 now=now,
-                pulse=self.pulse,
+                last_fetch=self.last_fetch,
             )
             self._progress.fetched(partition, self.node_id, now)
 
@@ -144,7 +144,7 @@ class FollowerSession:
         if position is None:
             return
         if position.partition is not None and position.follower is not None:
-            position.follower.stopped_fetching(time.monotonic())
+            position.follower.stopped_fetching(monotonic())
             self._progress.stopped_fetching(position.partition)
         self._unwatch(position)
 
@@ -281,9 +281,9 @@ class FollowerSession:
     def _hold_back(self, seconds: float) -> None:
         """Look again when there may be more."""
         if self._held_back is None:
-            self._held_back = self._loop.call_later(min(seconds, HELD_BACK_SECONDS_MAX), self._let_go)
+            self._held_back = self._loop.call_later(min(seconds, HELD_BACK_SECONDS_MAX), self._end_hold_back)
 
-    def _let_go(self) -> None:
+    def _end_hold_back(self) -> None:
         self._held_back = None
         self._answer_if_due()
 

@@ -6,13 +6,13 @@ refused: our own followers use the newest version.
 
 from __future__ import annotations
 
-from random import Random
 from typing import TYPE_CHECKING
 
 from tidemark.broker.core.deferred import Deferred
 from tidemark.broker.core.errors import Refused
 from tidemark.broker.replication.fetch_session import INITIAL_EPOCH, new_session_id, unknown_session
 from tidemark.broker.replication.replica_table import ReplicaTable
+from tidemark.environment import new_random
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.messages.fetch import FetchRequest, FetchResponse, ReplicaState
 
@@ -26,7 +26,7 @@ class FollowerSessions:
         self._table = table
         self._progress = progress
         self._sessions: dict[int, FollowerSession] = {}
-        self._random = Random()
+        self._random = new_random()
 
     def fetch(self, request: FetchRequest) -> FetchResponse | Deferred[FetchResponse]:
         try:
@@ -74,7 +74,7 @@ class FollowerSessions:
     def is_heard(self, node_id: int, *, now: float, silence_max: float) -> bool:
         """Whether a broker has fetched lately."""
         session = self._sessions.get(node_id)
-        return session is not None and now - session.pulse.at <= silence_max
+        return session is not None and now - session.last_fetch.at <= silence_max
 
     def end_waits(self) -> None:
         for session in self._sessions.values():

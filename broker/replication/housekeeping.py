@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, Future
 from contextlib import contextmanager
 from functools import partial
@@ -17,8 +17,15 @@ from tidemark.storage import LogDirectory, StorageError
 log = logging.getLogger(__name__)
 
 
+def _nothing(_path: str, _error: BaseException) -> None: ...
+
+
 class Housekeeping:
-    def __init__(self, table: ReplicaTable, executor: Executor) -> None:
+    def __init__(
+        self, table: ReplicaTable, executor: Executor, *, suspect_disk: Callable[[str, BaseException], None] = _nothing
+    ) -> None:
+        """`suspect_disk(path, error)` finds out whether a disk has failed."""
+        self._suspect_disk = suspect_disk
         self._table = table
         self._executor = executor
         self._written: dict[str, dict[tuple[str, int], int]] = {}  # high watermarks, by directory
@@ -26,13 +33,13 @@ class Housekeeping:
     def apply_retention(self, replicas: Iterable[Replica]) -> None:
         now_ms = self._table.now_ms()
         for replica in _at_rest(replicas):
-            with _reported("retention", replica):
+            with self._reported("retention", replica):
                 replica.log.apply_retention(now_ms, high_watermark=replica.high_watermark)
 
     def expire_producers(self, replicas: Iterable[Replica]) -> None:
         now_ms = self._table.now_ms()
         for replica in _at_rest(replicas):
-            with _reported("expiry of producers", replica):
+            with self._reported("expiry of producers", replica):
                 replica.log.expire_producers(now_ms)
 
     def flush_due(self) -> None:
@@ -47,7 +54,7 @@ class Housekeeping:
         for directory in self._table.directories:
             if (work := directory.take_deleted(now_ms)) is not None:
                 self._executor.submit(work).add_done_callback(
-                    partial(_report, "removing deleted files from", directory.path)
+                    partial(self._report, "removing deleted files from", directory.path, asyncio.get_running_loop())
                 )
 
     def checkpoint(self) -> Deferred[None]:
@@ -60,7 +67,9 @@ class Housekeeping:
             # Noted here and not by the thread, which may come to it when a partition is deleted already.
             directory.high_watermarks.update(high_watermarks)
             writing = self._executor.submit(directory.write_checkpoints, {})
-            writing.add_done_callback(partial(_report, "writing the checkpoints of", directory.path))
+            writing.add_done_callback(
+                partial(self._report, "writing the checkpoints of", directory.path, asyncio.get_running_loop())
+            )
             writes.append(asyncio.wrap_future(writing))
         written: Deferred[None] = Deferred()
         asyncio.gather(*writes, return_exceptions=True).add_done_callback(lambda _: written.resolve(None))
@@ -79,11 +88,28 @@ class Housekeeping:
                 self._written[directory.path] = known
             except OSError as error:
                 log.error("writing the high watermarks of %s failed: %s", directory.path, error)
+                self._suspect_disk(directory.path, error)
+
+    @contextmanager
+    def _reported(self, work: str, replica: Replica) -> Iterator[None]:
+        """One partition's trouble does not keep the others from their turn."""
+        try:
+            yield
+        except (OSError, StorageError) as error:
+            log.error("%s of %s-%d failed: %s", work, replica.topic, replica.index, error)
+            self._suspect_disk(replica.log.directory, error)
+
+    def _report(self, work: str, directory: str, loop: asyncio.AbstractEventLoop, done: Future[None]) -> None:
+        """Called on the thread that did the work."""
+        if not done.cancelled() and (error := done.exception()) is not None:
+            log.error("%s %s failed: %s", work, directory, error)
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(self._suspect_disk, directory, error)
 
     def high_watermarks(
         self, directory: LogDirectory, replicas: Iterable[Replica] | None = None
     ) -> dict[tuple[str, int], int]:
-        """Of all replicas, unless told which."""
+        """Of these replicas, or of all."""
         replicas = self._table if replicas is None else replicas
         places = ((each.topic, each.index, each.high_watermark) for each in replicas)
         return {(topic, index): offset for topic, index, offset in places if (topic, index) in directory.logs}
@@ -92,17 +118,3 @@ class Housekeeping:
 def _at_rest(replicas: Iterable[Replica]) -> Iterator[Replica]:
     """Without those that are being truncated: they have their turn the next time."""
     return (each for each in replicas if not each.is_truncating)
-
-
-@contextmanager
-def _reported(work: str, replica: Replica) -> Iterator[None]:
-    """One partition's trouble does not keep the others from their turn."""
-    try:
-        yield
-    except (OSError, StorageError) as error:
-        log.error("%s of %s-%d failed: %s", work, replica.topic, replica.index, error)
-
-
-def _report(work: str, directory: str, done: Future[None]) -> None:
-    if not done.cancelled() and (error := done.exception()) is not None:
-        log.error("%s %s failed: %s", work, directory, error)

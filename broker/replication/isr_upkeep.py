@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import time
 from collections.abc import Callable
 from typing import Final
 
@@ -17,6 +16,7 @@ from tidemark.broker.replication.leadership import STOPPED_SECONDS_MAX
 from tidemark.broker.replication.partition import Partition
 from tidemark.broker.replication.replica_table import ReplicaTable
 from tidemark.broker.replication.replicator import Led
+from tidemark.environment import monotonic
 
 log = logging.getLogger(__name__)
 
@@ -89,7 +89,7 @@ class IsrUpkeep:
 
     def _check_lag(self, partition: Partition) -> None:
         if self._table.is_leased and not partition.is_over:
-            self._shrink(partition, time.monotonic())
+            self._shrink(partition, monotonic())
 
     def _shrink_all(self, now: float) -> None:
         if not self._table.is_leased:
@@ -142,9 +142,9 @@ class PeriodicCheck:
     async def _run(self) -> None:
         while True:
             wait = self._seconds()
-            started = time.monotonic()
+            started = monotonic()
             await asyncio.sleep(wait)
-            now = time.monotonic()
+            now = monotonic()
             if now - started > 1.5 * wait + 1.0:
                 continue
             try:

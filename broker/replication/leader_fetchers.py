@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+from tidemark.broker.core.ordered_set import OrderedSet
 from tidemark.broker.peers import Peers
 from tidemark.broker.replication.fetcher import Fetcher
 from tidemark.broker.replication.followed import Followed
@@ -18,7 +19,7 @@ class LeaderFetchers:
         self._roles = roles
         self._peers = peers
         self._fetchers: dict[int, Fetcher] = {}
-        self._stopping: set[asyncio.Task[None]] = set()
+        self._stopping: OrderedSet[asyncio.Task[None]] = OrderedSet()
 
     def follow(self, followed: Followed) -> None:
         """Fetch it from its leader, and from no other broker."""

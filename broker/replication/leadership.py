@@ -17,7 +17,7 @@ NEVER: Final = float("-inf")
 FOR_EVER: Final = float("inf")
 
 
-class Pulse:
+class LastFetch:
     """When a broker last fetched: one for all partitions that it follows here, so that a fetch need not touch each."""
 
     __slots__ = ("at",)
@@ -31,7 +31,7 @@ class Follower:
 
     __slots__ = (
         "_end_when_fetched",
-        "_pulse",
+        "_last_fetch",
         "behind",
         "broker_epoch",
         "caught_up_at",
@@ -50,10 +50,17 @@ class Follower:
         self.caught_up_at = now  # of a member of the ISR when we take over: it gets its time to be heard of
         self.stopped_at: float | None = None  # when it stopped fetching this partition, if it has not got on since
         self._end_when_fetched = UNKNOWN
-        self._pulse = Pulse(now)
+        self._last_fetch = LastFetch(now)
 
     def fetched(
-        self, *, offset: int, log_start_offset: int, end_offset: int, broker_epoch: int, now: float, pulse: Pulse
+        self,
+        *,
+        offset: int,
+        log_start_offset: int,
+        end_offset: int,
+        broker_epoch: int,
+        now: float,
+        last_fetch: LastFetch,
     ) -> None:
         """It asks for `offset` while our log ends at `end_offset`."""
         if offset > self.offset or offset >= end_offset:
@@ -64,19 +71,19 @@ class Follower:
         else:
             # It has read what there was when it asked before: then it was as good as caught up.
             if offset >= self._end_when_fetched >= 0:
-                self.caught_up_at = max(self.caught_up_at, self._pulse.at)
+                self.caught_up_at = max(self.caught_up_at, self._last_fetch.at)
             self.behind = True
         self.offset = offset
         self.log_start_offset = log_start_offset
         self.broker_epoch = broker_epoch
         self._end_when_fetched = end_offset
-        self._pulse = pulse
+        self._last_fetch = last_fetch
 
     def fell_behind(self) -> None:
         """We appended: until now it was at the end, as of its last fetch."""
         if not self.behind:
             self.behind = True
-            self.caught_up_at = max(self.caught_up_at, self._pulse.at)
+            self.caught_up_at = max(self.caught_up_at, self._last_fetch.at)
 
     def stopped_fetching(self, now: float) -> None:
         """It fetches others, but this partition no more: its disk, say, is in trouble."""
@@ -90,11 +97,11 @@ class Follower:
 
     def is_silent(self, *, now: float, silence_max: float) -> bool:
         """It fetches nothing at all: it stands still, or cannot reach us. (A live one asks every half second.)"""
-        return now - self._pulse.at > silence_max
+        return now - self._last_fetch.at > silence_max
 
     @property
     def last_caught_up(self) -> float:
-        return self.caught_up_at if self.behind else max(self.caught_up_at, self._pulse.at)
+        return self.caught_up_at if self.behind else max(self.caught_up_at, self._last_fetch.at)
 
 
 class Proposal(NamedTuple):
@@ -201,6 +208,11 @@ class Leadership:
             return None
         slow = set(self.laggards(now=now, lag_max=lag_max, end_offset=end_offset, silence_max=silence_max))
         return self._propose([node for node in self.isr if node not in slow], own_epoch) if slow else None
+
+    def another_has_more_than(self, offset: int) -> bool:
+        """Whether another replica in sync has what is beyond an offset, on its disk if the topic asks for that."""
+        others = (self.followers.get(node) for node in self.isr if node != self.node_id)
+        return any(follower is not None and follower.offset > offset for follower in others)
 
     def propose_stepping_aside(self) -> Proposal | None:
         """Our disk fails us: let another lead that is in sync."""

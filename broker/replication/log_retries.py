@@ -6,7 +6,7 @@ from tidemark.broker.metadata.image import PartitionImage
 from tidemark.broker.replication.log_opening import Assign, LogOpening
 from tidemark.broker.replication.replica_logs import Key, ReplicaLogs
 from tidemark.broker.replication.replica_table import ReplicaTable
-from tidemark.storage import CorruptLog, TopicIdMismatch
+from tidemark.storage import CorruptLog, TopicIdMismatch, is_disk_failure
 
 
 class LogRetries:
@@ -32,5 +32,7 @@ class LogRetries:
     def _is_worth_trying(self, image: PartitionImage, error: Exception) -> bool:
         if not self._table.is_leased:
             return False
+        if is_disk_failure(error):
+            return False  # not before the node is restarted
         is_lasting = isinstance(error, CorruptLog | TopicIdMismatch)  # to open it again would find the same
         return not is_lasting or self._logs.may_discard(image, error)

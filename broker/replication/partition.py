@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Executor
@@ -16,11 +15,13 @@ from typing import Final, NamedTuple, Protocol
 
 from tidemark.broker.config import TopicConfig
 from tidemark.broker.core.errors import Refused
+from tidemark.broker.core.ordered_set import OrderedSet
 from tidemark.broker.replication.examination import Examination, MustWait, Placed
 from tidemark.broker.replication.leadership import OUTSIDE_SECONDS_MAX, Leadership, Proposal
 from tidemark.broker.replication.replica import Replica, Watcher
 from tidemark.broker.replication.unwritten_batches import UnwrittenBatches
 from tidemark.broker.replication.validation import CONTROL, TRANSACTIONAL
+from tidemark.environment import monotonic
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.records import BatchHeader, EndTransaction, build_end_transaction, check_batch, read_header
 from tidemark.storage import (
@@ -101,7 +102,7 @@ class Partition(Replica):
         self.fails = fails
         self._lag_seconds_max = lag_seconds_max
         self.leadership = leadership or _sole(leader_epoch, log.end_offset)
-        self.replica_watchers: set[ReplicaWatcher] = set()
+        self.replica_watchers: OrderedSet[ReplicaWatcher] = OrderedSet()
         # (offset that must be below the high watermark, what to call, whether to call when too few are in sync)
         self._waiting: deque[tuple[int, Reached, bool]] = deque()
         self._flush_waiting: deque[tuple[int, Reached]] = deque()
@@ -206,11 +207,11 @@ class Partition(Replica):
         """There is more in the log: followers fetch it, and the high watermark advances when they have it."""
         for follower in self.leadership.followers.values():
             follower.fell_behind()
-        self._tell_appended()
+        self._notify_appended()
         if not self.flush_each and len(self.leadership.isr) == 1:
             self.update_high_watermark()
 
-    def _tell_appended(self) -> None:
+    def _notify_appended(self) -> None:
         """One session that fails must not leave the others asleep, nor harm the producer whose append this is."""
         for watcher in self.replica_watchers:
             try:
@@ -249,7 +250,7 @@ class Partition(Replica):
         self._flushed_end = end_offset
         waiting = self._flush_waiting
         while waiting and waiting[0][0] < end_offset:
-            _tell(waiting.popleft()[1], None)
+            _notify(waiting.popleft()[1], None)
         if self.flush_each:
             self.update_high_watermark()
 
@@ -259,12 +260,18 @@ class Partition(Replica):
         if self._over is None:
             self.fails(self, LogOffline(f"syncing failed: {error}"))
 
+    def _flush_stalled(self) -> None:
+        """A disk that hangs says nothing: producers would wait for it, though the disks of others have what they sent.
+        Where all disks are slow, the leadership stays."""
+        if self.flush_each and self._over is None and self.leadership.another_has_more_than(self._flushed_end):
+            self.fails(self, LogOffline("its disk does not finish a sync"))
+
     def update_high_watermark(self, *, now: float | None = None) -> None:
         """A replica has more than before: advance the high watermark as far as every replica that counts has got."""
         if self.too_few_in_sync:
             return  # KIP-966: or a member of a set that is too small could be needed to recover what it never had
         own_end = min(self._flushed_end, self.log.end_offset) if self.flush_each else self.log.end_offset
-        now = time.monotonic() if now is None else now
+        now = monotonic() if now is None else now
         self._advance(self.leadership.high_watermark(own_end, now=now, lag_max=self._lag_seconds_max()))
         if self.leadership.is_held_up and self._update_timer is None:
             # No follower may fetch again: those in sync have everything, and the other may be gone.
@@ -282,7 +289,7 @@ class Partition(Replica):
         self.high_watermark = high_watermark
         waiting = self._waiting
         while waiting and waiting[0][0] < high_watermark:
-            _tell(waiting.popleft()[1], None)
+            _notify(waiting.popleft()[1], None)
         if self.watchers:
             self.wake_all()
         for watcher in self.replica_watchers:
@@ -296,7 +303,7 @@ class Partition(Replica):
     def delete_before(self, offset: int) -> None:
         """DeleteRecords. Followers hear of it at once, and do as much."""
         self.log.delete_before(offset)
-        self._tell_appended()
+        self._notify_appended()
 
     @property
     def low_watermark(self) -> int:
@@ -319,14 +326,14 @@ class Partition(Replica):
             done = [reached for offset, reached in self._low_waiting if offset <= low_watermark]
             self._low_waiting = [each for each in self._low_waiting if each[0] > low_watermark]
             for reached in done:
-                _tell(reached, None)
+                _notify(reached, None)
 
     # -- the in-sync set ---------------------------------------------------
 
     def apply_isr(self, *, isr: tuple[int, ...], partition_epoch: int, replicas: tuple[int, ...] | None = None) -> None:
         """The in-sync set, and perhaps the replicas, as the controller has committed them."""
         if replicas is not None:
-            self.leadership.reassigned(replicas=replicas, now=time.monotonic())
+            self.leadership.reassigned(replicas=replicas, now=monotonic())
         if self.leadership.apply_isr(isr=isr, partition_epoch=partition_epoch):
             self._isr_changed()
 
@@ -351,7 +358,7 @@ class Partition(Replica):
         if failing:
             self._waiting = deque(entry for entry in self._waiting if not entry[2])
             for _, reached, _ in failing:
-                _tell(reached, error)
+                _notify(reached, error)
 
     # -- the end -----------------------------------------------------------
 
@@ -373,15 +380,15 @@ class Partition(Replica):
 
     def close_waiting(self, error: Exception) -> None:
         while self._waiting:
-            _tell(self._waiting.popleft()[1], error)
+            _notify(self._waiting.popleft()[1], error)
         while self._flush_waiting:
-            _tell(self._flush_waiting.popleft()[1], error)
+            _notify(self._flush_waiting.popleft()[1], error)
         low_waiting, self._low_waiting = self._low_waiting, []
         for _, reached in low_waiting:
-            _tell(reached, error)
+            _notify(reached, error)
 
 
-def _tell(reached: Reached, error: Exception | None) -> None:
+def _notify(reached: Reached, error: Exception | None) -> None:
     """One waiter that fails must not stop the next, nor the append that woke them."""
     try:
         reached(error)

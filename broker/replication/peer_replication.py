@@ -63,7 +63,7 @@ class PeerReplication:
     def _check_lease(self) -> None:
         """A node that is cut off cannot say how a wait ended: its clients had better ask the present leader. But a node
         that stood still for a moment has a lease again with its next heartbeat, and what it wrote is soon committed: a
-        client that is told otherwise writes it a second time."""
+        client that gets another answer writes it a second time."""
         table = self._table
         had_lapsed, self._has_lapsed = self._has_lapsed, not table.is_leased
         if had_lapsed and self._has_lapsed:

@@ -7,6 +7,7 @@ from concurrent.futures import Executor
 from typing import Any, Final, Protocol
 
 from tidemark.broker.config import TopicConfig
+from tidemark.broker.core.ordered_set import OrderedSet
 from tidemark.broker.replication.flushing import GroupCommit
 from tidemark.broker.replication.validation import BatchRules
 from tidemark.storage import FileSlice, Log, OffsetOutOfRange
@@ -58,10 +59,12 @@ class Replica:
         self.log = log
         end = log.end_offset
         self.high_watermark = end if high_watermark is None else max(log.start_offset, min(high_watermark, end))
-        self.watchers: set[Watcher] = set()
+        self.watchers: OrderedSet[Watcher] = OrderedSet()
         self.executor = executor  # for work on the log that waits for the disk
         self._clean_at_ms = 0  # when everything was last seen on disk
-        self._commit = GroupCommit(log, executor, flushed=self._flushed, failed=self._flush_failed)
+        self._commit = GroupCommit(
+            log, executor, flushed=self._flushed, failed=self._flush_failed, stalled=self._flush_stalled
+        )
         self.configure(config)
 
     def configure(self, config: TopicConfig) -> None:
@@ -76,6 +79,9 @@ class Replica:
         return False
 
     # -- flushing ----------------------------------------------------------
+
+    def _flush_stalled(self) -> None:
+        """The disk has been at a sync for seconds."""
 
     def flush_if_due(self, now_ms: int) -> None:
         """Sync, in the background, what has waited for flush.ms, and segments that are full: as Kafka does, so that a

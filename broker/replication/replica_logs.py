@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Callable
 from functools import partial
 from typing import Final
 
 from tidemark.broker.config import BrokerConfig, TopicConfig
-from tidemark.broker.metadata.image import PartitionImage
+from tidemark.broker.metadata import directories
+from tidemark.broker.metadata.image import UNASSIGNED, PartitionImage
 from tidemark.broker.replication.hosted_topic import HostedTopic
 from tidemark.broker.replication.replica_table import ReplicaTable
 from tidemark.protocol.records import check_batch, iter_batches
-from tidemark.storage import CorruptLog, Log, LogConfig, LogDirectory, LogOffline, TopicIdMismatch
+from tidemark.storage import (
+    CorruptLog,
+    DirectoryOffline,
+    Log,
+    LogConfig,
+    LogDirectory,
+    LogOffline,
+    TopicIdMismatch,
+    is_disk_failure,
+)
 
 log = logging.getLogger(__name__)
 
@@ -29,6 +38,7 @@ class ReplicaLogs:
         self._directories = table.directories
         self._on_disk = {each.path: set(each.partitions()) for each in table.directories}
         self._loading: dict[Key, tuple[LogDirectory, Place]] = {}
+        self.before_opening: Callable[[Place], None] = lambda _place: None
 
     def config_of(self, hosted: HostedTopic) -> LogConfig:
         return log_config(hosted.config, self._table.config)
@@ -41,15 +51,16 @@ class ReplicaLogs:
     def find_or_create(self, hosted: HostedTopic, index: int, load_error: Exception | None = None) -> tuple[Log, int]:
         """The log, open, and the high watermark as last known here. `load_error` is what loading it ran into."""
         place = (hosted.name, index)
+        self.before_opening(place)
         config = self.config_of(hosted)
-        directory = self._directory_for(place)
+        directory = self._directory_for(place, hosted.image.partitions[index])
         try:
             if load_error is not None:
                 raise load_error
             opened = directory.open_log(*place, config=config, topic_id=hosted.topic_id)
             opened.check_online()
         except (CorruptLog, TopicIdMismatch, LogOffline) as error:
-            if not self.may_discard(hosted.image.partitions[index], error):
+            if is_disk_failure(error) or not self.may_discard(hosted.image.partitions[index], error):
                 raise
             log.warning("%s-%d is given up and fetched anew from its leader: %s", *place, error)
             directory.discard(*place)
@@ -60,7 +71,11 @@ class ReplicaLogs:
     def begin_loading(self, hosted: HostedTopic, index: int) -> Callable[[], Log] | None:
         """What another thread is to call to load a log that is not open; None if it is open."""
         place = (hosted.name, index)
-        directory = self._directory_for(place)
+        self.before_opening(place)
+        try:
+            directory = self._directory_for(place, hosted.image.partitions[index])
+        except DirectoryOffline:
+            return None  # nothing to load; opening it will say why
         if place in directory.logs:
             return None
         self._loading[hosted.topic_id, index] = directory, place
@@ -69,7 +84,7 @@ class ReplicaLogs:
     def finish_loading(self, key: Key, loaded: Log | Exception) -> Place:
         directory, place = self._loading.pop(key)
         if isinstance(loaded, Log):
-            directory.take_in(*place, loaded)
+            directory.add_log(*place, loaded)
         return place
 
     def is_loading(self, key: Key) -> bool:
@@ -93,12 +108,29 @@ class ReplicaLogs:
         holding = (each for each in self._directories if place in each.logs or place in self._on_disk[each.path])
         return next(holding, None)
 
-    def _directory_for(self, place: Place) -> LogDirectory:
+    def _directory_for(self, place: Place, image: PartitionImage) -> LogDirectory:
         found = self._holding(place)
-        if found is None and len(self._directories) > 1:
-            coming = [directory for directory, _ in self._loading.values()]
-            found = min(self._directories, key=lambda each: len(each.logs) + coming.count(each))
-        return found or self._directories[0]
+        if found is not None:
+            return found
+        self._refuse_if_elsewhere(place, image)
+        if not self._directories:
+            raise DirectoryOffline("no log directory of this broker works")
+        coming = [directory for directory, _ in self._loading.values()]
+        # As in Kafka, the one with the fewest partitions. Not by bytes: to add those up for every new partition held
+        # the event loop for half a second with 10,000 of them.
+        return min(self._directories, key=lambda each: len(each.logs) + coming.count(each))
+
+    def _refuse_if_elsewhere(self, place: Place, image: PartitionImage) -> None:
+        """A log that is in a directory which does not work must not be begun anew in another one: it would be taken for
+        the partition, and may have been the only replica."""
+        table = self._table
+        if not table.offline_directories:
+            return
+        told = image.directory_of(table.node_id)
+        is_new = told == UNASSIGNED and directories.may_write(table.image) and image.partition_epoch == 0
+        if not is_new and all(told != each.id for each in self._directories):
+            paths = ", ".join(table.offline_directories)
+            raise DirectoryOffline(f"{place[0]}-{place[1]} is in a log directory that is offline: {paths}")
 
     def retire_strays(self) -> None:
         """Take away what is on disk of partitions that this broker is not assigned. Call it when the metadata is up to
@@ -150,12 +182,16 @@ def log_config(topic: TopicConfig, broker: BrokerConfig) -> LogConfig:
         compact="compact" in topic.cleanup_policy,
         delete="delete" in topic.cleanup_policy,
         producer_id_expiration_ms=broker.producer_id_expiration_ms,
+        delete_retention_ms=topic.delete_retention_ms,
+        min_cleanable_dirty_ratio=topic.min_cleanable_dirty_ratio,
+        min_compaction_lag_ms=topic.min_compaction_lag_ms,
+        max_compaction_lag_ms=topic.max_compaction_lag_ms,
     )
 
 
 def check_records(log_on_disk: Log, offset: int) -> None:
     """Raises what is wrong with the batches at a place; a follower's fetch would get as many."""
     for part in log_on_disk.read(offset=offset, limit_bytes=CHECKED_BYTES_MAX, at_least_one=True):
-        data = memoryview(os.pread(part.file.fileno(), part.length, part.position))
+        data = memoryview(part.file.read_at(part.position, part.length))
         for _, batch in iter_batches(data):
             check_batch(batch)

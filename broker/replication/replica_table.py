@@ -5,8 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+import os
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from tidemark.broker.config import BrokerConfig, TopicConfig
@@ -18,6 +18,7 @@ from tidemark.broker.replication.hosted_topic import HostedTopic
 from tidemark.broker.replication.partition import Partition
 from tidemark.broker.replication.replica import Replica
 from tidemark.broker.replication.throttle import Throttle
+from tidemark.environment import new_executor
 from tidemark.protocol.errors import ErrorCode
 from tidemark.storage import LogDirectory
 
@@ -30,10 +31,11 @@ READ_THREADS: Final = 4  # apart from syncs and from raft's journal, which must 
 
 class ReplicaTable:
     def __init__(
-        self, *, node_id: int, config: BrokerConfig, directories: Sequence[LogDirectory], now_ms: Callable[[], int]
+        self, *, node_id: int, config: BrokerConfig, directories: list[LogDirectory], now_ms: Callable[[], int]
     ) -> None:
         self.node_id = node_id
         self.directories = directories
+        self.offline_directories: dict[str, str] = {}  # path: why it is not used
         self.config = config
         self.now_ms = now_ms
         self.topics: dict[str, HostedTopic] = {}
@@ -45,7 +47,7 @@ class ReplicaTable:
         self.peers: Peers | None = None
         self.append_queues = AppendQueues()
         self.stopping = False  # long polls end with what there is
-        self.readers = ThreadPoolExecutor(READ_THREADS, thread_name_prefix="read")  # of what is not in memory
+        self.readers = new_executor(READ_THREADS, name="read")  # of what is not in memory
         self.leader_throttle = Throttle(lambda: self.config.leader_replication_throttled_rate)
         self.follower_throttle = Throttle(lambda: self.config.follower_replication_throttled_rate)
 
@@ -57,6 +59,11 @@ class ReplicaTable:
     def broker_epoch(self) -> int:
         broker = self.image.brokers.get(self.node_id)
         return -1 if broker is None else broker.broker_epoch
+
+    def directory_of(self, replica: Replica) -> LogDirectory | None:
+        """The log directory that a replica is in, if it works."""
+        path = os.path.dirname(replica.log.directory)
+        return next((each for each in self.directories if each.path == path), None)
 
     def lag_seconds_max(self) -> float:
         return self.config.replica_lag_time_max_ms / 1000

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from tidemark.broker.config import BrokerConfig
+from tidemark.broker.replication.cleaner import Cleaner
+from tidemark.broker.replication.directory_failures import DirectoryFailures
 from tidemark.broker.replication.follower_progress import FollowerProgress
 from tidemark.broker.replication.follower_sessions import FollowerSessions
 from tidemark.broker.replication.housekeeping import Housekeeping
 from tidemark.broker.replication.replica_logs import ReplicaLogs
 from tidemark.broker.replication.replica_table import EXPIRED, ReplicaTable
 from tidemark.broker.replication.role_assignment import RoleAssignment
+from tidemark.environment import new_executor
 from tidemark.storage import LogDirectory
 
 if TYPE_CHECKING:
@@ -26,13 +28,16 @@ SYNC_THREADS: Final = 4  # concurrent fdatasyncs; more only queue up in the devi
 
 class Replicas:
     def __init__(
-        self, *, node_id: int, config: BrokerConfig, directories: Sequence[LogDirectory], now_ms: Callable[[], int]
+        self, *, node_id: int, config: BrokerConfig, directories: list[LogDirectory], now_ms: Callable[[], int]
     ) -> None:
-        self._executor = ThreadPoolExecutor(SYNC_THREADS, thread_name_prefix="sync")
+        self._executor = new_executor(SYNC_THREADS, name="sync")
         self.table = ReplicaTable(node_id=node_id, config=config, directories=directories, now_ms=now_ms)
         self._logs = ReplicaLogs(self.table)
         self.roles = RoleAssignment(self.table, self._logs, self._executor)
-        self.housekeeping = Housekeeping(self.table, self._executor)
+        self.failures = DirectoryFailures(self.table, self.roles, self._executor)
+        self.roles.suspect_disk = self.failures.suspect
+        self.housekeeping = Housekeeping(self.table, self._executor, suspect_disk=self.failures.suspect)
+        self.cleaner = Cleaner(self.table, self._executor)
         self.follower_sessions = FollowerSessions(self.table, FollowerProgress(self.roles))
 
     def start_replication(self, peers: Peers) -> None:
@@ -66,6 +71,7 @@ class Replicas:
         `broker_epoch`: of the life that ends; each directory that is closed well keeps it for the next."""
         self.roles.close()
         self.table.readers.shutdown(wait=True, cancel_futures=True)
+        self.cleaner.close()
         self._executor.shutdown(wait=True)
         for directory in self.table.directories:
             try:

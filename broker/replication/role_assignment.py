@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
+import math
+import os
+from collections.abc import Callable
 from concurrent.futures import Executor
 
 from tidemark.broker.config import BrokerConfig
@@ -22,11 +24,12 @@ from tidemark.broker.replication.log_opening import LogOpening
 from tidemark.broker.replication.log_retries import LogRetries
 from tidemark.broker.replication.partition import InternalPartition, Partition
 from tidemark.broker.replication.replica import Replica
-from tidemark.broker.replication.replica_logs import Key, ReplicaLogs
+from tidemark.broker.replication.replica_logs import Key, Place, ReplicaLogs
 from tidemark.broker.replication.replica_table import ReplicaTable
 from tidemark.broker.replication.replicator import NoReplicator, Replicator, UnopenedPartition
+from tidemark.environment import monotonic
 from tidemark.protocol.errors import ErrorCode
-from tidemark.storage import Log, LogOffline, StorageError
+from tidemark.storage import DirectoryOffline, Log, LogDirectory, LogOffline, StorageError
 
 log = logging.getLogger(__name__)
 
@@ -41,9 +44,14 @@ class RoleAssignment:
         self._executor = executor
         self._closed = False
         self._damaged: dict[tuple[bytes, int], str] = {}  # led here until another does, and then to be rebuilt
-        self._warned_uncleaned: set[str] = set()
         self._put_off: dict[Key, None] = {}  # roles that the image gives and that are still to be assumed
+        self._to_drop: dict[Place, list[HostedTopic]] = {}  # of deleted topics
+        logs.before_opening = self._drop
         self._slice_end = 0.0
+        # Called with trouble that may be a disk's: see `directory_failures`.
+        self.suspect_disk: Callable[[str, BaseException], None] = lambda _path, _error: None
+        # Called with a replica whose log was opened: the controller is to know in which directory it is (KIP-858).
+        self.placed: Callable[[Replica], None] = lambda _replica: None
 
     # -- following the metadata --------------------------------------------
 
@@ -52,7 +60,7 @@ class RoleAssignment:
         if self._closed:
             return
         self._table.image = new
-        self._slice_end = time.monotonic() + SLICE_SECONDS
+        self._slice_end = monotonic() + SLICE_SECONDS
         # Settings first: with fewer in sync nothing may be committed by a min.insync.replicas that no longer holds.
         if old.configs is not new.configs:
             self._follow_configs(old, new)
@@ -82,6 +90,7 @@ class RoleAssignment:
 
     def close(self) -> None:
         """What the metadata says from now on is not followed."""
+        self._drop_until(math.inf)
         self._closed = True
 
     def _host(self, image: Image, topic: TopicImage) -> None:
@@ -92,7 +101,6 @@ class RoleAssignment:
             config = table.topic_config(image, topic.name)
             hosted = HostedTopic(name=topic.name, topic_id=topic.topic_id, config=config, image=topic)
             table.topics[topic.name] = table.topics_by_id[topic.topic_id] = hosted
-            self._warn_uncleaned(hosted)
         else:
             before, hosted.image = hosted.image.partitions, topic
         for index, partition in enumerate(topic.partitions):
@@ -109,7 +117,7 @@ class RoleAssignment:
     def _puts_off(self, key: Key) -> bool:
         """A broker that dies leaves thousands of partitions to others at once. What does not fit into a slice follows
         in the next turns of the loop, as if the metadata had come a little later."""
-        if not self.opening.is_in_background or time.monotonic() < self._slice_end:
+        if not self.opening.is_in_background or monotonic() < self._slice_end:
             return False
         if not self._put_off:
             asyncio.get_running_loop().call_soon(self._catch_up)
@@ -117,7 +125,7 @@ class RoleAssignment:
         return True
 
     def _catch_up(self) -> None:
-        slice_end = time.monotonic() + SLICE_SECONDS
+        slice_end = monotonic() + SLICE_SECONDS
         while self._put_off and not self._closed:
             key = next(iter(self._put_off))
             del self._put_off[key]
@@ -125,7 +133,7 @@ class RoleAssignment:
                 self.opening.open_now(key)
             except Exception:
                 log.exception("a partition could not change its role")
-            if self._put_off and time.monotonic() >= slice_end:
+            if self._put_off and monotonic() >= slice_end:
                 asyncio.get_running_loop().call_soon(self._catch_up)
                 return
 
@@ -134,26 +142,41 @@ class RoleAssignment:
         if hosted is None:
             return
         self._table.topics_by_id.pop(hosted.topic_id, None)
-        for replica in hosted.replicas():
-            self._retire(hosted, replica.index, LogOffline("the topic was deleted"))
+        if not self._to_drop and self.opening.is_in_background:
+            asyncio.get_running_loop().call_soon(self._drop_in_slices)
         for index in range(len(hosted.image.partitions)):
-            if not self._logs.is_loading((hosted.topic_id, index)):  # or it goes when it is loaded
-                self._logs.delete(name, index)
+            self._to_drop.setdefault((name, index), []).append(hosted)
+        self._drop_until(self._slice_end if self.opening.is_in_background else math.inf)
+
+    def _drop_in_slices(self) -> None:
+        """Clients do not find the topic any more; its logs, which may be thousands, go little by little."""
+        self._drop_until(monotonic() + SLICE_SECONDS)
+        if self._to_drop:
+            asyncio.get_running_loop().call_soon(self._drop_in_slices)
+
+    def _drop_until(self, slice_end: float) -> None:
+        while self._to_drop and monotonic() < slice_end:
+            self._drop(next(iter(self._to_drop)))
+
+    def _drop(self, place: Place) -> None:
+        """Also before a log is opened there: a new topic of the same name must not find the old one's."""
+        for hosted in self._to_drop.pop(place, ()):
+            try:
+                if hosted.replica(place[1]) is not None:
+                    self._retire(hosted, place[1], LogOffline("the topic was deleted"))
+                if not self._logs.is_loading((hosted.topic_id, place[1])):  # or it goes when it is loaded
+                    self._logs.delete(*place)
+            except Exception:
+                log.exception("%s-%d could not be deleted", *place)
 
     def _reconfigure(self, image: Image, name: str) -> None:
         hosted = self._table.topics.get(name)
         if hosted is None:
             return
         hosted.config = self._table.topic_config(image, name)
-        self._warn_uncleaned(hosted)
         for replica in hosted.replicas():
             replica.configure(hosted.config)
             replica.log.config = self._logs.config_of(hosted)
-
-    def _warn_uncleaned(self, hosted: HostedTopic) -> None:
-        if "compact" in hosted.config.cleanup_policy and hosted.name not in self._warned_uncleaned:
-            self._warned_uncleaned.add(hosted.name)
-            log.warning("%s has cleanup.policy=compact, which is not cleaned yet: it keeps every record", hosted.name)
 
     # -- roles -------------------------------------------------------------
 
@@ -169,6 +192,8 @@ class RoleAssignment:
             else:
                 self._follow(hosted, index, image, load_error)
             hosted.offline.pop(index, None)
+            if (replica := hosted.replica(index)) is not None:
+                self.placed(replica)
         except (OSError, StorageError) as error:
             if hosted.offline.get(index) != str(error):
                 log.error("%s-%d cannot be opened and is offline: %s", hosted.name, index, error)
@@ -243,7 +268,7 @@ class RoleAssignment:
             replicas=image.replicas,
             isr=image.isr,
             start_offset=start_offset,
-            now=time.monotonic(),
+            now=monotonic(),
             is_eligible=self._table.is_eligible,
         )
 
@@ -272,10 +297,22 @@ class RoleAssignment:
         hosted = self._table.topics_by_id.get(replica.topic_id)
         if hosted is not None and hosted.replica(replica.index) is replica:
             self._take_offline(hosted, replica.index, error)
+        self.suspect_disk(replica.log.directory, error)
 
     def step_aside(self, partition: Partition, error: Exception) -> None:
         """The disk of a partition that this node leads is in trouble: another is to lead it."""
         self.replicator.step_aside(partition, error)
+        self.suspect_disk(partition.log.directory, error)
+
+    def directory_failed(self, directory: LogDirectory, reason: str) -> None:
+        """Nothing in it is led or followed any more."""
+        error = DirectoryOffline(reason)
+        for hosted in list(self._table.topics.values()):
+            for replica in hosted.replicas():
+                if os.path.dirname(replica.log.directory) == directory.path:
+                    if isinstance(replica, Partition):
+                        self.replicator.step_aside(replica, error)
+                    self._take_offline(hosted, replica.index, error)
 
     def rebuild(self, partition: Partition, damage: str) -> None:
         """The log of a partition that this node leads is damaged: another is to lead it, and this node gets its log

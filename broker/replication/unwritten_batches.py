@@ -7,8 +7,9 @@ where it may have been written. Told of the disk, they wait for the first batch'
 
 from __future__ import annotations
 
-import time
 from typing import Final
+
+from tidemark.environment import monotonic
 
 IN_FLIGHT_SECONDS_MAX: Final = 1.0  # what was sent before the client heard of the failure has arrived by then
 PRODUCERS_MAX: Final = 1000
@@ -28,7 +29,7 @@ class UnwrittenBatches:
         if producer_id != NO_PRODUCER:
             if len(self._failures) >= PRODUCERS_MAX:
                 del self._failures[next(iter(self._failures))]
-            self._failures[producer_id] = error, time.monotonic()
+            self._failures[producer_id] = error, monotonic()
 
     def written(self, producer_id: int) -> None:
         self._failures.pop(producer_id, None)
@@ -36,4 +37,4 @@ class UnwrittenBatches:
     def why_skipped(self, producer_id: int) -> Exception | None:
         """Why a sequence number of this producer is missing, if that is the disk's doing."""
         error, at = self._failures.get(producer_id, (None, 0.0))
-        return error if time.monotonic() < at + IN_FLIGHT_SECONDS_MAX else None
+        return error if monotonic() < at + IN_FLIGHT_SECONDS_MAX else None

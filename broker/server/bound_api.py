@@ -82,7 +82,7 @@ def handled(bound: BoundApi, request: Any, call: Call) -> Answer[Any]:
 
 
 def encode(bound: BoundApi, correlation_id: int, response: Any) -> Encoded:
-    """Raises CloseConnection for what can be neither encoded nor told."""
+    """Raises CloseConnection for a failure that can be neither encoded nor answered."""
     if response is NO_ANSWER:
         return None
     out = bytearray(bound.head)

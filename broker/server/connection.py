@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from time import monotonic
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from tidemark import portable
 from tidemark.broker.core.deferred import Deferred
 from tidemark.broker.core.errors import CloseConnection
-from tidemark.broker.server.response_writer import Parts, ResponseWriter, SendingFailed
+from tidemark.broker.core.principal import ANONYMOUS
+from tidemark.broker.server.response_writer import EncryptedWriter, Parts, ResponseWriter, SendingFailed
+from tidemark.environment import monotonic
 from tidemark.protocol.frames import Framer, FrameTooLarge
 
 if TYPE_CHECKING:
@@ -40,10 +41,13 @@ class Connection(asyncio.BufferedProtocol):
         self.client_id_field = b"?"  # how this client id looks in a request, with its length: for the dispatcher
         self.calls: dict[int, Call] = {}  # by API key and version, likewise for the dispatcher
         self.client_software = ""
+        self.principal = ANONYMOUS
+        self.login: Any = None  # on SASL listeners: how far its login is
         self.active_tick = server.tick
         self._handle = handle
         self._memory = server.memory_of(listener)
-        self._framer = Framer(server.scratch, limit_bytes=server.request_bytes_max, limit_of=server.limit_of(listener))
+        limit_bytes = server.first_request_bytes_max.get(listener, server.request_bytes_max)
+        self._framer = Framer(server.scratch, limit_bytes=limit_bytes, limit_of=server.limit_of(listener))
         self._frame_watched = 0  # which of the framer's frames the sweep has seen under way
         self._frame_ticks = 0  # and for how many of its rounds
         self._unanswered: list[Deferred[Encoded]] = []  # not a deque, which costs 600 bytes when empty
@@ -61,7 +65,10 @@ class Connection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self.transport = transport
-        self._writer = ResponseWriter(transport, self.server.loop, self._writable, self.server.readers)
+        encrypts = transport.get_extra_info("ssl_object") is not None
+        takes_files = not encrypts and transport.get_extra_info("socket").fileno() >= 0
+        kind = ResponseWriter if takes_files else EncryptedWriter
+        self._writer = kind(transport, self.server.loop, self._writable, self.server.readers)
         address = transport.get_extra_info("peername") or ("?", 0)
         self.host = str(address[0])
         self.peer = f"{address[0]}:{address[1]}"
@@ -69,7 +76,7 @@ class Connection(asyncio.BufferedProtocol):
             # Pacing protects networks. On the way to ourselves it only costs: under BBR, where the system uses it, a
             # consumer got three quarters of the throughput for twice the CPU.
             portable.stop_pacing(transport.get_extra_info("socket"))
-        if refusal := self.server.admit(self):
+        if refusal := self.server.register(self):
             log.warning("refused a connection from %s: %s", self.peer, refusal)
             self._closing = True
             transport.abort()
@@ -115,10 +122,10 @@ class Connection(asyncio.BufferedProtocol):
         writer = self._writer
         self._handling = writer.gathers = True
         try:
-            framer, handle = self._framer, self._handle
+            framer = self._framer
             deadline = 0.0
             while (frame := framer.next_frame()) is not None:
-                handle(self, frame)
+                self._handle(self, frame)
                 if self._closing:
                     return
                 if framer.has_more:
@@ -202,6 +209,14 @@ class Connection(asyncio.BufferedProtocol):
             or len(self._unanswered) >= IN_FLIGHT_MAX
             or self._writer.is_blocked
         )
+
+    def handle_with(
+        self, handle: Callable[[Connection, bytearray], None], *, request_bytes_max: int | None = None
+    ) -> None:
+        """From the next request on."""
+        self._handle = handle
+        if request_bytes_max is not None:
+            self._framer.limit_bytes = request_bytes_max
 
     def begin_work(self) -> None:
         """Handle no further request before `end_work`: they are handled in order, and one client has one long job."""
@@ -287,9 +302,14 @@ class Connection(asyncio.BufferedProtocol):
         if self._closing:
             return
         log.warning("closing the connection from %s: %s", self.peer, reason)
-        self._writer.send_gathered()
-        self._closing = True
-        self.transport.close()
+        self.hang_up()
+
+    def hang_up(self) -> None:
+        """The reason is logged already. Answers that are ready go out first."""
+        if not self._closing:
+            self._writer.send_gathered()
+            self._closing = True
+            self.transport.close()
 
     def _abort(self, reason: str) -> None:
         log.info("closing the connection to %s: %s", self.peer, reason)

@@ -12,16 +12,17 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping
 from types import GeneratorType
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from tidemark.broker.core.api_table import ListenerKind, served_on
-from tidemark.broker.core.deferred import Answer, Deferred
+from tidemark.broker.core.deferred import Answer, Deferred, awaited
 from tidemark.broker.core.errors import CloseConnection
+from tidemark.broker.core.ordered_set import OrderedSet
 from tidemark.broker.core.registry import NO_ANSWER, Call, Route, bind, find_route
 from tidemark.broker.core.sliced_work import INTERRUPTED, Job, SlicedWork
 from tidemark.broker.server.bound_api import BoundApi, encode, encode_in_slices, encode_mended, failure, handled
 from tidemark.broker.server.connection import Connection, Encoded
-from tidemark.broker.server.large_messages import let_go, let_go_of
+from tidemark.broker.server.large_messages import free_slowly, hold_elements
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.headers import (
     API_VERSIONS_KEY,
@@ -34,6 +35,9 @@ from tidemark.protocol.headers import (
     split_selector,
 )
 from tidemark.protocol.schema import DecodeError, EncodeError
+
+if TYPE_CHECKING:
+    from tidemark.broker.security.guard import Guard
 
 log = logging.getLogger(__name__)
 
@@ -51,10 +55,11 @@ class _Ready:
 
 class Dispatcher:
     def __init__(self, services: Mapping[str, Callable[[], Any]], kind: ListenerKind = "broker") -> None:
+        """The service `guard` says who may ask for what; without one, everybody for everything."""
         self._services = services
         self._kind = kind
         self._bound: dict[int, BoundApi] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: OrderedSet[asyncio.Task[None]] = OrderedSet()
         self._work = SlicedWork()
 
     def __call__(self, connection: Connection, frame: bytearray) -> None:
@@ -120,6 +125,11 @@ class Dispatcher:
             raise CloseConnection(f"{route.name} v{version} is not served, only {route.versions}")
         quick = None if route.quick is None else bind(route.quick, self._services)
         handle = bind(route.handle, self._services)
+        guard: Guard | None = self._services["guard"]() if "guard" in self._services else None
+        if guard is not None:
+            handle = guard.handler(route, handle)
+            if quick is not None:
+                quick = None if route.quick_topic is None else guard.quick(quick, route.quick_topic)
         if route.on_controller and "forwarding" in self._services:
             handle = self._services["forwarding"]().relay(route, version, handle)
         bound = self._bound[selector] = BoundApi(route, version, handle, quick)
@@ -160,12 +170,13 @@ class Dispatcher:
         held = [] if held is None else held
 
         def worked(done: Any) -> None:
-            self._work.add(let_go(held))
+            self._work.add(free_slowly(held))
             connection.end_work()
             if type(done) is _Ready:
                 deferred.resolve(done.encoded)
             else:
-                self._answer_later(connection, bound, correlation_id, done, deferred)
+                response = awaited(done) if isinstance(done, Deferred) else done  # whose answer may be large, too
+                self._answer_later(connection, bound, correlation_id, response, deferred)
 
         def failed(error: Exception) -> None:
             connection.end_work()
@@ -191,13 +202,15 @@ class Dispatcher:
     async def _finish(
         self, connection: Connection, bound: BoundApi, correlation_id: int, response: Any, deferred: Deferred[Encoded]
     ) -> None:
+        held: list[Any] = []
         try:
-            job = encode_in_slices(bound, correlation_id, await response)
-            answer = await self._work.finish(job)
+            answer = await self._work.finish(_encoded(bound, correlation_id, await response, held))
         except Exception as error:
             _answer_failure(connection, bound, correlation_id, error, deferred)
         else:
             deferred.resolve(answer)
+        if held:
+            self._work.add(free_slowly(held))
 
     async def finish_tasks(self) -> None:
         """At shutdown: changes that were under way come to their end."""
@@ -213,7 +226,7 @@ def _decoded_and_handled(bound: BoundApi, frame: bytearray, position: int, call:
         request = yield from bound.ask.decode_slices(memoryview(frame), position, True)
     except DecodeError as error:
         raise _undecodable(bound, error, frame) from None
-    yield from let_go_of(request, held)
+    yield from hold_elements(request, held)
     response = handled(bound, request, call)
     return (yield from response) if type(response) is GeneratorType else response
 
@@ -223,9 +236,13 @@ def _answered(bound: BoundApi, correlation_id: int, job: Job[Any], held: list[An
     response = yield from job
     if type(response) is not bound.response and response is not NO_ANSWER:
         return response
+    return _Ready((yield from _encoded(bound, correlation_id, response, held)))
+
+
+def _encoded(bound: BoundApi, correlation_id: int, response: Any, held: list[Any]) -> Job[Encoded]:
     encoded = yield from encode_in_slices(bound, correlation_id, response)
-    yield from let_go_of(response, held)
-    return _Ready(encoded)
+    yield from hold_elements(response, held)
+    return encoded
 
 
 def _answer_failure(

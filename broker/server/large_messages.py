@@ -23,7 +23,7 @@ def _arrays(cls: type[Any]) -> tuple[str, ...]:
     return _known[cls]
 
 
-def let_go_of(message: Any, held: list[Any]) -> Job[None]:
+def hold_elements(message: Any, held: list[Any]) -> Job[None]:
     """Hold the elements of a message's large arrays, so that they do not go with it, all at once."""
     if not isinstance(message, Struct):
         return
@@ -35,12 +35,12 @@ def let_go_of(message: Any, held: list[Any]) -> Job[None]:
             held += elements
         if isinstance(elements[0], Struct) and _arrays(type(elements[0])):
             for count, element in enumerate(elements):
-                yield from let_go_of(element, held)
+                yield from hold_elements(element, held)
                 if count % 64 == 63:
                     yield
 
 
-def let_go(held: list[Any]) -> Job[None]:
+def free_slowly(held: list[Any]) -> Job[None]:
     while held:
         del held[-FREED_AT_ONCE:]
         yield

@@ -15,11 +15,12 @@ from concurrent.futures import Executor
 from functools import partial
 from typing import Final
 
-from tidemark import portable
 from tidemark.storage import FileSlice
 
 INLINE_BYTES_MAX: Final = 32 << 10  # below this one read and one send are cheaper than a sendfile
 SENDFILE_BYTES_MAX: Final = 1 << 20  # per call, so that one fast reader cannot keep the loop
+PIECE_BYTES: Final = 64 << 10
+TURN_BYTES_MAX: Final = 4 << 20  # encrypted for one connection, two milliseconds, before others have their turn
 
 Part = bytes | bytearray | memoryview | FileSlice
 Parts = Sequence[Part]
@@ -128,7 +129,7 @@ class ResponseWriter:
             self._cached_bytes = min(part.length, SENDFILE_BYTES_MAX)
         try:
             count = self._cached_bytes
-            sent = portable.send_file(self._socket_fd, part.file.fileno(), part.position, count)
+            sent = part.file.send_to(self._socket_fd, part.position, count)
         except BlockingIOError:
             self._wait_writable()
             return False
@@ -183,6 +184,57 @@ class ResponseWriter:
             self._write_fd = -1
 
 
+class EncryptedWriter(ResponseWriter):
+    """For TLS, and for sockets that are simulated: what is sent must be read first, a piece at a time, as long as the
+    socket takes it at once."""
+
+    __slots__ = ("_shared", "_turn_bytes")
+
+    def __init__(
+        self,
+        transport: asyncio.Transport,
+        loop: asyncio.AbstractEventLoop,
+        progress: Callable[[], None],
+        readers: Executor,
+    ) -> None:
+        super().__init__(transport, loop, progress, readers)
+        # Shared where what is written is encrypted at once, so that it may be used again.
+        self._shared: memoryview | None = transport.get_extra_info("plain_buffer")
+        self._turn_bytes = 0
+
+    def flush(self) -> None:
+        self._turn_bytes = 0
+        super().flush()
+
+    def _send_file(self, part: FileSlice) -> bool:
+        if self._turn_bytes >= TURN_BYTES_MAX:
+            self._loop.call_soon(self._progress)
+            return False
+        size = min(part.length, PIECE_BYTES)
+        piece = memoryview(bytearray(size)) if self._shared is None else self._shared[:size]
+        try:
+            got = self._read(part, piece)
+        except BlockingIOError:
+            self._load(part)
+            return False
+        if got != size:
+            raise SendingFailed("a segment ended before the bytes it was said to hold")
+        self._transport.write(piece)
+        self._turn_bytes += size
+        if size == part.length:
+            self.parts.pop(0)
+        else:
+            self.parts[0] = FileSlice(part.file, part.position + size, part.length - size)
+        return True
+
+    def _read(self, part: FileSlice, into: memoryview) -> int:
+        if not self._cached_bytes:
+            return part.file.read_cached_into(into, part.position)
+        # Another thread has just brought it there: it is read in any case, to get on.
+        self._cached_bytes = max(self._cached_bytes - len(into), 0)
+        return part.file.read_into(into, part.position)
+
+
 def _length(part: Part) -> int:
     return part.length if isinstance(part, FileSlice) else len(part)
 
@@ -195,7 +247,7 @@ def _joined(parts: Parts, size: int) -> bytearray:
         end = at + _length(part)
         if not isinstance(part, FileSlice):
             view[at:end] = part
-        elif portable.read_cached_into(part.file.fileno(), view[at:end], part.position) != part.length:
+        elif part.file.read_cached_into(view[at:end], part.position) != part.length:
             raise OSError("a segment ended before the bytes it was said to hold")
         at = end
     return joined

@@ -8,14 +8,18 @@ import logging
 import socket
 from collections import Counter
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from tidemark import portable
 from tidemark.broker.config import BrokerConfig, Listener
+from tidemark.broker.core.ordered_set import OrderedSet
 from tidemark.broker.server.connection import Connection
 from tidemark.broker.server.request_memory import MemoryBudget
+from tidemark.environment import new_executor, new_socket
 from tidemark.protocol.frames import Scratch
+
+if TYPE_CHECKING:
+    from tidemark.broker.tls.endpoints import TlsEndpoints
 
 log = logging.getLogger(__name__)
 
@@ -35,7 +39,14 @@ READ_THREADS: Final = 4
 
 
 class Server:
-    def __init__(self, config: BrokerConfig, handle: Callable[[Connection, bytearray], None]) -> None:
+    def __init__(
+        self,
+        config: BrokerConfig,
+        handle: Callable[[Connection, bytearray], None],
+        *,
+        tls: TlsEndpoints | None = None,
+    ) -> None:
+        """`tls`: for the listeners that speak it."""
         self.loop = asyncio.get_running_loop()
         self.scratch = Scratch()
         self.request_bytes_max = config.socket_request_max_bytes
@@ -45,15 +56,17 @@ class Server:
         self.controller_memory = MemoryBudget(self.memory.limit_bytes)
         self.descriptors_max = int(portable.descriptor_limit() * DESCRIPTORS_SHARE)
         self.frame_seconds_max = FRAME_SECONDS_MAX
-        self.readers = ThreadPoolExecutor(READ_THREADS, thread_name_prefix="send")  # of what is to be sent and is cold
+        self.readers = new_executor(READ_THREADS, name="send")  # of what is to be sent and is cold
+        self.first_request_bytes_max: dict[str, int] = {}  # by listener: where logins come first, and less is taken
         self.tick = 0  # advances with every sweep: cheaper to note than the time
         self.endpoints: dict[str, tuple[str, int]] = {}
         self._config = config
         self.current_config: Callable[[], BrokerConfig] = lambda: config  # limits of connections may change
         self._handle = handle
+        self._tls = tls
         self._servers: dict[str, asyncio.Server] = {}
         self._lost: dict[str, Callable[[Connection], None]] = {}
-        self._connections: set[Connection] = set()
+        self._connections: OrderedSet[Connection] = OrderedSet()
         self._per_host: Counter[str] = Counter()
         self._closing = False
         self._emptied: asyncio.Event | None = None
@@ -78,7 +91,7 @@ class Server:
             self._lost[listener.name] = lost
         sock = _bind(listener.host, listener.port, self._config)
         server = await self.loop.create_server(
-            lambda: Connection(self, listener.name, handle),
+            self._protocol_factory(listener, handle),
             sock=sock,
             backlog=self._config.socket_listen_backlog_size,
             start_serving=False,
@@ -86,6 +99,19 @@ class Server:
         self._servers[listener.name] = server
         self.endpoints[listener.name] = address = (listener.host, sock.getsockname()[1])
         return address
+
+    def _protocol_factory(
+        self, listener: Listener, handle: Callable[[Connection, bytearray], None]
+    ) -> Callable[[], asyncio.BufferedProtocol]:
+        acceptor = None if self._tls is None else self._tls.acceptor(listener.name)
+        if acceptor is None:
+            return lambda: Connection(self, listener.name, handle)
+
+        def accept() -> asyncio.BufferedProtocol:
+            connection = Connection(self, listener.name, handle)
+            return acceptor.layer(connection, connection)
+
+        return accept
 
     async def serve(self, listener: str | None = None) -> None:
         """Accept connections: on one listener, or on all that do not yet."""
@@ -97,7 +123,7 @@ class Server:
 
     # -- connections ask these ---------------------------------------------
 
-    def admit(self, connection: Connection) -> str | None:
+    def register(self, connection: Connection) -> str | None:
         """Count a new connection, or say why it is refused."""
         config = self.current_config()
         refusal = None
@@ -202,7 +228,7 @@ def _limit_of(host: str, config: BrokerConfig) -> int:
 
 def _bind(host: str, port: int, config: BrokerConfig) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    sock = socket.socket(family, socket.SOCK_STREAM)
+    sock = new_socket(family, socket.SOCK_STREAM)
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         # Accepted sockets inherit it. Without it an answer waits 40 ms for the acknowledgement of the one before.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 from tidemark.broker.coordination.coordinator import Coordinator
@@ -19,6 +18,7 @@ from tidemark.broker.transactions.remote_participants import (
 )
 from tidemark.broker.transactions.transaction import EPOCH_PER_TRANSACTION
 from tidemark.broker.transactions.transaction_shard_host import TransactionShardHost
+from tidemark.environment import wall_clock_ms
 from tidemark.protocol.errors import ErrorCode
 
 
@@ -33,7 +33,7 @@ class TransactionCoordinator(Coordinator[TransactionShardHost]):
 
     @staticmethod
     def now_ms() -> int:
-        return time.time_ns() // 1_000_000
+        return wall_clock_ms()
 
     def _start_shard(self, partition: Partition) -> TransactionShardHost:
         host = TransactionShardHost(partition, config=self.settings.current, markers=self._markers, now_ms=self.now_ms)

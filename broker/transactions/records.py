@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Final
 
-from tidemark.broker.coordination.record import CoordinatorRecord, UnknownRecord, decode_record
+from tidemark.broker.coordination.record import CoordinatorRecord, UnknownCoordinatorRecord, decode_record
 from tidemark.broker.transactions.transaction import STATES, TopicPartition, Transaction, TransactionState
 from tidemark.protocol.schema import api, array, int8, int16, int32, int64, message, string
 from tidemark.protocol.schema import struct as part
@@ -82,7 +82,7 @@ def tombstone(transactional_id: str) -> CoordinatorRecord:
 def transaction_of(key: TransactionLogKey, value: TransactionLogValue) -> Transaction:
     state = STATES.get(value.transaction_status)
     if state is None:
-        raise UnknownRecord(f"transaction state {value.transaction_status}")
+        raise UnknownCoordinatorRecord(f"transaction state {value.transaction_status}")
     return Transaction(
         transactional_id=key.transactional_id,
         producer_id=value.producer_id,

@@ -12,6 +12,7 @@ from tidemark.broker.config import BrokerConfig
 from tidemark.broker.coordination.shard_host import ShardHost
 from tidemark.broker.core.deferred import Deferred
 from tidemark.broker.core.errors import EXPECTED
+from tidemark.broker.core.ordered_set import OrderedSet
 from tidemark.broker.replication.partition import Partition
 from tidemark.broker.transactions.markers import FINAL_CODES, MarkerWriter
 from tidemark.broker.transactions.records import decode
@@ -34,7 +35,7 @@ class TransactionShardHost(ShardHost):
         super().__init__(partition, now_ms=now_ms)
         self.shard = TransactionShard(config=config, coordinator_epoch=partition.leader_epoch)
         self._markers = markers
-        self._retries: set[asyncio.TimerHandle] = set()
+        self._retries: OrderedSet[asyncio.TimerHandle] = OrderedSet()
         self._closed = False
 
     def load(self) -> None:

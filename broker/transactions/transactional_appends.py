@@ -28,7 +28,7 @@ ADDS_PARTITIONS_FROM: Final = 12
 ABORTABLE_FROM: Final = 11
 
 # The coordinator's errors, as producers expect them in a Produce response.
-_TOLD: Final = {
+_PRODUCE_CODES: Final = {
     ErrorCode.PRODUCER_FENCED: ErrorCode.INVALID_PRODUCER_EPOCH,
     ErrorCode.CONCURRENT_TRANSACTIONS: ErrorCode.NOT_ENOUGH_REPLICAS,
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: ErrorCode.NOT_ENOUGH_REPLICAS,
@@ -56,7 +56,7 @@ class TransactionalAppends:
         producer, partitions = self._unopened()
         if producer is None:
             return None
-        return mapped(self._ask(producer, partitions), self._told)
+        return mapped(self._ask(producer, partitions), self._keep_codes)
 
     def append(self, partition: Partition, records: memoryview, now_ms: int, at_once: bool = True) -> Appended:
         header = check_batch(records)
@@ -108,12 +108,15 @@ class TransactionalAppends:
             AddPartitions(transactional_id, producer, partitions, verify_only=not adds)
         )
 
-    def _told(self, codes: Codes) -> None:
-        told = _TOLD if self._version >= ABORTABLE_FROM else _TOLD_BEFORE_ABORTABLE
-        self._codes = {each: told.get(code, code) for each, code in codes.items()}
+    def _keep_codes(self, codes: Codes) -> None:
+        translated = _PRODUCE_CODES if self._version >= ABORTABLE_FROM else _PRODUCE_CODES_BEFORE_ABORTABLE
+        self._codes = {each: translated.get(code, code) for each, code in codes.items()}
 
 
-_TOLD_BEFORE_ABORTABLE: Final = {**_TOLD, ErrorCode.TRANSACTION_ABORTABLE: ErrorCode.INVALID_TXN_STATE}
+_PRODUCE_CODES_BEFORE_ABORTABLE: Final = {
+    **_PRODUCE_CODES,
+    ErrorCode.TRANSACTION_ABORTABLE: ErrorCode.INVALID_TXN_STATE,
+}
 
 
 def _check_first_sequence(partition: Partition, header: BatchHeader) -> None:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import socket
-import struct
 import time
-from collections.abc import Callable, Sequence
 from contextlib import suppress
 from random import Random
 
+from cluster.hostile_requests import HOSTILE
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import (
     AdminClient,
@@ -77,7 +76,7 @@ class Changes:
 
 
 class HostileRequests:
-    """Lengths that lie, headers that lie, votes of nobody: to clients' listeners and to the controllers'."""
+    """What no client should send (`hostile_requests.py`), to clients' listeners and to the controllers'."""
 
     name = "hostile requests"
 
@@ -95,34 +94,3 @@ class HostileRequests:
                 opened.pop(random.randrange(len(opened))).close()
         for each in opened:
             each.close()
-
-
-def _frame(body: bytes) -> bytes:
-    return struct.pack(">i", len(body)) + body
-
-
-def _header(key: int, version: int) -> bytes:
-    return struct.pack(">hhih", key, version, 1, 4) + b"evil"
-
-
-def _announced(random: Random) -> bytes:
-    """A length, and nothing behind it."""
-    return struct.pack(">i", random.choice([100_000_000, 2**31 - 1, -1, 50_000_000])) + bytes(random.randrange(9))
-
-
-def _garbage(random: Random) -> bytes:
-    return _frame(random.randbytes(random.randrange(1, 3000)))
-
-
-def _garbled_request(random: Random) -> bytes:
-    """A good header, then what the API never saw. The keys from 32000 on are for nodes among themselves."""
-    key = random.choice([*range(93), 32_000, 32_001, 32_002])
-    return _frame(_header(key, random.randrange(0, 18)) + random.randbytes(random.randrange(0, 400)))
-
-
-def _many(random: Random) -> bytes:
-    """Arrays that claim a thousand million elements."""
-    return _frame(_header(random.choice([1, 2, 3, 9, 19, 21]), 4) + struct.pack(">i", 2**30) * random.randrange(1, 50))
-
-
-HOSTILE: Sequence[Callable[[Random], bytes]] = (_announced, _garbage, _garbled_request, _many)

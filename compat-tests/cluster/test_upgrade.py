@@ -20,6 +20,7 @@ from harness.wire import Wire
 TOPIC = "upgraded"
 PARTITIONS = 3
 LEVEL = "tidemark.metadata.version"
+NEWEST = 3
 METADATA_TOPIC = "__cluster_metadata"
 UPGRADE, UNSAFE_DOWNGRADE = 1, 3
 
@@ -108,8 +109,8 @@ def test_nodes_are_upgraded_and_downgraded_one_by_one_until_the_level_is_raised(
 
         roll(cluster, earlier.replace, acknowledged, [last])
         assert level(cluster) == 1
-        assert set_level(cluster, 2) == 0
-        assert level(cluster) == 2
+        assert set_level(cluster, NEWEST) == 0
+        assert level(cluster) == NEWEST
         eventually(lambda: voters_with_directory_ids(cluster) == 3, seconds_max=30)
         assert set_level(cluster, 1, upgrade_type=UNSAFE_DOWNGRADE) == Error.INVALID_UPDATE_VERSION
         last.restart(clean=True)
@@ -121,7 +122,7 @@ def test_a_node_of_an_earlier_build_is_not_let_into_a_cluster_of_a_newer_level(
 ) -> None:
     cluster = new_cluster()
     cluster.create_topic(TOPIC, partitions=PARTITIONS, min_insync_replicas="2")
-    assert level(cluster) == 2
+    assert level(cluster) == NEWEST
     node = next(iter(cluster))
     node.stop()
     earlier.install(node)

@@ -73,7 +73,7 @@ def test_committed_records_are_seen_and_aborted_ones_are_not(broker: BrokerProce
     assert everything(broker.bootstrap, made, "read_uncommitted") == [b"1", b"2", b"3", b"4", b"5"]
 
 
-def test_what_is_not_decided_holds_up_who_reads_committed(broker: BrokerProcess, made: str) -> None:
+def test_an_open_transaction_holds_up_read_committed_consumers(broker: BrokerProcess, made: str) -> None:
     sender = transactional(broker.bootstrap)
     sender.begin_transaction()
     sender.produce(made, b"open", partition=0)

@@ -40,6 +40,7 @@ class BrokerProcess(ABC):
         self.data = directory / "data"
         self.data.mkdir(parents=True, exist_ok=True)
         self.settings = dict(settings or {})
+        self.protocol = self.settings.pop("security.protocol", "PLAINTEXT")  # of the one listener for clients
         self.environment: dict[str, str] = {}  # beside what the tests themselves run in
         self.port = 0
         self.host = "127.0.0.1"
@@ -210,7 +211,7 @@ class Tidemark(BrokerProcess):
     def command(self) -> list[str]:
         settings = {
             **self.settings,
-            "listeners": f"PLAINTEXT://127.0.0.1:{self.port}",
+            "listeners": f"{self.protocol}://127.0.0.1:{self.port}",
             "log.dirs": str(self.data),
         }
         flags = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
@@ -250,7 +251,7 @@ class ApacheKafka(BrokerProcess):
         properties = {
             "process.roles": "broker,controller",
             "node.id": "0",
-            "listeners": f"PLAINTEXT://127.0.0.1:{self.port},CONTROLLER://127.0.0.1:{controller_port}",
+            "listeners": f"{self.protocol}://127.0.0.1:{self.port},CONTROLLER://127.0.0.1:{controller_port}",
             "controller.listener.names": "CONTROLLER",
             "controller.quorum.bootstrap.servers": f"127.0.0.1:{controller_port}",
             "log.dirs": str(self.data),

@@ -170,7 +170,7 @@ def test_a_member_of_a_group_that_does_not_exist(producer: Identity, made: Topic
 
 
 @pytest.mark.parametrize("version", range(6))
-def test_who_does_not_say_who_it_is_may_commit_beside_members(
+def test_a_commit_without_member_id_is_accepted_beside_members(
     producer: Identity, made: Topic, group: str, version: int
 ) -> None:
     """As producers did before KIP-447."""

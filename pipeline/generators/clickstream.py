@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterator
 from random import Random
 
-from tidemark.pipeline.generators.made import Made
+from tidemark.pipeline.generators.generated_record import GeneratedRecord
 
 TOPICS = {"clicks": 2}
 PAGES = ("/", "/search", "/basket", "/checkout", "/help", "/product/17", "/product/42", "/product/99")
@@ -16,7 +16,7 @@ TWICE_IN = 50
 LATE_IN = 40
 
 
-def records(random: Random, *, rate: int) -> Iterator[Made]:
+def records(random: Random, *, rate: int) -> Iterator[GeneratedRecord]:
     """Event time runs as fast as the rate says, from a fixed moment: reruns give the same windows."""
     number = 0
     while True:
@@ -30,7 +30,7 @@ def records(random: Random, *, rate: int) -> Iterator[Made]:
             "page": random.choice(PAGES),
             "event_time": moment.isoformat(timespec="milliseconds"),
         }
-        made = Made(topic="clicks", key=user.encode(), value=json.dumps(event).encode())
+        made = GeneratedRecord(topic="clicks", key=user.encode(), value=json.dumps(event).encode())
         yield made
         if random.randrange(TWICE_IN) == 0:
             yield made

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from random import Random
 
-from tidemark.pipeline.generators.made import Made
+from tidemark.pipeline.generators.generated_record import GeneratedRecord
 
 TOPICS = {"orders": 2, "customers": 1}
 COMPACTED = ("customers",)
@@ -14,10 +14,10 @@ CUSTOMERS = 50
 COUNTRIES = ("DE", "FR", "IT", "NL", "PL", "SE")
 
 
-def records(random: Random, *, rate: int) -> Iterator[Made]:
+def records(random: Random, *, rate: int) -> Iterator[GeneratedRecord]:
     for number in range(CUSTOMERS):
         yield _customer(random, number)
-    yield Made(topic="customers", key=b"c0", value=None)  # a customer who left: the order keeps a null
+    yield GeneratedRecord(topic="customers", key=b"c0", value=None)  # a customer who left: the order keeps a null
     number = 0
     while True:
         order = {
@@ -25,10 +25,10 @@ def records(random: Random, *, rate: int) -> Iterator[Made]:
             "customer_id": f"c{random.randrange(CUSTOMERS)}",
             "amount": random.randrange(100, 100_000) / 100,
         }
-        yield Made(topic="orders", key=str(number).encode(), value=json.dumps(order).encode())
+        yield GeneratedRecord(topic="orders", key=str(number).encode(), value=json.dumps(order).encode())
         number += 1
 
 
-def _customer(random: Random, number: int) -> Made:
+def _customer(random: Random, number: int) -> GeneratedRecord:
     customer = {"name": f"Customer {number}", "country": random.choice(COUNTRIES)}
-    return Made(topic="customers", key=f"c{number}".encode(), value=json.dumps(customer).encode())
+    return GeneratedRecord(topic="customers", key=f"c{number}".encode(), value=json.dumps(customer).encode())

@@ -11,7 +11,7 @@ from types import ModuleType
 from tidemark.failure import CommandFailed, ExitCode
 from tidemark.pipeline.cluster import Cluster, client_settings
 from tidemark.pipeline.generators import archive, clickstream, orders, quality, replay
-from tidemark.pipeline.generators.made import Made
+from tidemark.pipeline.generators.generated_record import GeneratedRecord
 
 GENERATORS: Mapping[str, ModuleType] = {
     "archive": archive,
@@ -34,12 +34,12 @@ def generate(name: str, *, bootstrap: str, rate: int, count: int | None, seed: i
     for topic, partitions in generator.TOPICS.items():
         config = {"cleanup.policy": "compact"} if topic in getattr(generator, "COMPACTED", ()) else {}
         cluster.create_topic(topic, partitions=partitions, config=config)
-    made: Iterator[Made] = generator.records(Random(seed), rate=rate)
+    made: Iterator[GeneratedRecord] = generator.records(Random(seed), rate=rate)
     producer = Producer({**client_settings(bootstrap, {}), "partitioner": "murmur2_random", "linger.ms": 5})
     return _produce(producer, itertools.islice(made, count), rate=rate, sleep=time.sleep)
 
 
-def _produce(producer: object, made: Iterator[Made], *, rate: int, sleep: Callable[[float], None]) -> int:
+def _produce(producer: object, made: Iterator[GeneratedRecord], *, rate: int, sleep: Callable[[float], None]) -> int:
     from confluent_kafka import Producer
 
     assert isinstance(producer, Producer)

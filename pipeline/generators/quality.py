@@ -6,12 +6,12 @@ import json
 from collections.abc import Iterator
 from random import Random
 
-from tidemark.pipeline.generators.made import Made
+from tidemark.pipeline.generators.generated_record import GeneratedRecord
 
 TOPICS = {"payments": 2}
 
 
-def records(random: Random, *, rate: int) -> Iterator[Made]:
+def records(random: Random, *, rate: int) -> Iterator[GeneratedRecord]:
     number = 0
     while True:
         payment = {
@@ -22,5 +22,5 @@ def records(random: Random, *, rate: int) -> Iterator[Made]:
         text = json.dumps(payment)
         if random.randrange(25) == 0:
             text = text[: len(text) // 2]
-        yield Made(topic="payments", key=f"p{number}".encode(), value=text.encode())
+        yield GeneratedRecord(topic="payments", key=f"p{number}".encode(), value=text.encode())
         number += 1

@@ -1,7 +1,7 @@
 """The record of finished batches: a compacted topic of the sink's own, written in the same transactions as the rows.
 
-Partition 0 holds the runs: who drives the sink now. Partition 1 + w holds what writer w finished last. Each partition's
-newest record is near its end, so it is found by reading backwards a little, however long the topic is.
+Partition 0 holds the runs: the last one drives the sink. Partition 1 + w holds what writer w finished last. Each
+partition's newest record is near its end, so it is found by reading backwards a little, however long the topic is.
 
 A topic and not a group's committed offsets: those are forgotten after a week without a commit
 (offsets.retention.minutes), and with them the promise.

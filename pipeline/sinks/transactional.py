@@ -1,11 +1,11 @@
 """One writer's part of one batch as one Kafka transaction, in a Python worker of Spark.
 
-What must hold, whoever is killed, retried, speculated or forgotten: of each part of each batch, exactly one transaction
-commits. The order of the steps is the proof:
+What must hold, whatever is killed, retried, speculated or forgotten: of each part of each batch, exactly one
+transaction commits. The order of the steps is the proof:
 
 1. A new driver first commits a Run record, and then fences every writer's transactional id (`fence_writers`).
 2. A writer first initialises its transactional id, which ends every earlier attempt of the same part: it was committed
-   before, or it never will be. Only then it reads who drives now and which batch was finished last.
+   before, or it never will be. Only then it reads which run drives the sink now and which batch was finished last.
 3. If another run drives, the writer is a left-over and stops. One that initialised before the fencing of 1 cannot
    commit; one that does later sees the Run record.
 4. If the batch is recorded as finished, the part was written, and there is nothing to do.

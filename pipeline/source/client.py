@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self, TypeVar
 
+from tidemark.client_security import ClientSecurity
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.messages.describe_log_dirs import (
     DescribableLogDirTopic,
@@ -77,11 +78,16 @@ class Topic:
 class Cluster:
     """The brokers behind a bootstrap address, as far as they are needed."""
 
-    def __init__(self, bootstrap: str, *, timeout_s: float) -> None:
+    def __init__(self, bootstrap: str, *, timeout_s: float, security: Mapping[str, str] | None = None) -> None:
         self.bootstrap = bootstrap
         self.cluster_id = ""
         self._timeout_s = timeout_s
-        self._brokers = BrokerConnections(addresses(bootstrap), client_id=CLIENT_ID, timeout_s=timeout_s)
+        self._brokers = BrokerConnections(
+            addresses(bootstrap),
+            client_id=CLIENT_ID,
+            timeout_s=timeout_s,
+            security=ClientSecurity(security) if security else None,
+        )
 
     def __enter__(self) -> Self:
         return self

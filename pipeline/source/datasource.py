@@ -179,4 +179,4 @@ def register(spark: Any) -> None:
 
 
 def _cluster(options: ReadOptions) -> Cluster:
-    return Cluster(options.bootstrap, timeout_s=options.timeout_ms / 1000)
+    return Cluster(options.bootstrap, timeout_s=options.timeout_ms / 1000, security=options.security)

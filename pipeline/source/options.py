@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
+from tidemark.client_security import BadSecurity, ClientSecurity
 from tidemark.pipeline.source.client import EARLIEST, LATEST, ReadFailed, TopicPartition, addresses
 
 T = TypeVar("T")
@@ -18,6 +19,7 @@ TIMEOUT_MS = 30_000
 _BOUNDS = {"earliest": EARLIEST, "latest": LATEST}
 _TRUTH = {"true": True, "false": False}
 _DURATION = re.compile(r"(\d+)\s*(ms|s|m|h)?")
+_SECURITY = ("kafka.security.", "kafka.ssl.")
 _UNITS_MS = {None: 1, "ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000}
 
 
@@ -59,6 +61,7 @@ class ReadOptions:
     moved: tuple[tuple[str, str], ...]  # where a broker's directories are mounted here
     fetch_bytes: int
     timeout_ms: int
+    security: Mapping[str, str] = field(default_factory=dict, repr=False)  # may hold passwords
 
 
 def read_options(given: Mapping[str, str], *, streaming: bool) -> ReadOptions:
@@ -68,9 +71,7 @@ def read_options(given: Mapping[str, str], *, streaming: bool) -> ReadOptions:
     if not bootstrap:
         raise ReadFailed("Option kafka.bootstrap.servers is needed: the brokers' addresses, host:port,host:port.")
     addresses(bootstrap)
-    security = options.get("kafka.security.protocol", "PLAINTEXT").upper()
-    if security != "PLAINTEXT":
-        raise ReadFailed(f'kafka.security.protocol={security}: only PLAINTEXT can be read so far; use format("kafka").')
+    security = _security(options)
     starting = _position(options, "starting", default=LATEST if streaming else EARLIEST)
     ending = _position(options, "ending", default=LATEST)
     if streaming and any(key.startswith("ending") for key in options):
@@ -81,6 +82,7 @@ def read_options(given: Mapping[str, str], *, streaming: bool) -> ReadOptions:
         raise ReadFailed("endingOffsets: nothing can end at the earliest offset.")
     return ReadOptions(
         bootstrap=bootstrap,
+        security=security,
         selection=_selection(options),
         starting=starting,
         ending=ending,
@@ -98,6 +100,19 @@ def read_options(given: Mapping[str, str], *, streaming: bool) -> ReadOptions:
         fetch_bytes=_count(options, "kafka.max.partition.fetch.bytes") or FETCH_BYTES,
         timeout_ms=_count(options, "kafka.request.timeout.ms") or TIMEOUT_MS,
     )
+
+
+def _security(options: Mapping[str, str]) -> dict[str, str]:
+    """kafka.security.protocol and kafka.ssl.…, as for Spark's Kafka source."""
+    given = {key.removeprefix("kafka."): text for key, text in options.items() if key.startswith(_SECURITY)}
+    protocol = given.get("security.protocol", "PLAINTEXT").upper()
+    if protocol not in ("PLAINTEXT", "SSL"):
+        raise ReadFailed(f'kafka.security.protocol={protocol}: only PLAINTEXT and SSL are read; use format("kafka").')
+    try:
+        ClientSecurity(given)
+    except BadSecurity as error:
+        raise ReadFailed(str(error)) from None
+    return given
 
 
 def _one_of(options: Mapping[str, str], name: str, choices: Mapping[str, T], *, default: str = "") -> T:

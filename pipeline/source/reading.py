@@ -40,7 +40,7 @@ def read_range(
             _log.info("reading %s-%d over the protocol: %s", wanted.topic, wanted.partition, reason)
     elif options.access == "files":
         raise ReadFailed(f"tidemark.access=files, but no broker says where {wanted.topic}-{wanted.partition} is.")
-    with Cluster(options.bootstrap, timeout_s=options.timeout_ms / 1000) as cluster:
+    with Cluster(options.bootstrap, timeout_s=options.timeout_ms / 1000, security=options.security) as cluster:
         fetching = Fetching(
             cluster,
             topic=wanted.topic,

@@ -1,4 +1,4 @@
-"""BrokerRegistration (key 62): a broker that starts tells the controller who it is (KIP-631)."""
+"""BrokerRegistration (key 62): a broker that starts makes itself known to the controller (KIP-631)."""
 
 from __future__ import annotations
 

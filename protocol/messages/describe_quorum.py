@@ -1,4 +1,4 @@
-"""DescribeQuorum (key 55): who votes on the metadata, who leads, and how far everyone has come (KIP-595, KIP-836)."""
+"""DescribeQuorum (key 55): voters, observers and leader of the metadata quorum, how far each is (KIP-595, KIP-836)."""
 
 from __future__ import annotations
 

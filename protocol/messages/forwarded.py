@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidemark.protocol.schema import blob, int16, int64, message, string
+from tidemark.protocol.schema import blob, boolean, int16, int64, message, string
 
 
 @message(key=32001, versions="0", flexible="0+", listeners="controller")
@@ -11,6 +11,13 @@ class ForwardedRequest:
     api_version: int = int16()
     client_id: str | None = string(nullable="0+", default=None)
     body: bytes = blob()
+    # Who asks, and from where. Fields with a tag came later; without them it is anybody.
+    principal_type: str = string(tag=0)
+    principal_name: str = string(tag=1)
+    client_host: str = string(tag=2)
+    listener: str = string(tag=3)
+    is_own: bool = boolean(tag=4)  # the node itself asks
+    token_authenticated: bool = boolean(tag=5)
 
 
 @message(key=32001, versions="0", flexible="0+")

@@ -160,6 +160,22 @@ async def connect() -> AsyncIterator[Connect]:
 
 
 @pytest.fixture
+async def guarded(start_node: Start) -> AsyncIterator[Any]:
+    """A broker with an authorizer: `guarded_broker`."""
+    from guarded_broker import GuardedBroker
+
+    broker = GuardedBroker(start_node, Client, offsets_topic_num_partitions=2, transaction_state_log_num_partitions=2)
+    await broker.start()
+    yield broker
+    await broker.close()
+
+
+@pytest.fixture
+def client_class() -> type[Client]:
+    return Client
+
+
+@pytest.fixture
 def requests() -> Any:
     """The request builders, for tests that send and receive apart."""
 

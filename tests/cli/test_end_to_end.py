@@ -278,7 +278,7 @@ def test_records_outlive_a_clean_stop(tmp_path: Path, by: signal.Signals) -> Non
     [
         ("num.partition=1", "did you mean num.partitions?"),
         ("num.partitions=none", "'none' is not allowed"),
-        ("listeners=SSL://127.0.0.1:0", "not served yet"),
+        ("listeners=SSL://127.0.0.1:0", "a TLS listener needs a key store"),
     ],
 )
 def test_a_bad_setting_stops_the_start_with_a_sentence(tmp_path: Path, setting: str, says: str) -> None:

@@ -14,14 +14,14 @@ import pytest
 
 import tidemark
 from tidemark.pipeline.cluster import Cluster
-from tidemark.pipeline.generators.made import Made
+from tidemark.pipeline.generators.generated_record import GeneratedRecord
 from tidemark.pipeline.runner import Runner
 from tidemark.pipeline.spec import Pipeline, load
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-Produce = Callable[[Iterable[Made]], None]
+Produce = Callable[[Iterable[GeneratedRecord]], None]
 YAML = """\
 name: {name}
 sources:
@@ -76,10 +76,10 @@ def cluster(bootstrap: str) -> Cluster:
 
 
 @pytest.fixture
-def produce(cluster: Cluster) -> Callable[[Iterable[Made]], None]:
+def produce(cluster: Cluster) -> Callable[[Iterable[GeneratedRecord]], None]:
     from confluent_kafka import Producer
 
-    def send(records: Iterable[Made]) -> None:
+    def send(records: Iterable[GeneratedRecord]) -> None:
         producer = Producer({**cluster.settings, "partitioner": "murmur2_random"})
         for each in records:
             producer.produce(each.topic, each.value, each.key, headers=list(each.headers))
@@ -90,19 +90,21 @@ def produce(cluster: Cluster) -> Callable[[Iterable[Made]], None]:
 
 
 @pytest.fixture
-def committed(cluster: Cluster) -> Callable[[str], list[Made]]:
+def committed(cluster: Cluster) -> Callable[[str], list[GeneratedRecord]]:
     """All records of a topic that a read_committed reader sees, partition by partition."""
     from confluent_kafka import TopicPartition
 
-    def read(topic: str) -> list[Made]:
+    def read(topic: str) -> list[GeneratedRecord]:
         partitions = cluster.topics()[topic]
-        found: list[Made] = []
+        found: list[GeneratedRecord] = []
         with cluster.consumer(**{"isolation.level": "read_committed", "enable.partition.eof": True}) as reader:
             for partition in partitions:
                 reader.assign([TopicPartition(topic, partition, 0)])
                 while (message := reader.poll(30)) is not None and not message.error():
                     headers = tuple((name, bytes(value)) for name, value in message.headers() or ())  # type: ignore[arg-type, str-unpack]
-                    found.append(Made(topic=topic, key=message.key(), value=message.value(), headers=headers))
+                    found.append(
+                        GeneratedRecord(topic=topic, key=message.key(), value=message.value(), headers=headers)
+                    )
         return found
 
     return read
@@ -122,7 +124,7 @@ class Trial:
         cluster.create_topic(self.name, partitions=1)
 
     def produce(self, *values: bytes | None, key: bytes | None = None) -> None:
-        self._produce(Made(topic=self.name, key=key, value=value) for value in values)
+        self._produce(GeneratedRecord(topic=self.name, key=key, value=value) for value in values)
 
     def run(self, *overrides: str) -> Runner:
         runner = Runner(self._spark, self.pipeline(*overrides), once=True, out=self.said)

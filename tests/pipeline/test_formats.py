@@ -7,12 +7,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from tidemark.pipeline.formats import all_null_avro
-from tidemark.pipeline.generators.made import Made
+from tidemark.pipeline.generators.generated_record import GeneratedRecord
 
 if TYPE_CHECKING:
     from tests.pipeline.conftest import Trial
 
-Committed = Callable[[str], list[Made]]
+Committed = Callable[[str], list[GeneratedRecord]]
 AVRO = {
     "type": "record",
     "name": "thing",
@@ -26,7 +26,7 @@ def avro(number: int, word: bytes) -> bytes:
     return bytes([number << 1, len(word) << 1]) + word
 
 
-def values(found: list[Made]) -> list[dict[str, object]]:
+def values(found: list[GeneratedRecord]) -> list[dict[str, object]]:
     return [json.loads(each.value or b"") for each in found]
 
 

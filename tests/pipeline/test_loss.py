@@ -1,6 +1,6 @@
 """Records that are gone before we read them."""
 
-from tidemark.pipeline.loss import Lost, Watch, lost, sentence
+from tidemark.pipeline.loss import LossWatch, Lost, lost, sentence
 
 
 def test_a_log_that_starts_after_our_position_has_lost_what_lies_between() -> None:
@@ -18,7 +18,7 @@ def test_a_topic_made_anew_is_a_loss() -> None:
 
 
 def test_what_a_running_batch_went_past_is_found_once() -> None:
-    watch = Watch()
+    watch = LossWatch()
     watch.see({("t", 0): (0, 40)}, at=1.0)
     watch.see({("t", 0): (25, 40)}, at=5.0)
     assert watch.passed({("t", 0): 10}, began=4.0) == []  # it may have read them before they went
@@ -29,7 +29,7 @@ def test_what_a_running_batch_went_past_is_found_once() -> None:
 
 
 def test_what_was_told_at_the_start_is_not_told_again() -> None:
-    watch = Watch()
-    watch.told([Lost(topic="t", partition=0, first=10, last=24)])
+    watch = LossWatch()
+    watch.report([Lost(topic="t", partition=0, first=10, last=24)])
     watch.see({("t", 0): (25, 40)}, at=1.0)
     assert watch.passed({("t", 0): 10}, began=2.0) == []

@@ -13,14 +13,14 @@ import pytest
 from tidemark.failure import CommandFailed
 from tidemark.pipeline.balance import plan_reads
 from tidemark.pipeline.cluster import Cluster
-from tidemark.pipeline.generators.made import Made
+from tidemark.pipeline.generators.generated_record import GeneratedRecord
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from tests.pipeline.conftest import Trial
 
-Committed = Callable[[str], list[Made]]
+Committed = Callable[[str], list[GeneratedRecord]]
 
 
 def test_a_schema_is_inferred_and_kept_and_a_change_refused(trial: Trial, committed: Committed) -> None:
@@ -119,10 +119,10 @@ def test_holes_that_transactions_leave_are_no_loss(trial: Trial, cluster: Cluste
 
 
 def test_a_partition_with_most_of_the_backlog_is_read_by_several_tasks(
-    spark: SparkSession, cluster: Cluster, produce: Callable[[Iterable[Made]], None]
+    spark: SparkSession, cluster: Cluster, produce: Callable[[Iterable[GeneratedRecord]], None]
 ) -> None:
     cluster.create_topic("skewed", partitions=2)
-    produce(Made(topic="skewed", key=b"one key", value=b"%d" % number) for number in range(60_000))
+    produce(GeneratedRecord(topic="skewed", key=b"one key", value=b"%d" % number) for number in range(60_000))
     ranges = cluster.ranges([("skewed", 0), ("skewed", 1)])
     plan = plan_reads({each: high - low for each, (low, high) in ranges.items()}, cores=2)
     options = {"kafka.bootstrap.servers": cluster.bootstrap, "subscribe": "skewed", **plan.options()}

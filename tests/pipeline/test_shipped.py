@@ -16,15 +16,15 @@ import pytest
 
 from tidemark.pipeline.cluster import Cluster
 from tidemark.pipeline.generators import archive, clickstream, orders, quality, replay
-from tidemark.pipeline.generators.made import Made
+from tidemark.pipeline.generators.generated_record import GeneratedRecord
 from tidemark.pipeline.runner import Runner
 from tidemark.pipeline.spec import load
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-Committed = Callable[[str], list[Made]]
-Produce = Callable[[Iterable[Made]], None]
+Committed = Callable[[str], list[GeneratedRecord]]
+Produce = Callable[[Iterable[GeneratedRecord]], None]
 MINUTE = datetime.timedelta(minutes=1)
 SESSION_GAP = datetime.timedelta(seconds=30)
 
@@ -54,7 +54,7 @@ def test_clickstream(
 ) -> None:  # fmt: skip
     create(cluster, clickstream.TOPICS)
     clicks = list(itertools.islice(clickstream.records(Random(1), rate=10), 3000))
-    produce([*clicks, Made(topic="clicks", key=None, value=b"{no json")])
+    produce([*clicks, GeneratedRecord(topic="clicks", key=None, value=b"{no json")])
     run_once("clickstream", f"sinks.sessions-lake.path={tmp_path}/sessions")
 
     events = list({e["event_id"]: e for e in (json.loads(c.value or b"") for c in clicks)}.values())

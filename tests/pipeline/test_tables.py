@@ -12,7 +12,7 @@ import pytest
 from tidemark.failure import CommandFailed
 from tidemark.pipeline.cluster import Cluster
 from tidemark.pipeline.compaction import compact
-from tidemark.pipeline.generators.made import Made
+from tidemark.pipeline.generators.generated_record import GeneratedRecord
 from tidemark.pipeline.runner import Runner
 from tidemark.pipeline.spec import load
 
@@ -36,7 +36,7 @@ def test_a_table_survives_compaction(
     spark: SparkSession,
     bootstrap: str,
     cluster: Cluster,
-    produce: Callable[[Iterable[Made]], None],
+    produce: Callable[[Iterable[GeneratedRecord]], None],
     tmp_path: Path,
     kind: str,
 ) -> None:
@@ -47,7 +47,7 @@ def test_a_table_survives_compaction(
     file.write_text(YAML.format(topic=topic, kind=kind, path=path))
 
     def run(first: int, last: int) -> list[str]:
-        produce(Made(topic=topic, key=None, value=str(n).encode()) for n in range(first, last))
+        produce(GeneratedRecord(topic=topic, key=None, value=str(n).encode()) for n in range(first, last))
         overrides = [f"bootstrap={bootstrap}", f"checkpoint={tmp_path}/checkpoint"]
         Runner(spark, load(file, overrides=overrides), once=True, out=io.StringIO()).run()
         table = spark.table(path) if kind == "iceberg" else spark.read.format(kind).load(path)

@@ -78,8 +78,8 @@ class Maker:
         if "error_code" in name:
             return rng.choice(ERROR_CODES)
         if kind == "int64" and (name.endswith("_ms") or "timestamp" in name):
-            # kio has no place for "never" in DescribeTransactions
-            never = 0 if name == "transaction_start_time_ms" else -1
+            # kio has no place for "never" in DescribeTransactions, nor in the answers about delegation tokens
+            never = 0 if name == "transaction_start_time_ms" or name.endswith("_timestamp_ms") else -1
             return rng.choice((never, 0, rng.randrange(TIME_MAX)))
         if kind in INT_BITS:
             half = 1 << INT_BITS[kind] - 1

@@ -22,7 +22,8 @@ KAFKA_4_3 = {
     25: "0-4", 26: "0-5", 27: "1-2", 28: "0-5", 32: "1-4", 33: "0-2", 35: "1-5", 37: "0-3", 42: "0-2", 44: "0-1",
     47: "0", 60: "0-2", 61: "0", 65: "0", 66: "0-2", 68: "0-1", 69: "0-1", 74: "0-1", 75: "0", 43: "0-2", 45: "0-1",
     46: "0", 55: "0-2", 56: "2-3", 57: "0-2", 62: "0-4", 63: "0-1", 64: "0", 67: "0", 80: "0-1", 81: "0",
-    29: "1-3", 30: "1-3", 31: "1-3", 48: "0-1", 50: "0",
+    29: "1-3", 30: "1-3", 31: "1-3", 48: "0-1", 50: "0", 51: "0", 17: "0-1", 36: "0-2", 38: "1-3", 39: "1-2",
+    40: "1-2", 41: "1-3", 73: "0",
 }  # fmt: skip
 
 
@@ -54,9 +55,10 @@ def test_listeners_are_those_of_kafka() -> None:
     """The keys that Kafka's message definitions mark for controllers, of those we have."""
     on_controllers = {key for key, entry in apis().items() if "controller" in entry.listeners and not entry.is_private}
     assert on_controllers == {
-        18, 19, 20, 29, 30, 31, 32, 33, 37, 43, 44, 45, 46, 50, 55, 56, 57, 60, 62, 63, 64, 67, 80, 81,
+        17, 18, 19, 20, 29, 30, 31, 32, 33, 36, 37, 38, 39, 40, 41, 43, 44, 45, 46, 50, 51, 55, 56, 57, 60, 62, 63, 64,
+        67, 73, 80, 81,
     }  # fmt: skip
-    assert {key for key in on_controllers if "broker" not in apis()[key].listeners} == {56, 62, 63, 67}
+    assert {key for key in on_controllers if "broker" not in apis()[key].listeners} == {56, 62, 63, 67, 73}
 
 
 @pytest.mark.parametrize("key", sorted(key for key, entry in apis().items() if not entry.is_private))

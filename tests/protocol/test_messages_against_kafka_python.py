@@ -10,24 +10,36 @@ import kafka.protocol.admin
 import kafka.protocol.consumer
 import kafka.protocol.metadata
 import kafka.protocol.producer
+import kafka.protocol.sasl
 import pytest
 
 from tidemark.protocol.apis import apis
 from tidemark.protocol.schema import Struct, api, codec, fields_of
 
 ROUNDS = 6
-PACKAGES = (kafka.protocol.admin, kafka.protocol.consumer, kafka.protocol.metadata, kafka.protocol.producer)
+PACKAGES = (
+    kafka.protocol.admin,
+    kafka.protocol.consumer,
+    kafka.protocol.metadata,
+    kafka.protocol.producer,
+    kafka.protocol.sasl,
+)
 
 # What kafka-python has no messages for. They are held against kio, and against themselves in test_schema.py.
 UNKNOWN_TO_KAFKA_PYTHON = {
     "AddRaftVoter",
     "AllocateProducerIds",
     "AlterPartition",
+    "AssignReplicasToDirs",
     "BrokerHeartbeat",
     "BrokerRegistration",
     "ConsumerGroupDescribe",
     "ConsumerGroupHeartbeat",
+    "CreateDelegationToken",
+    "DescribeDelegationToken",
+    "ExpireDelegationToken",
     "RemoveRaftVoter",
+    "RenewDelegationToken",
     "UnregisterBroker",
 }
 

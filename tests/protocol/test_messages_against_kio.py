@@ -39,7 +39,8 @@ def assert_same(ours: Any, theirs: Any, version: int, path: str) -> None:
         for name, field in fields_of(type(ours)).items():
             if version in field.versions:
                 # kio drops the unit where it makes a duration or a point in time of a number
-                found = getattr(theirs, name) if hasattr(theirs, name) else getattr(theirs, name.removesuffix("_ms"))
+                spellings = (name, f"{name}_", name.removesuffix("_ms"))  # `id_`: they avoid Python's own names
+                found = next(getattr(theirs, each) for each in spellings if hasattr(theirs, each))
                 if found is None and field.kind == "uuid":
                     found = bytes(16)
                 if found is None and field.kind == "int64":

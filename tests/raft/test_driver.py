@@ -38,6 +38,9 @@ class Words:
         self.restored = 0
         self.leaderships: list[Leadership | None] = []
 
+    async def prepare(self, entries: Sequence[Entry]) -> None:
+        await asyncio.sleep(0)
+
     def apply(self, entries: Sequence[Entry]) -> None:
         self.words += [entry.payload for entry in entries]
 
@@ -45,7 +48,8 @@ class Words:
         self.restored += 1
         self.words = snapshot.data.split(b" ") if snapshot.data else []
 
-    def snapshot(self) -> bytes:
+    async def snapshot(self) -> bytes:
+        await asyncio.sleep(0)
         return b" ".join(self.words)
 
     def lead(self, leadership: Leadership | None) -> None:
@@ -246,7 +250,7 @@ async def test_a_quorum_of_one_needs_no_time_out(tmp_path: Path) -> None:
     await cluster.kill(1)
 
 
-async def test_a_follower_says_who_leads(cluster: Cluster) -> None:
+async def test_a_follower_names_the_leader(cluster: Cluster) -> None:
     for node_id in (1, 2, 3):
         await cluster.start(node_id)
     leader = await cluster.leader()
@@ -259,7 +263,7 @@ async def test_a_follower_says_who_leads(cluster: Cluster) -> None:
         await leader.propose(b"late", epoch=leader.node.term - 1)
 
 
-async def test_a_failing_disk_stops_the_node_and_fails_who_waits(tmp_path: Path) -> None:
+async def test_a_failing_disk_stops_the_node_and_fails_what_waits(tmp_path: Path) -> None:
     cluster = Cluster(tmp_path, voters=(1,))
     driver = await cluster.start(1)
     await cluster.leader()

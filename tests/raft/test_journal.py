@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tidemark import portable
+from tidemark.files import REAL_FILES
 from tidemark.raft import (
     Configuration,
     Effects,
@@ -124,7 +124,7 @@ def test_a_failed_append_leaves_nothing_behind(tmp_path: Path, monkeypatch: pyte
     def full(fd: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(portable, "sync_data", full)
+    monkeypatch.setattr(REAL_FILES, "fdatasync", full)
     with pytest.raises(OSError, match="No space left"):
         journal.append([b"lost"], term=1)
     monkeypatch.undo()
@@ -139,7 +139,7 @@ class FillingDisk:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *, room_bytes: int) -> None:
         self._room_bytes = room_bytes
         self._write = os.write
-        monkeypatch.setattr(os, "write", self.write)
+        monkeypatch.setattr(REAL_FILES, "write", self.write)
 
     def write(self, fd: int, data: bytes | memoryview) -> int:
         if not self._room_bytes:
@@ -233,9 +233,9 @@ class PowerCuts:
         self._path = directory / "journal-synced"
         self.left: list[bytes] = [b""]
         self.was_directory_synced = False
-        sync_data, sync_all = portable.sync_data, portable.sync_all
-        monkeypatch.setattr(portable, "sync_data", partial(self._data, sync_data))
-        monkeypatch.setattr(portable, "sync_all", partial(self._all, sync_all))
+        sync_data, sync_all = REAL_FILES.fdatasync, REAL_FILES.fsync
+        monkeypatch.setattr(REAL_FILES, "fdatasync", partial(self._data, sync_data))
+        monkeypatch.setattr(REAL_FILES, "fsync", partial(self._all, sync_all))
 
     def _data(self, sync: Callable[[int], None], fd: int) -> None:
         sync(fd)
@@ -292,7 +292,7 @@ def test_entries_that_a_dead_process_had_not_synced_are_synced_before_they_count
     journal.close()
     (tmp_path / "journal-synced").write_bytes(synced)
     calls: list[int] = []
-    monkeypatch.setattr(portable, "sync_data", calls.append)
+    monkeypatch.setattr(REAL_FILES, "fdatasync", calls.append)
     assert len(replayed(tmp_path)) == 2
     assert calls
     calls.clear()
@@ -348,7 +348,7 @@ def test_a_snapshot_that_lacks_a_descriptor_for_the_journal_can_be_saved_again(
 def fill_after(monkeypatch: pytest.MonkeyPatch, *, writes: int) -> None:
     """The disk takes so many files and appends more."""
     left = writes
-    sync_all, sync_data = portable.sync_all, portable.sync_data
+    sync_all, sync_data = REAL_FILES.fsync, REAL_FILES.fdatasync
 
     def use_up(sync: Callable[[int], None], fd: int) -> None:
         nonlocal left
@@ -358,5 +358,5 @@ def fill_after(monkeypatch: pytest.MonkeyPatch, *, writes: int) -> None:
             left -= 1
         sync(fd)
 
-    monkeypatch.setattr(portable, "sync_all", partial(use_up, sync_all))
-    monkeypatch.setattr(portable, "sync_data", partial(use_up, sync_data))
+    monkeypatch.setattr(REAL_FILES, "fsync", partial(use_up, sync_all))
+    monkeypatch.setattr(REAL_FILES, "fdatasync", partial(use_up, sync_data))

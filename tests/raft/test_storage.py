@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tidemark.files import REAL_FILES
 from tidemark.raft import (
     Configuration,
     Effects,
@@ -21,7 +22,6 @@ from tidemark.raft import (
     Saved,
     Snapshot,
 )
-from tidemark.raft.journal import write_atomically
 
 VOTERS = Configuration.of([1, 2, 3])
 
@@ -141,8 +141,8 @@ def test_a_gap_is_refused_before_it_is_written(tmp_path: Path) -> None:
 
 
 def test_a_file_is_replaced_whole_or_not_at_all(tmp_path: Path) -> None:
-    write_atomically(tmp_path / "name", b"old")
-    write_atomically(tmp_path / "name", b"new")
+    REAL_FILES.replace(str(tmp_path / "name"), b"old", sync=True)
+    REAL_FILES.replace(str(tmp_path / "name"), b"new", sync=True)
     assert (tmp_path / "name").read_bytes() == b"new"
     assert [path.name for path in tmp_path.iterdir()] == ["name"]
 

@@ -12,7 +12,8 @@ from random import Random
 import pytest
 
 from tidemark.protocol.records import BatchHeader, Record, build_batch, iter_batches, read_header
-from tidemark.storage import Files, Log, LogConfig
+from tidemark.storage import Files, Log, LogConfig, job_for, measure, swap
+from tidemark.storage.cleaning.clean import clean
 
 ROOT = Path(__file__).parents[2]
 JARS = ROOT / ".cache" / "jars"
@@ -36,6 +37,7 @@ class FaultyFiles(Files):
     """
 
     def __init__(self, root: Path) -> None:
+        super().__init__()
         self.root = str(root)
         self.room: int | None = None  # bytes until the disk is full
         self.fail_truncate = False
@@ -267,6 +269,20 @@ def batches_of(
 @pytest.fixture(scope="session")
 def read_batches():
     return batches_of
+
+
+def compact(log: Log, *, now_ms: int = T0, cleaned_up_to: int = 0) -> None:
+    """One cleaning of all that may be cleaned."""
+    log.flush()
+    dirtiness = measure(log, cleaned_up_to=cleaned_up_to, high_watermark=log.end_offset, now_ms=now_ms)
+    cleaning = clean(job_for(log, dirtiness, now_ms=now_ms, map_bytes=1 << 20, hash_seed=9), files=log.files)
+    for cleaned in cleaning:
+        swap(log, cleaned)
+
+
+@pytest.fixture(scope="session")
+def compact_log():
+    return compact
 
 
 @pytest.fixture

@@ -231,7 +231,7 @@ def test_a_log_is_loaded_apart_and_then_taken_in(open_directory, make_batch, app
     directory = open_directory()
     log = directory.load_log("a", 0, config=CONFIG)
     assert directory.logs == {}
-    assert directory.take_in("a", 0, log) is log
+    assert directory.add_log("a", 0, log) is log
     assert directory.open_log("a", 0, config=CONFIG) is log
 
 

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from tidemark.protocol.records import EndTransaction, build_end_transaction, read_header
+from tidemark.protocol.records import EndTransaction, Record, build_batch, build_end_transaction, read_header
 from tidemark.storage import LogConfig
 
 T0 = 1_700_000_000_000
@@ -90,3 +90,24 @@ def test_kafka_reads_transactions_and_the_index_of_aborted_ones(open_log, make_b
     assert "endTxnMarker: ABORT" in output
     assert "version: 0 producerId: 9 firstOffset: 0 lastOffset: 3 lastStableOffset: 4" in output
     assert "producerId: 9 producerEpoch: 0 coordinatorEpoch: 4 currentTxnFirstOffset: OptionalLong.empty" in output
+
+
+def test_kafka_reads_a_compacted_log(open_log, make_batch, append, compact_log, dump, tmp_path):
+    """Empty batches, merged segments, delete horizons and all."""
+    log = open_log(config=CONFIG)
+    fill(log, make_batch, append)
+    for number in range(40):
+        tombstone = build_batch([Record(timestamp=T0 + 9000, key=b"gone%d" % number)], compression=number % 5)
+        append(log, tombstone, leader_epoch=3)
+    for _ in range(20):
+        append(log, make_batch(5, size=200), leader_epoch=3)
+    before = log.segment_count
+    compact_log(log)
+    compact_log(log)  # what the first cleaning has left is small, and is merged
+    assert log.segment_count < before
+    log.close()
+    output, complaints = dump(tmp_path / "topic-0", options=("--deep-iteration", "--print-data-log"))
+    assert [each for each in complaints if "is followed by" not in each] == []  # gaps are what compaction makes
+    assert output.count(f"deleteHorizonMs: OptionalLong[{T0 + CONFIG.delete_retention_ms}]") == 40
+    for options in (("--verify-index-only",), ("--index-sanity-check",)):
+        assert dump(tmp_path / "topic-0", options=options)[1] == []

@@ -13,6 +13,7 @@ class Recording(Files):
     """Notes what was synced, in order."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.synced: list[str] = []
 
     def fdatasync(self, fd: int) -> None:

@@ -130,3 +130,9 @@ def test_time_index_survives_a_round_trip():
     assert again is not None
     assert again.last() == (60, 1020)
     assert again.encode() == index.encode()
+
+
+def test_entries_never_go_back():
+    index = offset_index((1010, 100))
+    with pytest.raises(AssertionError, match="offset 1010 after"):
+        index.append(offset=1010, position=200)

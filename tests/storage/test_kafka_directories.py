@@ -17,7 +17,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from harness.ports import free_port
 
 from tidemark.protocol.records import iter_records
-from tidemark.storage import LogConfig, LogDirectory
+from tidemark.storage import REAL_FILES, LogConfig, LogDirectory
+from tidemark.storage.tools import find_partitions, verify
 
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
 SEGMENT_BYTES = 1 << 20  # the smallest that Kafka takes
@@ -157,6 +158,13 @@ def test_producers_and_epochs_are_those_that_kafka_knew(written, tmp_path, kind)
     directory.close()
 
 
+@pytest.mark.parametrize("kind", ["killed", "stopped"])
+def test_our_checks_find_nothing_wrong_with_what_kafka_wrote(written, kind):
+    places = find_partitions(REAL_FILES, str(getattr(written, kind)))
+    assert {place.topic for place in places} >= set(written.values)
+    assert [str(step) for place in places for step in verify(place) if not isinstance(step, int)] == []
+
+
 def test_kafkas_tool_and_we_read_the_same_from_its_snapshots(written, dump, tmp_path):
     folders = []
     for topic in written.values:
@@ -208,6 +216,30 @@ def test_kafka_goes_on_with_a_directory_that_we_wrote_to(written, make_batch, ap
         kafka.start()
         for topic, values in written.values.items():
             assert consume(kafka.bootstrap, topic, count=len(values) + len(ours[topic])) == values + ours[topic]
+    finally:
+        kafka.stop(signal.SIGKILL)
+        shutil.rmtree(kafka.data)
+        shutil.copytree(tmp_path / "before", kafka.data)
+
+
+def test_kafka_serves_a_directory_that_we_compacted(written, read_batches, compact_log, tmp_path):
+    kafka = written.kafka
+    shutil.copytree(kafka.data, tmp_path / "before")
+    directory = LogDirectory.open(str(kafka.data))
+    assert directory.open_all(lambda topic, partition: CONFIG) == {}
+    left = {}
+    for topic, values in written.values.items():
+        log = directory.logs[topic, 0]
+        compact_log(log, now_ms=1_800_000_000_000)
+        left[topic] = [record.value for _, batch in read_batches(log) for record in iter_records(batch)]
+        assert left[topic][-1] == values[-1]
+        assert len(left[topic]) < len(values) or log.segment_count == 1
+    assert len(left["codec-none"]) < HALF
+    directory.close()
+    try:
+        kafka.start()
+        for topic, values in left.items():
+            assert consume(kafka.bootstrap, topic, count=len(values)) == values
     finally:
         kafka.stop(signal.SIGKILL)
         shutil.rmtree(kafka.data)

@@ -433,3 +433,10 @@ def test_an_epoch_without_records_leaves_no_file_and_its_first_record_does(open_
     assert (tmp_path / "topic-0" / "leader-epoch-checkpoint").read_text() == "0\n1\n5 0\n"
     log.close()
     assert open_log().latest_epoch == 5
+
+
+def test_a_segment_never_begins_before_the_end_of_the_log(open_log, make_batch, append):
+    log = open_log()
+    append(log, make_batch(3))
+    with pytest.raises(AssertionError, match="cannot begin at 2"):
+        log.roll_to(2)

@@ -146,3 +146,10 @@ def test_a_row_of_segments_knows_its_size_and_order(tmp_path, make_batch):
     assert row.remove_first().base_offset == 0
     assert row.remove_active().base_offset == 20
     assert (len(row), row.size_bytes, row.active.base_offset, row.first_offset) == (1, sizes[1], 10, 10)
+
+
+def test_nothing_is_cut_beyond_the_end_or_before_the_first_offset(segment):
+    with pytest.raises(AssertionError, match="cannot cut"):
+        segment.truncate(offset=segment.base_offset, position=segment.size + 1)
+    with pytest.raises(AssertionError, match="lies before the segment's first"):
+        segment.truncate(offset=segment.base_offset - 1, position=0)

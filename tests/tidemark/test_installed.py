@@ -21,7 +21,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-FOLDERS = ("broker", "cli", "pipeline", "protocol", "raft", "storage")
+FOLDERS = ("broker", "cli", "pipeline", "protocol", "raft", "simulation", "storage")
 BUILT_FROM = (*FOLDERS, "tidemark", "pyproject.toml", "README.md", "LICENSE")
 OWN_PACKAGES = (*FOLDERS, "config")
 SETUPTOOLS_VERSION_MIN = 77  # as pyproject.toml says

@@ -8,17 +8,17 @@ from tidemark.broker.groups.consumer.group import ConsumerGroup
 from tidemark.broker.groups.consumer.group_update import preferred_assignor
 from tidemark.broker.groups.consumer.member import Member, partitions_of
 from tidemark.broker.groups.shard import GroupShard
-from tidemark.protocol.messages import consumer_group_describe as told
+from tidemark.protocol.messages import consumer_group_describe as messages
 
 CLASSIC_MEMBER = 0
 CONSUMER_MEMBER = 1
 
 
-def describe(shard: GroupShard, group: ConsumerGroup) -> told.DescribedGroup:
+def describe(shard: GroupShard, group: ConsumerGroup) -> messages.DescribedGroup:
     state = group.state
     assignors = group.group_config(shard).assignors
     names = shard.image.topic_names
-    return told.DescribedGroup(
+    return messages.DescribedGroup(
         group_id=group.group_id,
         group_state=state.name,
         group_epoch=state.epoch,
@@ -28,8 +28,8 @@ def describe(shard: GroupShard, group: ConsumerGroup) -> told.DescribedGroup:
     )
 
 
-def _member(group: ConsumerGroup, member: Member, names: Mapping[bytes, str]) -> told.Member:
-    return told.Member(
+def _member(group: ConsumerGroup, member: Member, names: Mapping[bytes, str]) -> messages.Member:
+    return messages.Member(
         member_id=member.member_id,
         instance_id=member.instance_id,
         rack_id=member.rack_id,
@@ -44,10 +44,10 @@ def _member(group: ConsumerGroup, member: Member, names: Mapping[bytes, str]) ->
     )
 
 
-def _assignment(partitions: Mapping[bytes, Iterable[int]], names: Mapping[bytes, str]) -> told.Assignment:
-    return told.Assignment(
+def _assignment(partitions: Mapping[bytes, Iterable[int]], names: Mapping[bytes, str]) -> messages.Assignment:
+    return messages.Assignment(
         topic_partitions=[
-            told.TopicPartitions(topic_id=topic_id, topic_name=names[topic_id], partitions=list(numbers))
+            messages.TopicPartitions(topic_id=topic_id, topic_name=names[topic_id], partitions=list(numbers))
             for topic_id, numbers in partitions.items()
             if topic_id in names
         ]

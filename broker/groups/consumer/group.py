@@ -12,7 +12,7 @@ from tidemark.broker.coordination.record import CoordinatorRecord
 from tidemark.broker.coordination.result import CoordinatorResult, Decision
 from tidemark.broker.groups.consumer.deadlines import MemberDeadlines, RevocationDeadline
 from tidemark.broker.groups.consumer.embedded_protocol import PROTOCOL_TYPE
-from tidemark.broker.groups.consumer.group_config import GroupConfig, group_config_of
+from tidemark.broker.groups.consumer.group_config import ConsumerGroupConfig, group_config_of
 from tidemark.broker.groups.consumer.member import Member, MemberState
 from tidemark.broker.groups.consumer.records import ConsumerGroupMetadataKey
 from tidemark.broker.groups.consumer.state import KEY_TYPES, GroupState, Topics
@@ -42,7 +42,7 @@ class ConsumerGroup(Group):
         self.deadlines = MemberDeadlines()
         self.topics_seen: Topics | None = None  # the topics that the present epoch was computed with
         self._timer: Timer | None = None
-        self._group_config: tuple[BrokerConfig, Mapping[str, str], GroupConfig] | None = None
+        self._group_config: tuple[BrokerConfig, Mapping[str, str], ConsumerGroupConfig] | None = None
 
     # -- facts about it ----------------------------------------------------
 
@@ -64,7 +64,7 @@ class ConsumerGroup(Group):
     def tombstones(self) -> list[CoordinatorRecord]:
         return list(self.state.tombstones())
 
-    def group_config(self, shard: GroupShard) -> GroupConfig:
+    def group_config(self, shard: GroupShard) -> ConsumerGroupConfig:
         """Cached until the broker's or the group's settings change."""
         config, overrides = shard.config, shard.image.config_of(GROUP_RESOURCE, self.group_id)
         if self._group_config is None or self._group_config[0] is not config or self._group_config[1] is not overrides:
@@ -204,7 +204,7 @@ def _check_epoch(member: Member, epoch: int) -> ErrorCode:
     return ErrorCode.STALE_MEMBER_EPOCH if member.classic is None else ErrorCode.ILLEGAL_GENERATION
 
 
-def find_group_config(shard: GroupShard, group_id: str) -> GroupConfig:
+def find_group_config(shard: GroupShard, group_id: str) -> ConsumerGroupConfig:
     """Also for a group that does not exist yet."""
     group = shard.groups.get(group_id)
     if isinstance(group, ConsumerGroup):

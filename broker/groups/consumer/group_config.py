@@ -14,7 +14,7 @@ DOWNGRADES: Final = ("downgrade", "bidirectional")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GroupConfig:
+class ConsumerGroupConfig:
     session_timeout_ms: int
     heartbeat_interval_ms: int
     members_max: int
@@ -34,11 +34,11 @@ class GroupConfig:
         return self.heartbeat_interval_ms
 
 
-def group_config_of(config: BrokerConfig, overrides: Mapping[str, str]) -> GroupConfig:
+def group_config_of(config: BrokerConfig, overrides: Mapping[str, str]) -> ConsumerGroupConfig:
     """`overrides` were checked when they were set, against what the broker allowed then."""
     session_timeout_ms = overrides.get("consumer.session.timeout.ms", config.group_consumer_session_timeout_ms)
     heartbeat_interval_ms = overrides.get("consumer.heartbeat.interval.ms", config.group_consumer_heartbeat_interval_ms)
-    return GroupConfig(
+    return ConsumerGroupConfig(
         session_timeout_ms=int(session_timeout_ms),
         heartbeat_interval_ms=int(heartbeat_interval_ms),
         members_max=config.group_consumer_max_size,

@@ -15,7 +15,7 @@ from tidemark.broker.coordination.result import CoordinatorResult, Decision
 from tidemark.broker.core.errors import Refused
 from tidemark.broker.groups.consumer import migration
 from tidemark.broker.groups.consumer.group import ConsumerGroup, find_group_config
-from tidemark.broker.groups.consumer.group_config import GroupConfig
+from tidemark.broker.groups.consumer.group_config import ConsumerGroupConfig
 from tidemark.broker.groups.consumer.group_update import GroupUpdate
 from tidemark.broker.groups.consumer.member import (
     JOIN_EPOCH,
@@ -56,7 +56,7 @@ def consumer_heartbeat(
         _check(request, caller.version, group_config)
         if request.member_epoch in (LEAVE_EPOCH, STATIC_LEAVE_EPOCH):
             return _leave(shard, request, now_ms)
-        return _Beat(shard, request, caller, group_config, now_ms).decide()
+        return _FullHeartbeat(shard, request, caller, group_config, now_ms).decide()
     except Refused as refused:
         return refusal(refused.code, refused.message)
 
@@ -103,7 +103,7 @@ def _nothing_new(
 # -- what is wrong with a request ------------------------------------------
 
 
-def _check(request: ConsumerGroupHeartbeatRequest, version: int, group_config: GroupConfig) -> None:
+def _check(request: ConsumerGroupHeartbeatRequest, version: int, group_config: ConsumerGroupConfig) -> None:
     epoch = request.member_epoch
     if version >= CLIENT_MEMBER_IDS_FROM or epoch > JOIN_EPOCH or epoch == LEAVE_EPOCH:
         _require(bool(request.member_id.strip()), "MemberId can't be empty.")
@@ -158,7 +158,7 @@ def _unknown(member_id: str, group_id: str) -> Refused:
 # -- joining and staying ---------------------------------------------------
 
 
-class _Beat:
+class _FullHeartbeat:
     """A heartbeat on the full path."""
 
     def __init__(
@@ -166,7 +166,7 @@ class _Beat:
         shard: GroupShard,
         request: ConsumerGroupHeartbeatRequest,
         caller: Caller,
-        group_config: GroupConfig,
+        group_config: ConsumerGroupConfig,
         now_ms: int,
     ) -> None:
         self.shard = shard

@@ -26,18 +26,24 @@ Versions
 
 from __future__ import annotations
 
-from typing import Final
+from collections import OrderedDict
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING, Final
 
 from tidemark.broker.core.deferred import Answer, Deferred, awaited
 from tidemark.broker.core.errors import Refused
 from tidemark.broker.core.registry import Call, handles
+from tidemark.broker.core.sliced_work import Job
 from tidemark.broker.handlers.fetch.reading import Reading
-from tidemark.broker.handlers.fetch.sessions import FetchSessions
+from tidemark.broker.handlers.fetch.sessions import FetchSessions, Key, ReadPosition, positions
 from tidemark.broker.handlers.fetch.waiting import WaitingFetch
 from tidemark.broker.metadata.dynamic_config import DynamicConfig
 from tidemark.broker.replication.follower_sessions import FollowerSessions
 from tidemark.broker.replication.replica_table import ReplicaTable
 from tidemark.protocol.messages.fetch import FetchRequest, FetchResponse
+
+if TYPE_CHECKING:
+    from tidemark.broker.security.guard import Guard
 
 SESSIONS_FROM: Final = 7
 PARTITIONS_AT_ONCE_MAX: Final = 2_000  # more are read in slices of time
@@ -53,17 +59,46 @@ def fetch(
     fetch_sessions: FetchSessions,
     follower_sessions: FollowerSessions,
     settings: DynamicConfig,
+    guard: Guard | None,
 ) -> Answer[FetchResponse]:
     if request.replica_state.replica_id >= 0:
         return follower_sessions.fetch(request)
     if call.version < SESSIONS_FROM:
         request.session_epoch = -1
+    if sum(len(topic.partitions) or 1 for topic in request.topics) > PARTITIONS_AT_ONCE_MAX:
+        return _fetch_large(request, call, replicas, fetch_sessions, settings, guard)
+    return _fetch(request, call, replicas, fetch_sessions, settings, guard)
+
+
+def _fetch_large(
+    request: FetchRequest,
+    call: Call,
+    replicas: ReplicaTable,
+    fetch_sessions: FetchSessions,
+    settings: DynamicConfig,
+    guard: Guard | None,
+) -> Job[FetchResponse | Deferred[FetchResponse] | Awaitable[FetchResponse]]:
+    asked = yield from positions(request, call.version)
+    return _fetch(request, call, replicas, fetch_sessions, settings, guard, asked)
+
+
+def _fetch(
+    request: FetchRequest,
+    call: Call,
+    replicas: ReplicaTable,
+    fetch_sessions: FetchSessions,
+    settings: DynamicConfig,
+    guard: Guard | None,
+    asked: OrderedDict[Key, ReadPosition] | None = None,
+) -> FetchResponse | Deferred[FetchResponse] | Awaitable[FetchResponse]:
     try:
-        session, wanted, incremental = fetch_sessions.resolve(request, call.version)
+        session, wanted, incremental = fetch_sessions.resolve(request, call.version, asked)
     except Refused as refusal:
         return FetchResponse(error_code=refusal.code)
     limit_bytes = min(request.max_bytes, settings.current.fetch_max_bytes)
     reading = Reading(request, call, session, wanted, incremental, replicas, limit_bytes)
+    if guard is not None:
+        reading.may_read = guard.may_read(call)
     if request.rack_id and (settings.current.replica_selector_class or "").endswith(RACK_AWARE):
         reading.rack = request.rack_id
     if len(wanted) > PARTITIONS_AT_ONCE_MAX:
@@ -74,7 +109,11 @@ def fetch(
 
 async def _fetch_many(reading: Reading) -> FetchResponse:
     await reading.read_in_slices()
-    return await _fetch_cold(reading)
+    if reading.cold:
+        await reading.read_cold()
+    if reading.is_due or reading.request.max_wait_ms <= 0:
+        return await reading.response_in_slices()
+    return await awaited(WaitingFetch(reading, reading.request.max_wait_ms).answer)
 
 
 async def _fetch_cold(reading: Reading) -> FetchResponse:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from tidemark.broker.core.errors import EXPECTED, check_leader_epoch, fault_of
 from tidemark.broker.core.lease import lease_clock
 from tidemark.broker.core.registry import Call
+from tidemark.broker.core.time_slice import TimeSlice
 from tidemark.broker.handlers.fetch.sessions import ReadPosition, Session
 from tidemark.broker.replication import hints
 from tidemark.broker.replication.fetch_session import NO_SESSION, diverging_epoch
@@ -17,6 +17,7 @@ from tidemark.broker.replication.hosted_topic import HostedTopic
 from tidemark.broker.replication.partition import Partition
 from tidemark.broker.replication.replica import Replica
 from tidemark.broker.replication.replica_table import ReplicaTable
+from tidemark.environment import monotonic
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.messages.fetch import (
     AbortedTransaction,
@@ -36,6 +37,9 @@ CLOCK_EVERY: Final = 64  # partitions between two readings of the clock
 COLD_ROUNDS_MAX: Final = 8  # of loading: a segment, a place in it, where the read ends, and some in vain
 
 
+Topics = dict[str | bytes, FetchableTopicResponse]
+
+
 class Reading:
     """One fetch: what it wants, and what a read of it yields now."""
 
@@ -50,6 +54,7 @@ class Reading:
         "has_error",
         "incremental",
         "limit_bytes",
+        "may_read",
         "min_bytes",
         "partitions",
         "rack",
@@ -73,6 +78,7 @@ class Reading:
     ) -> None:
         self.request = request
         self.call = call
+        self.may_read: Callable[[str | bytes], bool] | None = None  # where there is an authorizer
         self.rack = ""  # of a client that may be sent to another replica
         self.endpoints: dict[int, NodeEndpoint] | None = None
         self.committed = request.isolation_level == READ_COMMITTED
@@ -101,12 +107,12 @@ class Reading:
     async def read_in_slices(self) -> None:
         """As `read`, for very many partitions: other requests have their turn in between."""
         self._check_lease()
-        until = time.monotonic() + SLICE_SECONDS_MAX
+        until = monotonic() + SLICE_SECONDS_MAX
         for place, wanted in enumerate(self.wanted):
             self.results.append(self._read_one(wanted, place))
-            if not place % CLOCK_EVERY and time.monotonic() > until:
+            if not place % CLOCK_EVERY and monotonic() > until:
                 await asyncio.sleep(0)
-                until = time.monotonic() + SLICE_SECONDS_MAX
+                until = monotonic() + SLICE_SECONDS_MAX
 
     def read_again(self, places: Iterable[int]) -> None:
         """Only these: the others have nothing new."""
@@ -135,6 +141,8 @@ class Reading:
 
     def _read_one(self, wanted: ReadPosition, place: int) -> PartitionData:
         topic = wanted.topic
+        if self.may_read is not None and not self.may_read(topic):
+            return self._denied(wanted)
         hosted = self.replicas.topics.get(topic) if type(topic) is str else self.replicas.topics_by_id.get(topic)  # type: ignore[arg-type]
         partition: Replica | None = None if hosted is None else hosted.partitions.get(wanted.index)
         if partition is None or self.cut_off:
@@ -229,6 +237,16 @@ class Reading:
             data.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return data
 
+    def _denied(self, wanted: ReadPosition) -> PartitionData:
+        self.has_error = True
+        return PartitionData(
+            partition_index=wanted.index,
+            error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+            high_watermark=-1,
+            aborted_transactions=None,
+            records=b"",
+        )
+
     def _hint(self, data: PartitionData, hosted: HostedTopic) -> None:
         leader, epoch = hints.leader_of(hosted, data.partition_index)
         found = hints.endpoint_of(self.replicas.image, leader, self.call.connection.listener)
@@ -240,18 +258,39 @@ class Reading:
             self.endpoints[leader] = NodeEndpoint(node_id=leader, host=endpoint.host, port=endpoint.port, rack=rack)
 
     def response(self) -> FetchResponse:
+        topics: Topics = {}
+        served: list[ReadPosition] = []
+        self._tell(self.wanted, self.results, topics, served)
+        return self._told(topics, served)
+
+    async def response_in_slices(self) -> FetchResponse:
+        """As `response`, for very many partitions."""
+        topics: Topics = {}
+        served: list[ReadPosition] = []
+        time_slice = TimeSlice()
+        for start in range(0, len(self.wanted), CLOCK_EVERY):
+            part = slice(start, start + CLOCK_EVERY)
+            self._tell(self.wanted[part], self.results[part], topics, served)
+            await time_slice.pause()
+        return self._told(topics, served)
+
+    def _tell(
+        self, wanted: list[ReadPosition], results: list[PartitionData], topics: Topics, served: list[ReadPosition]
+    ) -> None:
+        """Put results into the answer, if they are news to the reader."""
         session = self.session
-        topics: dict[str | bytes, FetchableTopicResponse] = {}
-        served = []
-        for wanted, data in zip(self.wanted, self.results, strict=True):
-            if session is not None and not wanted.has_news(data) and self.incremental:
+        for position, data in zip(wanted, results, strict=True):
+            if session is not None and not position.has_news(data) and self.incremental:
                 continue
-            topic = topics.get(wanted.topic)
+            topic = topics.get(position.topic)
             if topic is None:
-                topic = topics[wanted.topic] = _topic_response(wanted.topic)
+                topic = topics[position.topic] = _topic_response(position.topic)
             topic.partitions.append(data)
             if data.records:
-                served.append(wanted)
+                served.append(position)
+
+    def _told(self, topics: Topics, served: list[ReadPosition]) -> FetchResponse:
+        session = self.session
         if session is not None:
             session.rotate(served)
         response = FetchResponse(

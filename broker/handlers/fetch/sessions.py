@@ -5,12 +5,12 @@ A session remembers, per partition, where the client wants to read and what it w
 
 from __future__ import annotations
 
-import random
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from typing import Final
 
 from tidemark.broker.core.errors import Refused
+from tidemark.broker.core.sliced_work import Job, at_once
 from tidemark.broker.replication.fetch_session import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
@@ -18,8 +18,9 @@ from tidemark.broker.replication.fetch_session import (
     new_session_id,
     unknown_session,
 )
+from tidemark.environment import new_random
 from tidemark.protocol.errors import ErrorCode
-from tidemark.protocol.messages.fetch import FetchRequest, FetchTopic, PartitionData
+from tidemark.protocol.messages.fetch import FetchRequest, PartitionData
 
 TOPIC_IDS_FROM: Final = 13
 PARTITIONS_MAX: Final = 300_000  # about 100 MB: a partition of a session costs about 330 bytes
@@ -51,6 +52,12 @@ class ReadPosition:
         self.last_fetched_epoch = -1
         self.sent_high_watermark = -1
         self.sent_start_offset = -1
+
+    def move_to(self, asked: ReadPosition) -> None:
+        self.fetch_offset = asked.fetch_offset
+        self.limit_bytes = asked.limit_bytes
+        self.leader_epoch = asked.leader_epoch
+        self.last_fetched_epoch = asked.last_fetched_epoch
 
     def has_news(self, data: PartitionData) -> bool:
         """Whether an incremental answer must mention this partition. Remembers what is sent."""
@@ -107,23 +114,30 @@ class FetchSessions:
         self._evict_after_seconds = evict_after_seconds
         self._time = time
         self._sessions: OrderedDict[int, Session] = OrderedDict()  # least recently used first
-        self._random = random.Random()
+        self._random = new_random()
 
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def resolve(self, request: FetchRequest, version: int) -> tuple[Session | None, list[ReadPosition], bool]:
-        """(the session, what to read, whether the answer is incremental)."""
+    def resolve(
+        self, request: FetchRequest, version: int, asked: OrderedDict[Key, ReadPosition] | None = None
+    ) -> tuple[Session | None, list[ReadPosition], bool]:
+        """(the session, what to read, whether the answer is incremental). `asked`: the request's `positions`, if it is
+        so large that they were made in slices."""
         by_id = version >= TOPIC_IDS_FROM
+        if asked is None:
+            asked = at_once(positions(request, version))
         if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             self._close(request.session_id)
-            wanted = list(_update({}, request.topics, by_id=by_id).values())
+            wanted = list(asked.values())
             if request.session_epoch == FINAL_EPOCH:
                 return None, wanted, False
-            return self._open(wanted, by_id=by_id), wanted, False
-        return self._continue(request, by_id=by_id)
+            return self._open(asked, by_id=by_id), wanted, False
+        return self._continue(request, asked, by_id=by_id)
 
-    def _continue(self, request: FetchRequest, *, by_id: bool) -> tuple[Session, list[ReadPosition], bool]:
+    def _continue(
+        self, request: FetchRequest, asked: OrderedDict[Key, ReadPosition], *, by_id: bool
+    ) -> tuple[Session, list[ReadPosition], bool]:
         session = self._sessions.get(request.session_id)
         if session is None:
             raise unknown_session(request.session_id)
@@ -131,7 +145,8 @@ class FetchSessions:
         if by_id != session.by_id:
             raise Refused(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR, "a session uses either names or ids of topics")
         self._partitions -= len(session.partitions)
-        _update(session.partitions, request.topics, by_id=by_id)
+        for key, position in asked.items():
+            session.partitions.setdefault(key, position).move_to(position)
         for gone in request.forgotten_topics_data:
             for index in gone.partitions:
                 session.partitions.pop((gone.topic_id if by_id else gone.topic, index), None)
@@ -144,13 +159,13 @@ class FetchSessions:
         self._sessions.move_to_end(session.session_id)
         return session, list(session.partitions.values()), True
 
-    def _open(self, wanted: list[ReadPosition], *, by_id: bool) -> Session | None:
+    def _open(self, wanted: OrderedDict[Key, ReadPosition], *, by_id: bool) -> Session | None:
         """A new session, unless there is no room for one: then the client goes on without, as KIP-227 allows."""
         if not wanted or not self._make_room(len(wanted)):
             return None
         session_id = new_session_id(self._random, self._sessions)
         session = Session(session_id, by_id=by_id, used_at=self._time())
-        session.partitions.update(((each.topic, each.index), each) for each in wanted)
+        session.partitions = wanted
         self._sessions[session_id] = session
         self._partitions += len(session.partitions)
         return session
@@ -172,18 +187,17 @@ class FetchSessions:
             self._partitions -= len(session.partitions)
 
 
-def _update(
-    partitions: dict[Key, ReadPosition], topics: Iterable[FetchTopic], *, by_id: bool
-) -> dict[Key, ReadPosition]:
-    for topic in topics:
+def positions(request: FetchRequest, version: int) -> Job[OrderedDict[Key, ReadPosition]]:
+    """What a request names, and where it wants to read there."""
+    by_id = version >= TOPIC_IDS_FROM
+    found: OrderedDict[Key, ReadPosition] = OrderedDict()
+    for topic in request.topics:
         name: TopicKey = topic.topic_id if by_id else topic.topic
         for asked in topic.partitions:
-            key = (name, asked.partition)
-            wanted = partitions.get(key)
-            if wanted is None:
-                wanted = partitions[key] = ReadPosition(name, asked.partition)
-            wanted.fetch_offset = asked.fetch_offset
-            wanted.limit_bytes = asked.partition_max_bytes
-            wanted.leader_epoch = asked.current_leader_epoch
-            wanted.last_fetched_epoch = asked.last_fetched_epoch
-    return partitions
+            position = found[name, asked.partition] = ReadPosition(name, asked.partition)
+            position.fetch_offset = asked.fetch_offset
+            position.limit_bytes = asked.partition_max_bytes
+            position.leader_epoch = asked.current_leader_epoch
+            position.last_fetched_epoch = asked.last_fetched_epoch
+            yield
+    return found

@@ -22,25 +22,30 @@ v13: topics by id (KIP-516).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from tidemark.broker.core.deferred import chained
 from tidemark.broker.core.registry import Call, handles
+from tidemark.broker.core.sliced_work import Job
 from tidemark.broker.handlers.produce.acks import PendingAcks, ProduceAnswer, no_answer
 from tidemark.broker.handlers.produce.appending import Appender, Appending, PlainAppends
-from tidemark.broker.handlers.produce.fast_path import produce_fast
+from tidemark.broker.handlers.produce.fast_path import produce_fast, topic_of
 from tidemark.broker.replication.replica_table import ReplicaTable
 from tidemark.protocol.messages.produce import ProduceRequest, ProduceResponse
 
 if TYPE_CHECKING:
     from tidemark.broker.transactions.coordinator import TransactionCoordinator
 
+PARTITIONS_AT_ONCE_MAX: Final = 500  # more are appended to in slices of time
 
-@handles(ProduceRequest, ProduceResponse, quick=produce_fast)
+
+@handles(ProduceRequest, ProduceResponse, quick=produce_fast, quick_topic=topic_of)
 def produce(
     request: ProduceRequest, call: Call, *, replicas: ReplicaTable, transactions: TransactionCoordinator
-) -> ProduceAnswer:
+) -> ProduceAnswer | Job[ProduceAnswer]:
     if request.transactional_id is None:
+        if sum(len(topic.partition_data) or 1 for topic in request.topic_data) > PARTITIONS_AT_ONCE_MAX:
+            return _both_phases_in_slices(request, call, replicas)
         return _both_phases(request, call, replicas, PlainAppends)
     return _produce_transactional(request, call, replicas, transactions)
 
@@ -48,6 +53,13 @@ def produce(
 def _both_phases(request: ProduceRequest, call: Call, replicas: ReplicaTable, appender: Appender) -> ProduceAnswer:
     appending = Appending(request, call, replicas, appender)
     return chained(appending.run(), lambda response: _acknowledged(request, appending, response))
+
+
+def _both_phases_in_slices(request: ProduceRequest, call: Call, replicas: ReplicaTable) -> Job[ProduceAnswer]:
+    """Later requests of the connection wait until the last batch of this one is appended."""
+    appending = Appending(request, call, replicas, PlainAppends)
+    response = yield from appending.run_in_slices()
+    return chained(response, lambda response: _acknowledged(request, appending, response))
 
 
 def _acknowledged(request: ProduceRequest, appending: Appending, response: ProduceResponse) -> ProduceAnswer:
@@ -62,7 +74,7 @@ def _acknowledged(request: ProduceRequest, appending: Appending, response: Produ
 def _produce_transactional(
     request: ProduceRequest, call: Call, replicas: ReplicaTable, transactions: TransactionCoordinator
 ) -> ProduceAnswer:
-    """First the coordinator must know, for good, of every partition that the transaction is going to touch."""
+    """First the coordinator must have stored every partition that the transaction is going to touch."""
     from tidemark.broker.transactions.transactional_appends import TransactionalAppends
 
     appends = TransactionalAppends(request, version=call.version, replicas=replicas, transactions=transactions)

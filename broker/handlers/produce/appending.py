@@ -1,6 +1,6 @@
-"""Phase one of a produce request: who may append, and in which order.
+"""Phase one of a produce request: which batches may be appended, and in which order.
 
-What is appended here has its place in the log for good. Whether and when that is acknowledged is phase two (`acks`).
+What is appended here keeps its offset. Whether and when that is acknowledged is phase two (`acks`).
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from tidemark.broker.core.deferred import Deferred, MaybeDeferred
 from tidemark.broker.core.errors import EXPECTED, Fault, fault_of
 from tidemark.broker.core.lease import lease_clock
 from tidemark.broker.core.registry import Call
+from tidemark.broker.core.sliced_work import Job
 from tidemark.broker.handlers.produce.acks import Unacknowledged, is_unacknowledged
 from tidemark.broker.replication import hints
 from tidemark.broker.replication.examination import AT_ONCE_RECORDS_MAX, Examination, MustWait
@@ -40,6 +41,7 @@ log = logging.getLogger(__name__)
 
 TOPIC_IDS_FROM: Final = 13
 ZSTD_FROM: Final = 7
+PARTITIONS_PER_STEP: Final = 64  # between two looks at the clock
 
 RESULT_FIELDS: Final = tuple(fields_of(PartitionProduceResponse))
 
@@ -139,7 +141,22 @@ class Appending:
 
     def run(self) -> MaybeDeferred[ProduceResponse]:
         """The response, with `unacknowledged` telling which of its results must wait."""
-        response = ProduceResponse(responses=[self._append_topic(topic) for topic in self._request.topic_data])
+        return self._appended([self._append_topic(topic) for topic in self._request.topic_data])
+
+    def run_in_slices(self) -> Job[MaybeDeferred[ProduceResponse]]:
+        """As `run`, for very many partitions: other requests have their turn in between."""
+        topics = []
+        for topic in self._request.topic_data:
+            results: list[PartitionProduceResponse] = []
+            for start in range(0, len(topic.partition_data), PARTITIONS_PER_STEP):
+                results += self._append_all(topic, topic.partition_data[start : start + PARTITIONS_PER_STEP])
+                yield
+            topics.append(TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=results))
+            yield
+        return self._appended(topics)
+
+    def _appended(self, topics: list[TopicProduceResponse]) -> MaybeDeferred[ProduceResponse]:
+        response = ProduceResponse(responses=topics)
         if self._left:
             self._response = response
             self._deferred: Deferred[ProduceResponse] = Deferred()
@@ -149,11 +166,16 @@ class Appending:
         return response
 
     def _append_topic(self, topic: TopicProduceData) -> TopicProduceResponse:
-        if not -1 <= self._acks <= 1:
-            return _all_refused(topic, ErrorCode.INVALID_REQUIRED_ACKS)
-        hosted = self._hosted(topic)
-        results = [self._append_one(topic, hosted, data) for data in topic.partition_data]
+        results = self._append_all(topic, topic.partition_data)
         return TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=results)
+
+    def _append_all(
+        self, topic: TopicProduceData, partitions: list[PartitionProduceData]
+    ) -> list[PartitionProduceResponse]:
+        if not -1 <= self._acks <= 1:
+            return [_refused(data, ErrorCode.INVALID_REQUIRED_ACKS) for data in partitions]
+        hosted = self._hosted(topic)
+        return [self._append_one(topic, hosted, data) for data in partitions]
 
     def _hosted(self, topic: TopicProduceData) -> HostedTopic | None:
         if self._call.version >= TOPIC_IDS_FROM:
@@ -253,7 +275,7 @@ class Appending:
             self._hint(result, hosted)
         return result
 
-    # -- KIP-951: who leads instead ----------------------------------------
+    # -- KIP-951: the new leader -------------------------------------------
 
     def _hint(self, result: PartitionProduceResponse, hosted: HostedTopic | None) -> None:
         leader, epoch = hints.leader_of(hosted, result.index)
@@ -275,11 +297,6 @@ class Appending:
 
 def _refused(data: PartitionProduceData, code: ErrorCode) -> PartitionProduceResponse:
     return PartitionProduceResponse(index=data.index, base_offset=-1, error_code=code)
-
-
-def _all_refused(topic: TopicProduceData, code: ErrorCode) -> TopicProduceResponse:
-    results = [_refused(data, code) for data in topic.partition_data]
-    return TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=results)
 
 
 def _compression(records: Bytes) -> int:

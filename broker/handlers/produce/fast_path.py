@@ -2,7 +2,8 @@
 
 What precedes the partition's index is the same in every such request of a connection to a topic, so it is read once and
 compared from then on; the answer is one struct after a prefix that is known, too. Anything unusual is left to the
-general handler, before anything has happened. Who may append and what must wait is decided by the same functions there.
+general handler, before anything has happened. What may be appended and what must wait is decided by the same
+functions there.
 """
 
 from __future__ import annotations
@@ -93,6 +94,14 @@ def produce_fast(
     out = bytearray(form.head)
     out += _answer(index, 0, base_offset, append_time, partition.log.start_offset, 1, 0, 0, 0, 0, 0)
     return out
+
+
+def topic_of(frame: bytearray, position: int, call: Call) -> str | bytes | None:
+    """The topic that `produce_fast` would append to, by name or id; None if it would leave it to the handler."""
+    form: Form | None = call.memo
+    if form is None or not frame.startswith(form.prefix, position):
+        form = call.memo = recognise(frame, position, call.version)
+    return None if form is None else form.topic
 
 
 def _response(partition: Partition, result: PartitionProduceResponse) -> ProduceResponse:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -140,8 +141,13 @@ async def test_a_broker_whose_logs_could_not_be_synced_at_its_stop_is_not_electe
 ) -> None:
     await fill_and_stop_all_but_the_last_leader(nodes, connect)
 
-    def broken(_fd: int) -> None:
-        raise OSError(5, "Input/output error")
+    sync = Files.fdatasync
+
+    def broken(fd: int) -> None:
+        """The disk of the logs, not the one of the metadata."""
+        if "tidemark-metadata" not in os.readlink(f"/proc/self/fd/{fd}"):
+            raise OSError(5, "Input/output error")
+        sync(fd)
 
     with monkeypatch.context() as disk:
         disk.setattr(Files, "fdatasync", staticmethod(broken))

@@ -13,10 +13,15 @@ from tidemark.broker.config import GROUP_KEYS, KEYS, TOPIC_KEYS, Key
 
 BROKER = Path(__file__).parents[3] / "broker"
 # Of the tables' own package only this gives settings a meaning; the rest declares, parses, checks and describes them.
-READERS_IN_CONFIG = ("broker.py", "group.py", "load.py")
+READERS_IN_CONFIG = ("broker.py", "exposure.py", "group.py", "load.py", "sasl.py")
 READ_BY_NAME = {  # only where a program cannot see it: read as a text, by its Kafka name
     "broker.id": "load.py turns it into node.id",
     "log.dir": "load.py turns it into log.dirs",
+    "connections.max.reauth.ms": "sasl.py, where a mechanism may have its own",
+    "sasl.enabled.mechanisms": "sasl.py",
+    "sasl.jaas.config": "sasl.py",
+    "sasl.plain.users": "sasl.py",
+    "sasl.server.callback.handler.class": "sasl.py",
 }
 
 

@@ -49,7 +49,6 @@ def test_two_listeners_may_share_a_port_on_different_addresses() -> None:
         (["listeners=PLAINTEXT://127.0.0.1:65536"], "port from 0 to 65535"),
         (["listeners=PLAINTEXT://::1:9092"], "must be NAME://host:port"),
         (["listeners=PLAINTEXT://a:1,PLAINTEXT://a:2"], "PLAINTEXT comes twice"),
-        (["listeners=SSL://a:1"], "asks for SSL, which is not served yet"),
         (["listeners=OTHER://a:1"], "must map OTHER"),
         (["listeners=A://:1,B://:1", "listener.security.protocol.map=A:PLAINTEXT,B:PLAINTEXT"], "use the same port"),
         (["listeners=A://h:1,B://:1", "listener.security.protocol.map=A:PLAINTEXT,B:PLAINTEXT"], "use the same port"),

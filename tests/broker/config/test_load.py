@@ -91,7 +91,8 @@ def test_kafkas_own_properties_file_works_with_a_warning(tmp_path: Path) -> None
     assert config.node_id == 1
     assert [str(listener) for listener in config.parsed_listeners] == ["PLAINTEXT://:9092"]
     assert [str(listener) for listener in config.parsed_advertised_listeners] == ["PLAINTEXT://localhost:9092"]
-    [warning] = config.warnings
+    warning, exposure = config.warnings
+    assert "PLAINTEXT://:9092" in exposure
     assert "num.io.threads" in warning
     assert "transaction.state.log.min.isr" not in warning
     assert "log.dirs" not in warning

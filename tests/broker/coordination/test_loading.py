@@ -79,20 +79,22 @@ async def commit(client: Any, offset: int) -> ErrorCode:
 
 async def committed(client: Any) -> tuple[ErrorCode, int]:
     asked = OffsetFetchRequestGroup(group_id="good", topics=[OffsetFetchRequestTopics(name="t", partition_indexes=[0])])
-    while True:
-        [found] = (await client.call(OffsetFetchRequest(groups=[asked]), OffsetFetchResponse, 9)).groups
-        if found.error_code != ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
-            return ErrorCode(found.error_code), found.topics[0].partitions[0].committed_offset
-        await asyncio.sleep(0.01)
+    async with asyncio.timeout(20):
+        while True:
+            [found] = (await client.call(OffsetFetchRequest(groups=[asked]), OffsetFetchResponse, 9)).groups
+            if found.error_code != ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+                return ErrorCode(found.error_code), found.topics[0].partitions[0].committed_offset
+            await asyncio.sleep(0.01)
 
 
 async def initialised(client: Any) -> tuple[ErrorCode, int]:
     request = InitProducerIdRequest(transactional_id="good", transaction_timeout_ms=1000)
-    while True:
-        answer = await client.call(request, InitProducerIdResponse, 4)
-        if answer.error_code != ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
-            return ErrorCode(answer.error_code), answer.producer_epoch
-        await asyncio.sleep(0.01)
+    async with asyncio.timeout(20):
+        while True:
+            answer = await client.call(request, InitProducerIdResponse, 4)
+            if answer.error_code != ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+                return ErrorCode(answer.error_code), answer.producer_epoch
+            await asyncio.sleep(0.01)
 
 
 async def prepared(client: Any) -> Any:

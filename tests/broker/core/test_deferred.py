@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from tidemark.broker.core.deferred import Deferred, Gathering, MaybeDeferred, awaited, chained, mapped
+from tidemark.broker.core.deferred import CombinedAnswer, Deferred, MaybeDeferred, awaited, chained, mapped
 
 
 def broken(_value: object) -> None:
@@ -68,11 +68,11 @@ def test_a_coroutine_can_wait_for_it() -> None:
 
 def test_an_answer_leaves_with_its_last_part() -> None:
     parts: list[int] = []
-    gathering = Gathering(parts)
+    combined = CombinedAnswer(parts)
     missing: Deferred[int] = Deferred()
-    gathering.add(1, parts.append)
-    gathering.add(missing, parts.append)
-    answer = gathering.answer()
+    combined.add(1, parts.append)
+    combined.add(missing, parts.append)
+    answer = combined.answer()
     assert isinstance(answer, Deferred)
     told: list[list[int]] = []
     answer.then(told.append)
@@ -83,9 +83,9 @@ def test_an_answer_leaves_with_its_last_part() -> None:
 
 def test_an_answer_without_a_deferred_part_is_there_at_once() -> None:
     parts: list[int] = []
-    gathering = Gathering(parts)
-    gathering.add(1, parts.append)
-    assert gathering.answer() is parts
+    combined = CombinedAnswer(parts)
+    combined.add(1, parts.append)
+    assert combined.answer() is parts
 
 
 def test_a_listener_that_raises_does_not_reach_whoever_completes(caplog: pytest.LogCaptureFixture) -> None:

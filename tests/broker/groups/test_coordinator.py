@@ -296,15 +296,16 @@ async def test_a_commit_is_answered_when_it_is_on_disk_where_that_is_asked_for(s
     assert [each.error_code for each in (await client.call(asked, DeleteGroupsResponse, 2)).results] == [0]
 
 
-async def test_who_waits_to_join_is_told_when_the_node_stops(start_node: Any, connect: Any) -> None:
+async def test_a_member_that_waits_to_join_gets_an_error_when_the_node_stops(start_node: Any, connect: Any) -> None:
     node = await start_node(group_initial_rebalance_delay_ms=60_000)
     client = await prepared(await connect(node))
     client.send(join_request(), 3)
     await client.writer.drain()
     await asyncio.sleep(0)
     other = await connect(node)
-    while not (await other.call(ListGroupsRequest(), ListGroupsResponse, 5)).groups:
-        await asyncio.sleep(0.01)
+    async with asyncio.timeout(20):
+        while not (await other.call(ListGroupsRequest(), ListGroupsResponse, 5)).groups:
+            await asyncio.sleep(0.01)
     stopping = asyncio.create_task(node.stop())
     answer = await asyncio.wait_for(client.receive(JoinGroupResponse, 3), 5)
     assert answer.error_code == ErrorCode.NOT_COORDINATOR

@@ -1,6 +1,6 @@
 import pytest
 
-from tidemark.broker.coordination.record import CoordinatorRecord, UnknownRecord
+from tidemark.broker.coordination.record import CoordinatorRecord, UnknownCoordinatorRecord
 from tidemark.broker.groups.records import (
     GroupMetadataKey,
     OffsetCommitKey,
@@ -39,7 +39,7 @@ def test_a_tombstone_has_no_value() -> None:
     ("key", "value"), [(b"", None), (b"\0", None), (b"\x7f\xff", b"\0\0"), (b"\0\2\0\1g", b"\0\x63")]
 )
 def test_a_record_of_an_unknown_kind_is_told_from_a_broken_one(key: bytes, value: bytes | None) -> None:
-    with pytest.raises(UnknownRecord):
+    with pytest.raises(UnknownCoordinatorRecord):
         decode(key, value)
 
 

@@ -11,6 +11,7 @@ A test that takes `version` runs once for each version of the API that its file 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
+from functools import partial
 from typing import Any
 from uuid import uuid4
 
@@ -18,6 +19,7 @@ import pytest
 from group_members import Groups
 from registered_brokers import OneNodeCluster
 from shared_broker import SharedBroker
+from token_users import SECURE, client_of
 from transactional_client import Transactional
 
 from tidemark.protocol.apis import apis
@@ -128,3 +130,10 @@ async def cluster(start_node: Any, connect: Any) -> AsyncIterator[OneNodeCluster
     await cluster.start(start_node, connect, **FEW_PARTITIONS)
     yield cluster
     cluster.close()
+
+
+@pytest.fixture
+async def log_in_as(start_node: Any, connect: Any) -> Any:
+    """A client for each user that is named, of one broker that gives out delegation tokens."""
+    node = await start_node(**SECURE)
+    return partial(client_of, node, connect)

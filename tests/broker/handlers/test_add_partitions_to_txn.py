@@ -93,7 +93,7 @@ async def test_whoever_is_not_the_producer_is_refused(txn: Any, name: str, versi
 
 
 @pytest.mark.parametrize("version", range(BROKERS_FROM))  # what brokers ask for, Kafka does not check
-async def test_the_coordinators_own_topic_is_nobodys(txn: Any, name: str, version: int) -> None:
+async def test_the_coordinators_own_topic_is_refused(txn: Any, name: str, version: int) -> None:
     producer = await txn.start(name)
     told = await add(txn.client, name, producer, wanted("__transaction_state", 0), version=version)
     assert told == {("__transaction_state", 0): ErrorCode.TOPIC_AUTHORIZATION_FAILED}

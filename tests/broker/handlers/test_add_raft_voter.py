@@ -19,7 +19,7 @@ async def test_a_voter_is_not_added_twice(cluster: Any) -> None:
         assert (answer.error_code, "1" in answer.error_message) == (ErrorCode.DUPLICATE_VOTER, True)
 
 
-async def test_a_node_that_nobody_knows_must_say_where_it_is(cluster: Any) -> None:
+async def test_an_unknown_node_must_say_where_it_is(cluster: Any) -> None:
     for version in (0, 1):
         answer = await add(cluster.client, 9, version)
         assert answer.error_code == ErrorCode.INVALID_REQUEST

@@ -22,7 +22,7 @@ async def test_it_tells_what_is_served_and_nothing_else(client: Any, version: in
     assert [(each.min_version, each.max_version) for each in answer.api_keys if each.api_key == 3] == [(0, 13)]
 
 
-async def test_produce_is_told_from_version_0_though_0_to_2_are_refused(client: Any) -> None:
+async def test_produce_is_listed_from_version_0_though_0_to_2_are_refused(client: Any) -> None:
     answer = await ask(client, 0)
     assert [each.min_version for each in answer.api_keys if each.api_key == 0] == [0]
 
@@ -33,7 +33,7 @@ async def test_quotas_can_be_described_but_it_is_not_said_that_they_can_be_set(c
     assert 49 not in keys
 
 
-async def test_features_whose_minimum_is_0_are_told_from_version_4_on(client: Any) -> None:
+async def test_features_whose_minimum_is_0_are_returned_from_version_4_on(client: Any) -> None:
     told = {each.name: each.min_version for each in (await ask(client, 3)).supported_features}
     assert all(told.values())
     assert "transaction.version" not in told
@@ -42,12 +42,12 @@ async def test_features_whose_minimum_is_0_are_told_from_version_4_on(client: An
 
 
 @pytest.mark.parametrize("version", [3, 4])
-async def test_the_finalized_level_is_told_to_all_who_know_of_features(client: Any, version: int) -> None:
+async def test_the_finalized_level_is_returned_in_every_version_with_features(client: Any, version: int) -> None:
     levels = {each.name: each.max_version_level for each in (await ask(client, version)).finalized_features}
     assert levels["transaction.version"] == 2
 
 
-async def test_a_feature_at_level_0_is_not_told_as_finalized(client: Any) -> None:
+async def test_a_feature_at_level_0_is_not_listed_as_finalized(client: Any) -> None:
     lower = FeatureUpdateKey(feature="transaction.version", max_version_level=0, upgrade_type=2)
     done = await client.call(UpdateFeaturesRequest(feature_updates=[lower]), UpdateFeaturesResponse, 1)
     assert done.error_code == ErrorCode.NONE

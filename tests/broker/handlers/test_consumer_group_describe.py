@@ -14,7 +14,7 @@ async def describe(client: Any, version: int, *groups: str, operations: bool = F
     return list((await client.ask(request, version)).groups)
 
 
-async def test_a_group_is_told_with_what_its_members_own_and_shall_own(groups: Any, version: int) -> None:
+async def test_a_group_is_returned_with_what_its_members_own_and_shall_own(groups: Any, version: int) -> None:
     epoch = (await groups.consumer("m", instance_id="i", rack_id="r")).member_epoch
     (group,) = await describe(groups.client, version, groups.group)
     assert (group.error_code, group.group_state, group.assignor_name) == (0, "Stable", "uniform")
@@ -50,7 +50,7 @@ async def test_a_group_must_have_a_name(shared: Any, groups: Any, version: int) 
     assert await describe(shared, version) == []
 
 
-async def test_authorized_operations_are_told_when_asked_for(groups: Any, version: int) -> None:
+async def test_authorized_operations_are_returned_when_asked_for(groups: Any, version: int) -> None:
     await groups.consumer("m")
     (silent,) = await describe(groups.client, version, groups.group)
     (group,) = await describe(groups.client, version, groups.group, operations=True)
@@ -63,6 +63,6 @@ async def test_a_broker_that_does_not_coordinate_says_so(idle: Any, version: int
     assert (group.group_id, group.error_code) == ("g", ErrorCode.NOT_COORDINATOR)
 
 
-async def test_nothing_is_told_while_groups_are_loaded(loading: Any, version: int) -> None:
+async def test_nothing_is_returned_while_groups_are_loaded(loading: Any, version: int) -> None:
     (group,) = await describe(loading, version, "g")
     assert group.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS

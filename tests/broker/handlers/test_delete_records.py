@@ -94,7 +94,7 @@ async def test_the_answer_waits_for_the_replicas_that_live(cluster: Any, connect
     assert told(late) == [(0, ErrorCode.REQUEST_TIMED_OUT, 0)]
     other = await connect(cluster.node)
     deleting = asyncio.create_task(other.ask(request("t", (0, 1))))
-    await asyncio.sleep(0.05)
+    await follow(cluster, offset=1, log_start_offset=0)
     assert not deleting.done()
     await follow(cluster, offset=1, log_start_offset=1)
     assert told(await deleting) == [(0, 0, 1)]

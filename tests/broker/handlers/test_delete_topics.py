@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from tidemark.broker.replication import role_assignment
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from tidemark.protocol.messages.metadata import MetadataRequest
@@ -90,3 +91,23 @@ async def test_a_topic_of_the_same_name_is_another_one(shared: Any, topic: str) 
     await shared.create(topic)
     assert await shared.topic_id(topic) != before
     assert (await shared.fetch(topic, 0)).high_watermark == 0
+
+
+async def test_a_topic_made_anew_while_the_logs_of_the_old_one_still_go_is_empty(
+    start_node: Any, connect: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(role_assignment, "SLICE_SECONDS", 0.0)  # a partition at a time
+    node = await start_node()
+    client = await connect(node)
+    for _ in range(3):
+        await client.create("again", 50)
+        assert (await client.produce("again", b"old", partition=49)).base_offset == 0
+        assert (await delete(client, 5, "again"))["again"].error_code == 0
+    await client.create("again", 50)
+    assert (await client.produce("again", b"new", partition=49)).base_offset == 0
+    await delete(client, 5, "again")
+    await client.create("again", 50)
+    await node.stop()
+    client = await connect(await start_node())
+    for partition in (0, 49):
+        assert (await client.produce("again", b"newest", partition=partition)).base_offset == 0

@@ -13,7 +13,7 @@ ENDPOINT_TYPES_FROM = 1
 FENCED_FROM = 2
 
 
-async def test_the_cluster_is_told_as_metadata_tells_it(shared: Any, shared_broker: Any, version: int) -> None:
+async def test_the_cluster_is_described_as_in_metadata(shared: Any, shared_broker: Any, version: int) -> None:
     metadata = await shared.ask(MetadataRequest(topics=[]), 12)
     answer = await shared.ask(DescribeClusterRequest(), version)
     assert answer.error_code == ErrorCode.NONE
@@ -23,7 +23,7 @@ async def test_the_cluster_is_told_as_metadata_tells_it(shared: Any, shared_brok
     assert (broker.is_fenced, answer.endpoint_type) == (False, BROKERS)
 
 
-async def test_authorized_operations_are_told_when_asked_for(shared: Any, version: int) -> None:
+async def test_authorized_operations_are_returned_when_asked_for(shared: Any, version: int) -> None:
     silent = await shared.ask(DescribeClusterRequest(), version)
     assert silent.cluster_authorized_operations == -(2**31)
     told = await shared.ask(DescribeClusterRequest(include_cluster_authorized_operations=True), version)
@@ -36,12 +36,12 @@ async def test_authorized_operations_are_told_when_asked_for(shared: Any, versio
     ("kind", "code"),
     [(CONTROLLERS, ErrorCode.MISMATCHED_ENDPOINT_TYPE), (77, ErrorCode.UNSUPPORTED_ENDPOINT_TYPE)],
 )
-async def test_only_brokers_are_told_to_clients(shared: Any, version: int, kind: int, code: ErrorCode) -> None:
+async def test_only_brokers_are_returned_to_clients(shared: Any, version: int, kind: int, code: ErrorCode) -> None:
     answer = await shared.ask(DescribeClusterRequest(endpoint_type=kind), version)
     assert (answer.error_code, answer.brokers) == (code, [])
 
 
-async def test_controllers_are_told_on_the_controllers_listener(cluster: Any) -> None:
+async def test_controllers_are_returned_on_the_controllers_listener(cluster: Any) -> None:
     await cluster.join(2)
     for version in (1, 2):
         answer = await cluster.controller.ask(DescribeClusterRequest(endpoint_type=CONTROLLERS), version)
@@ -51,7 +51,7 @@ async def test_controllers_are_told_on_the_controllers_listener(cluster: Any) ->
         assert mismatched.error_code == ErrorCode.MISMATCHED_ENDPOINT_TYPE
 
 
-async def test_fenced_brokers_are_told_only_when_asked_for(cluster: Any) -> None:
+async def test_fenced_brokers_are_returned_only_when_asked_for(cluster: Any) -> None:
     await cluster.join(2)
     await cluster.register(3)  # and so it is fenced
     for version in range(3):

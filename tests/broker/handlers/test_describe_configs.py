@@ -26,7 +26,7 @@ async def own_id(client: Any) -> str:
     return str((await client.ask(MetadataRequest(topics=[]), 12)).brokers[0].node_id)
 
 
-async def test_a_setting_is_told_with_where_its_value_comes_from(client: Any) -> None:
+async def test_a_setting_is_returned_with_where_its_value_comes_from(client: Any) -> None:
     await client.create("t", retention_ms="5000")
     for version in range(1, 5):
         (told,) = await describe(client, version, resource(TOPIC, "t", "retention.ms", "cleanup.policy"))
@@ -46,7 +46,7 @@ async def test_null_and_an_empty_list_ask_for_all(shared: Any, topic: str, versi
     assert names >= {"retention.ms", "cleanup.policy", "min.insync.replicas"}
 
 
-async def test_synonyms_and_documentation_are_told_when_asked_for(client: Any) -> None:
+async def test_synonyms_and_documentation_are_returned_when_asked_for(client: Any) -> None:
     await client.create("t", segment_bytes="2000000")
     for version in range(1, 5):
         (told,) = await describe(

@@ -19,7 +19,7 @@ async def describe(client: Any, version: int, *groups: str, operations: bool = F
     return list(answer.groups)
 
 
-async def test_a_stable_group_is_told_with_its_members(groups: Any, version: int) -> None:
+async def test_a_stable_group_is_returned_with_its_members(groups: Any, version: int) -> None:
     member, _ = await groups.stable(assignment=b"mine")
     (group,) = await describe(groups.client, version, groups.group)
     assert (group.error_code, group.group_id, group.group_state) == (0, groups.group, "Stable")
@@ -30,13 +30,13 @@ async def test_a_stable_group_is_told_with_its_members(groups: Any, version: int
     assert (bytes(told.member_metadata), bytes(told.member_assignment)) == (groups.subscription, b"mine")
 
 
-async def test_instance_ids_are_told_from_version_4_on(groups: Any, version: int) -> None:
+async def test_instance_ids_are_returned_from_version_4_on(groups: Any, version: int) -> None:
     await groups.stable(group_instance_id="i")
     ((told,),) = [group.members for group in await describe(groups.client, version, groups.group)]
     assert told.group_instance_id == ("i" if version >= INSTANCE_IDS_FROM else None)
 
 
-async def test_during_a_rebalance_neither_protocol_nor_assignments_are_told(groups: Any, version: int) -> None:
+async def test_during_a_rebalance_neither_protocol_nor_assignments_are_returned(groups: Any, version: int) -> None:
     joined = await groups.join(await groups.new_member_id())
     (group,) = await describe(groups.client, version, groups.group)
     assert (group.group_state, group.protocol_data) == ("CompletingRebalance", "")
@@ -61,7 +61,7 @@ async def test_what_is_no_classic_group_is_not_found(groups: Any, version: int, 
     assert (group.error_message is not None) == (version >= NOT_FOUND_FROM)
 
 
-async def test_authorized_operations_are_told_when_asked_for(groups: Any, version: int) -> None:
+async def test_authorized_operations_are_returned_when_asked_for(groups: Any, version: int) -> None:
     await groups.stable()
     (silent,) = await describe(groups.client, version, groups.group)
     assert silent.authorized_operations == NOT_ASKED_FOR
@@ -85,6 +85,6 @@ async def test_a_broker_that_does_not_coordinate_says_so(idle: Any, version: int
     assert (group.group_id, group.error_code) == ("g", ErrorCode.NOT_COORDINATOR)
 
 
-async def test_nothing_is_told_while_groups_are_loaded(loading: Any, version: int) -> None:
+async def test_nothing_is_returned_while_groups_are_loaded(loading: Any, version: int) -> None:
     (group,) = await describe(loading, version, "g")
     assert group.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS

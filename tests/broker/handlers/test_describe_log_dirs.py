@@ -25,7 +25,7 @@ async def ask(client: Any, version: int, topic: str, *indexes: int) -> Any:
     return await client.ask(DescribeLogDirsRequest(topics=topics), version)
 
 
-async def test_directories_are_told_with_the_size_of_each_partition(shared: Any, topic: str, version: int) -> None:
+async def test_directories_are_returned_with_the_size_of_each_partition(shared: Any, topic: str, version: int) -> None:
     await shared.produce(topic, b"x" * 1000)
     answer = await ask(shared, version, topic, 0, 1)
     assert answer.error_code == ErrorCode.NONE
@@ -38,7 +38,7 @@ async def test_directories_are_told_with_the_size_of_each_partition(shared: Any,
         assert (each.offset_lag, each.is_future_key) == (0, False)
 
 
-async def test_the_space_of_the_volume_is_told_from_version_4_on(shared: Any, topic: str, version: int) -> None:
+async def test_the_space_of_the_volume_is_listed_from_version_4_on(shared: Any, topic: str, version: int) -> None:
     (result,) = (await ask(shared, version, topic, 0)).results
     if version < SPACE_FROM:
         assert (result.total_bytes, result.usable_bytes) == (NOT_TOLD, NOT_TOLD)

@@ -16,7 +16,7 @@ async def describe(client: Any, topic: str, index: int) -> Any:
     return (await client.call(request, DescribeProducersResponse, 0)).topics[0].partitions[0]
 
 
-async def test_who_has_written_lately_is_told(client: Any) -> None:
+async def test_recent_producers_are_returned(client: Any) -> None:
     await client.create("t")
     batch = build_batch([Record(value=b"x")], producer_id=7, producer_epoch=2, base_sequence=0)
     assert (await client.produce("t", batch=batch)).error_code == ErrorCode.NONE

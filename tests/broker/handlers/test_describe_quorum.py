@@ -39,7 +39,7 @@ async def test_there_is_one_partition_of_metadata(shared: Any, topic: str, versi
         assert (told.error_code, told.current_voters) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, [])
 
 
-async def test_the_addresses_of_the_voters_are_told_from_version_2_on(cluster: Any) -> None:
+async def test_the_addresses_of_the_voters_are_returned_from_version_2_on(cluster: Any) -> None:
     for version in range(3):
         for client in (cluster.client, cluster.controller):
             answer = await client.ask(request(), version)

@@ -21,7 +21,7 @@ def indexes(answer: Any) -> dict[str, list[int]]:
     return {each.name: [one.partition_index for one in each.partitions] for each in answer.topics}
 
 
-async def test_topics_are_told_in_the_order_of_their_names(shared: Any, topic: str) -> None:
+async def test_topics_are_returned_in_the_order_of_their_names(shared: Any, topic: str) -> None:
     first = f"a-{topic}"
     await shared.create(first, 2)
     answer = await describe(shared, topic, first)
@@ -76,7 +76,7 @@ async def test_a_cursor_at_a_topic_that_was_not_asked_for_is_refused(shared: Any
     assert [(each.name, each.error_code) for each in answer.topics] == [(topic, ErrorCode.INVALID_REQUEST)]
 
 
-async def test_replicas_that_may_lead_and_those_that_are_gone_are_told(cluster: Any) -> None:
+async def test_replicas_that_may_lead_and_those_that_are_gone_are_returned(cluster: Any) -> None:
     await cluster.join(2)
     await cluster.create("t", [2])
     await cluster.heartbeat(2, want_fence=True)

@@ -10,7 +10,7 @@ async def describe(client: Any, *names: str) -> list[Any]:
     return list((await client.ask(DescribeTransactionsRequest(transactional_ids=list(names)))).transaction_states)
 
 
-async def test_a_transaction_is_told_with_its_producer_and_partitions(txn: Any, name: str) -> None:
+async def test_a_transaction_is_returned_with_its_producer_and_partitions(txn: Any, name: str) -> None:
     producer = await txn.start(name, timeout_ms=12_345)
     (empty,) = await describe(txn.client, name)
     assert (empty.error_code, empty.transactional_id, empty.transaction_state) == (0, name, "Empty")
@@ -47,6 +47,6 @@ async def test_a_broker_that_does_not_coordinate_says_so(idle: Any) -> None:
     assert (told.transactional_id, told.error_code) == ("x", ErrorCode.NOT_COORDINATOR)
 
 
-async def test_nothing_is_told_while_transactions_are_loaded(loading: Any) -> None:
+async def test_nothing_is_returned_while_transactions_are_loaded(loading: Any) -> None:
     (told,) = await describe(loading, "x")
     assert told.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS

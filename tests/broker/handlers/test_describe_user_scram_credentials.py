@@ -18,7 +18,7 @@ async def ask(client: Any, names: list[str] | None) -> Any:
 
 
 @pytest.mark.parametrize("names", [None, []])
-async def test_nobody_has_credentials(client: Any, names: list[str] | None) -> None:
+async def test_no_user_has_credentials(client: Any, names: list[str] | None) -> None:
     answer = await ask(client, names)
     assert (answer.error_code, answer.results) == (ErrorCode.NONE, [])
 

@@ -86,7 +86,7 @@ async def test_the_leader_epoch_of_the_reader_is_checked(shared: Any, topic: str
 
 
 @pytest.mark.parametrize("version", range(DIVERGENCE_FROM, 19))
-async def test_a_reader_whose_records_were_replaced_is_told_where(shared: Any, topic: str, version: int) -> None:
+async def test_a_reader_whose_records_were_replaced_learns_where(shared: Any, topic: str, version: int) -> None:
     await shared.produce(topic, b"a")
     (told,) = await fetch(shared, version, topic, at(9, last_fetched_epoch=0))
     assert (told.diverging_epoch.epoch, told.diverging_epoch.end_offset) == (0, 1)
@@ -123,7 +123,7 @@ async def test_an_answer_waits_until_there_is_enough_to_read(
 
 
 @pytest.mark.parametrize("version", range(SESSIONS_FROM, 19))
-async def test_in_a_session_only_what_changed_is_told(shared: Any, topic: str, version: int) -> None:
+async def test_in_a_session_only_what_changed_is_returned(shared: Any, topic: str, version: int) -> None:
     first = await shared.ask(await request(shared, topic, at(0), at(0, 1), session_epoch=0), version)
     assert first.session_id > 0
     assert len(first.responses[0].partitions) == 2
@@ -137,7 +137,7 @@ async def test_in_a_session_only_what_changed_is_told(shared: Any, topic: str, v
     assert unknown.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 
 
-async def test_the_leader_is_told_where_another_leads_and_a_follower_may_be_read(cluster: Any) -> None:
+async def test_the_leader_is_named_where_another_leads_and_a_follower_may_be_read(cluster: Any) -> None:
     await cluster.join(2)
     await cluster.create("elsewhere", [2])
     await cluster.create("followed", [2, 1])

@@ -23,7 +23,7 @@ async def find(client: Any, version: int, key: str, kind: int = GROUP) -> Any:
 
 
 @pytest.mark.parametrize("kind", [GROUP, TRANSACTION])
-async def test_the_coordinator_is_told_with_its_address(
+async def test_the_coordinator_is_returned_with_its_address(
     groups: Any, txn: Any, shared_broker: Any, version: int, kind: int
 ) -> None:
     found = await find(groups.client, version, "any", kind)
@@ -69,7 +69,7 @@ async def test_the_coordinator_may_be_another_broker(cluster: Any) -> None:
     assert found.port == cluster.image.brokers[2].endpoints["PLAINTEXT"].port
 
 
-async def test_nobody_coordinates_while_the_partition_has_no_leader(cluster: Any) -> None:
+async def test_there_is_no_coordinator_while_the_partition_has_no_leader(cluster: Any) -> None:
     await cluster.join(2)
     await cluster.create("__consumer_offsets", [2])
     await cluster.heartbeat(2, want_fence=True)

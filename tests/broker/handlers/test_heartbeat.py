@@ -35,7 +35,7 @@ async def test_a_member_that_waits_for_its_assignment_is_well(groups: Any) -> No
     assert await beat(groups, joined.member_id, joined.generation_id) == ErrorCode.NONE
 
 
-async def test_whoever_is_not_a_member_of_this_generation_is_told(groups: Any, version: int) -> None:
+async def test_a_caller_that_is_no_member_of_this_generation_is_refused(groups: Any, version: int) -> None:
     member, generation = await groups.stable()
     assert await beat(groups, member, generation - 1, version) == ErrorCode.ILLEGAL_GENERATION
     assert await beat(groups, member, generation + 1, version) == ErrorCode.ILLEGAL_GENERATION

@@ -81,5 +81,5 @@ async def test_a_broker_that_does_not_coordinate_says_so(idle: Any, version: int
     assert await answered(idle, version) == (ErrorCode.NOT_COORDINATOR, -1)
 
 
-async def test_nobody_begins_while_transactions_are_loaded(loading: Any, version: int) -> None:
+async def test_no_client_begins_while_transactions_are_loaded(loading: Any, version: int) -> None:
     assert await answered(loading, version) == (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, -1)

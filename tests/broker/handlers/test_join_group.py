@@ -23,7 +23,7 @@ async def join_new(groups: Any, version: int, **fields: Any) -> Any:
     return answer
 
 
-async def test_the_first_member_leads_and_is_told_of_all_members(groups: Any, version: int) -> None:
+async def test_the_first_member_leads_and_gets_all_members(groups: Any, version: int) -> None:
     joined = await join_new(groups, version)
     assert (joined.error_code, joined.generation_id, joined.protocol_name) == (ErrorCode.NONE, 1, "range")
     assert joined.leader == joined.member_id
@@ -63,7 +63,7 @@ async def test_a_static_leader_that_returns_keeps_the_generation(groups: Any, ve
     assert (back.leader == back.member_id) == (version >= SKIP_ASSIGNMENT_FROM)
 
 
-async def test_only_the_leader_is_told_of_the_members(groups: Any, shared_broker: Any, connect: Any) -> None:
+async def test_only_the_leader_gets_the_members(groups: Any, shared_broker: Any, connect: Any) -> None:
     member, generation = await groups.stable()
     other = await connect(shared_broker)
     other.send(groups.join_request(await groups.new_member_id()), 9)
@@ -116,6 +116,6 @@ async def test_a_broker_that_does_not_coordinate_says_so(idle: Any, version: int
     assert (await groups.join(version=version)).error_code == ErrorCode.NOT_COORDINATOR
 
 
-async def test_nobody_joins_while_groups_are_loaded(loading: Any, version: int) -> None:
+async def test_no_member_joins_while_groups_are_loaded(loading: Any, version: int) -> None:
     groups = Groups(loading, topic="t", group="g")
     assert (await groups.join(version=version)).error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS

@@ -5,7 +5,7 @@ from typing import Any
 from tidemark.protocol.errors import ErrorCode
 
 
-async def test_a_node_follows_the_metadata_without_a_vote_and_is_told_who_leads(cluster: Any) -> None:
+async def test_a_node_follows_the_metadata_without_a_vote_and_learns_the_leader(cluster: Any) -> None:
     for _ in range(2):  # a repeated request is one of the same node
         answer = await cluster.join_quorum(2, port=4711)
         assert (answer.error_code, answer.leader_id) == (0, 1)
@@ -30,7 +30,7 @@ async def test_a_new_node_need_not_know_the_cluster(cluster: Any) -> None:
     assert cluster.members == {1, 2}
 
 
-async def test_nobody_takes_a_voters_place_with_another_disk(cluster: Any) -> None:
+async def test_no_node_takes_a_voters_place_with_another_disk(cluster: Any) -> None:
     before = cluster.configuration
     answer = await cluster.join_quorum(1, port=4711, directory_id=b"x" * 16)
     if any(before.member(1).directory_id):

@@ -70,7 +70,7 @@ async def test_a_static_member_is_removed_by_its_instance_id(groups: Any, versio
 
 
 @pytest.mark.parametrize("version", range(MANY_FROM, 6))
-async def test_nobody_leaves_by_an_empty_list(groups: Any, version: int) -> None:
+async def test_no_member_leaves_by_an_empty_list(groups: Any, version: int) -> None:
     member, generation = await groups.stable()
     answer = await leave(groups.client, version, group=groups.group)
     assert (answer.error_code, answer.members) == (NONE, [])
@@ -86,6 +86,6 @@ async def test_a_broker_that_does_not_coordinate_says_so(idle: Any, version: int
     assert (answer.error_code, answer.members) == (ErrorCode.NOT_COORDINATOR, [])
 
 
-async def test_nobody_leaves_while_groups_are_loaded(loading: Any, version: int) -> None:
+async def test_no_member_leaves_while_groups_are_loaded(loading: Any, version: int) -> None:
     answer = await leave(loading, version, "m", group="g")
     assert answer.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS

@@ -29,7 +29,7 @@ async def three_groups(groups: Any) -> None:
     await groups.consumer("m", group_id=f"{groups.group}-new")
 
 
-async def test_groups_of_all_kinds_are_told_as_far_as_the_version_can(groups: Any, version: int) -> None:
+async def test_groups_of_all_kinds_are_returned_as_far_as_the_version_can(groups: Any, version: int) -> None:
     await three_groups(groups)
     told = await listed(groups, version)
     expected = {
@@ -85,6 +85,6 @@ async def test_a_broker_that_coordinates_nothing_has_no_groups(idle: Any, versio
     assert (answer.error_code, answer.groups) == (ErrorCode.NONE, [])
 
 
-async def test_half_a_list_is_not_told_while_groups_are_loaded(loading: Any, version: int) -> None:
+async def test_half_a_list_is_not_returned_while_groups_are_loaded(loading: Any, version: int) -> None:
     answer = await loading.ask(ListGroupsRequest(), version)
     assert (answer.error_code, answer.groups) == (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, [])

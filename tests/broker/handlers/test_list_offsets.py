@@ -48,7 +48,7 @@ async def test_the_ends_of_a_partition_and_the_first_record_at_a_time(shared: An
     assert await one(shared, version, topic, LATEST, index=1) == (0, -1, 0)
 
 
-async def test_leader_epochs_are_told_from_version_4_on(shared: Any, topic: str, version: int) -> None:
+async def test_leader_epochs_are_returned_from_version_4_on(shared: Any, topic: str, version: int) -> None:
     await filled(shared, topic)
     (found,) = await ask(shared, version, topic, (0, LATEST))
     assert found.leader_epoch == (0 if version >= LEADER_EPOCHS_FROM else -1)
@@ -73,7 +73,7 @@ async def test_special_timestamps_have_a_meaning_from_their_version_on(
 
 
 @pytest.mark.parametrize("version", range(ISOLATION_FROM, 12))
-async def test_a_committed_reader_is_told_of_the_last_stable_offset(txn: Any, name: str, version: int) -> None:
+async def test_a_committed_reader_gets_the_last_stable_offset(txn: Any, name: str, version: int) -> None:
     producer = await txn.start(name)
     await txn.add(name, producer, 0)
     assert await txn.produce(name, producer, b"x") == ErrorCode.NONE
@@ -88,7 +88,7 @@ async def test_what_does_not_exist_is_said(shared: Any, topic: str, version: int
     assert await one(shared, version, "missing", LATEST) == unknown
 
 
-async def test_a_partition_that_is_named_twice_is_refused_and_the_others_are_told(
+async def test_a_partition_that_is_named_twice_is_refused_and_the_others_are_returned(
     shared: Any, topic: str, version: int
 ) -> None:
     told = await ask(shared, version, topic, (0, LATEST), (1, LATEST), (0, EARLIEST))

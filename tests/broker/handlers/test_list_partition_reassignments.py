@@ -37,7 +37,7 @@ async def listed(client: Any, topics: dict[str, list[int]] | None) -> dict[tuple
     return {(topic.name, each.partition_index): each for topic in answer.topics for each in topic.partitions}
 
 
-async def test_the_partitions_on_the_move_are_told(moving: Any) -> None:
+async def test_the_partitions_on_the_move_are_returned(moving: Any) -> None:
     for topics in (None, {"t": [0, 1]}, {"t": [1, 1], "u": [0]}):
         told = await listed(moving, topics)
         assert set(told) == {("t", 1)}

@@ -30,7 +30,7 @@ async def two_transactions(txn: Any, name: str) -> tuple[int, int]:
     return ongoing[0], empty[0]
 
 
-async def test_transactional_ids_are_told_with_producer_and_state(txn: Any, name: str, version: int) -> None:
+async def test_transactional_ids_are_returned_with_producer_and_state(txn: Any, name: str, version: int) -> None:
     ongoing, empty = await two_transactions(txn, name)
     assert await listed(txn, name, version) == {"-ongoing": (ongoing, "Ongoing"), "-empty": (empty, "Empty")}
 
@@ -43,7 +43,7 @@ async def test_filters_by_state_and_producer(txn: Any, name: str, version: int) 
     assert both == {}
 
 
-async def test_states_that_do_not_exist_are_told_back(txn: Any, name: str, version: int) -> None:
+async def test_states_that_do_not_exist_are_returned(txn: Any, name: str, version: int) -> None:
     await two_transactions(txn, name)
     request = ListTransactionsRequest(state_filters=["no such state", "Ongoing"])
     answer = await txn.client.ask(request, version)
@@ -57,8 +57,9 @@ async def test_states_that_do_not_exist_are_told_back(txn: Any, name: str, versi
 async def test_a_filter_by_how_long_a_transaction_has_run(txn: Any, name: str, version: int) -> None:
     await two_transactions(txn, name)
     assert "-ongoing" not in await listed(txn, name, version, duration_filter=3_600_000)
-    while "-ongoing" not in await listed(txn, name, version, duration_filter=1):
-        await asyncio.sleep(0.001)
+    async with asyncio.timeout(20):
+        while "-ongoing" not in await listed(txn, name, version, duration_filter=1):
+            await asyncio.sleep(0.001)
 
 
 async def test_a_filter_by_a_pattern(txn: Any, name: str) -> None:
@@ -76,6 +77,6 @@ async def test_a_broker_that_coordinates_nothing_lists_nothing(idle: Any, versio
     assert (answer.error_code, answer.transaction_states) == (ErrorCode.NONE, [])
 
 
-async def test_half_a_list_is_not_told_while_transactions_are_loaded(loading: Any, version: int) -> None:
+async def test_half_a_list_is_not_returned_while_transactions_are_loaded(loading: Any, version: int) -> None:
     answer = await loading.ask(ListTransactionsRequest(), version)
     assert (answer.error_code, answer.transaction_states) == (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, [])

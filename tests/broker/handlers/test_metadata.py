@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from tidemark.broker.metadata import topics
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 
@@ -22,7 +23,7 @@ async def ask(client: Any, version: int, *names: str, **fields: Any) -> Any:
     return await client.ask(MetadataRequest(**known | fields), version)
 
 
-async def test_brokers_and_a_topic_are_told_as_far_as_the_version_can(
+async def test_brokers_and_a_topic_are_returned_as_far_as_the_version_can(
     shared: Any, topic: str, shared_broker: Any, version: int
 ) -> None:
     answer = await ask(shared, version, topic)
@@ -70,7 +71,7 @@ async def test_a_missing_topic_is_created_on_the_way(client: Any, version: int) 
     assert [each.error_code for each in again.topics] == [0]
 
 
-async def test_a_topic_that_is_named_twice_is_told_once(shared: Any, topic: str, version: int) -> None:
+async def test_a_topic_that_is_named_twice_is_returned_once(shared: Any, topic: str, version: int) -> None:
     assert [each.name for each in (await ask(shared, version, topic, topic)).topics] == [topic]
 
 
@@ -83,7 +84,7 @@ async def test_a_topic_is_asked_for_by_its_id(shared: Any, topic: str, version: 
     assert told == {topic_id: (topic, 0), b"?" * 16: ("", ErrorCode.UNKNOWN_TOPIC_ID)}
 
 
-async def test_authorized_operations_are_told_when_asked_for(shared: Any, topic: str, version: int) -> None:
+async def test_authorized_operations_are_returned_when_asked_for(shared: Any, topic: str, version: int) -> None:
     silent = await ask(shared, version, topic)
     assert silent.cluster_authorized_operations == silent.topics[0].topic_authorized_operations == NOT_ASKED_FOR
     if version < OPERATIONS_FROM:
@@ -125,3 +126,15 @@ async def test_a_broker_without_a_lease_does_not_name_itself_as_leader(cluster: 
     table.lease_until = before
     (partition,) = answer.topics[0].partitions
     assert (partition.error_code, partition.leader_id) == (ErrorCode.LEADER_NOT_AVAILABLE, -1)
+
+
+async def test_topics_are_created_for_a_client_that_names_them_unless_they_are_too_many(
+    start_node: Any, connect: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(topics, "PARTITIONS_MAX_PER_REQUEST", 10)
+    client = await connect(await start_node(num_partitions="2"))
+    few = await ask(client, 12, *(f"few-{index}" for index in range(5)), allow_auto_topic_creation=True)
+    assert {each.error_code for each in few.topics} == {ErrorCode.NONE}
+    many = await ask(client, 12, *(f"many-{index}" for index in range(6)), allow_auto_topic_creation=True)
+    assert {each.error_code for each in many.topics} == {ErrorCode.POLICY_VIOLATION}
+    assert len((await ask(client, 12, topics=None)).topics) == 5

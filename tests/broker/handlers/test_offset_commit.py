@@ -137,5 +137,5 @@ async def test_a_broker_that_does_not_coordinate_says_so(idle: Any, version: int
     assert await elsewhere(idle, version) == ErrorCode.NOT_COORDINATOR
 
 
-async def test_nobody_commits_while_groups_are_loaded(loading: Any, version: int) -> None:
+async def test_no_client_commits_while_groups_are_loaded(loading: Any, version: int) -> None:
     assert await elsewhere(loading, version) == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS

@@ -69,7 +69,7 @@ async def fetch(
     }
 
 
-async def test_what_was_committed_is_told_and_what_was_not_is_minus_1(groups: Any, version: int) -> None:
+async def test_what_was_committed_is_returned_and_what_was_not_is_minus_1(groups: Any, version: int) -> None:
     await commit(groups, 7)
     code, found = await fetch(groups, version, 0, 1, 99)
     epoch = 0 if version >= LEADER_EPOCHS_FROM else -1
@@ -152,6 +152,6 @@ async def test_a_broker_that_does_not_coordinate_says_so(idle: Any, version: int
 
 
 @pytest.mark.parametrize("version", [1, 2, 9])
-async def test_nothing_is_told_while_groups_are_loaded(loading: Any, version: int) -> None:
+async def test_nothing_is_returned_while_groups_are_loaded(loading: Any, version: int) -> None:
     code, found = await asked_elsewhere(loading, version)
     assert (code or found[0][3]) == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS

@@ -47,7 +47,7 @@ async def test_an_earlier_epoch_ends_where_the_next_begins(client: Any, node: An
 
 
 @pytest.mark.parametrize("current", [1, 7])
-async def test_a_reader_that_knows_a_newer_leader_is_told_to_ask_elsewhere(
+async def test_a_reader_that_knows_a_newer_leader_is_sent_to_another_broker(
     shared: Any, topic: str, version: int, current: int
 ) -> None:
     assert await ask(shared, version, topic, 0, current=current) == (ErrorCode.UNKNOWN_LEADER_EPOCH, -1, -1)

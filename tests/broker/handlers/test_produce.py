@@ -131,7 +131,7 @@ async def test_nothing_is_written_by_empty_lists_and_null_records_are_refused(
     assert (await shared.fetch(topic, 0)).high_watermark == 0
 
 
-async def test_the_leader_is_told_where_another_leads(cluster: Any) -> None:
+async def test_the_leader_is_named_where_another_leads(cluster: Any) -> None:
     await cluster.join(2)
     await cluster.create("t", [2])
     for version in VERSIONS:

@@ -32,14 +32,14 @@ async def test_a_member_that_the_leader_forgot_gets_an_empty_assignment(groups: 
     assert (answer.error_code, bytes(answer.assignment)) == (ErrorCode.NONE, b"")
 
 
-async def test_in_a_stable_group_the_assignment_is_told_again_and_not_replaced(groups: Any, version: int) -> None:
+async def test_in_a_stable_group_the_assignment_is_returned_again_and_not_replaced(groups: Any, version: int) -> None:
     member, generation = await groups.stable(assignment=b"first")
     given = [SyncGroupRequestAssignment(member_id=member, assignment=b"second")]
     answer = await groups.sync(member, generation, version=version, assignments=given)
     assert (answer.error_code, bytes(answer.assignment)) == (ErrorCode.NONE, b"first")
 
 
-async def test_whoever_is_not_a_member_of_this_generation_is_told(groups: Any, version: int) -> None:
+async def test_a_caller_that_is_no_member_of_this_generation_is_refused(groups: Any, version: int) -> None:
     member, generation = await groups.stable()
     wrong = {
         ErrorCode.ILLEGAL_GENERATION: (member, generation - 1, groups.group),

@@ -106,7 +106,7 @@ async def test_a_broker_that_does_not_coordinate_says_so(idle: Any, version: int
     assert await answered(idle, version) == ErrorCode.NOT_COORDINATOR
 
 
-async def test_loading_is_told_in_words_that_the_version_knows(loading: Any, version: int) -> None:
+async def test_loading_is_an_error_code_that_the_version_knows(loading: Any, version: int) -> None:
     known = version >= LOADING_FROM
     code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if known else ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert await answered(loading, version) == code

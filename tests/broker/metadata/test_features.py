@@ -14,6 +14,7 @@ from tidemark.broker.metadata.features import (
     SUPPORTED,
     check_broker,
     check_level,
+    check_security_level,
     finalized,
     may_write_directory_ids,
     new_cluster,
@@ -25,7 +26,7 @@ from tidemark.broker.metadata.records import (
     FeatureRange,
     RegisterBrokerRecord,
     TopicRecord,
-    UnknownRecord,
+    UnknownMetadataRecord,
     decode_records,
     encode_records,
 )
@@ -54,6 +55,13 @@ def test_a_cluster_that_is_upgraded_goes_on_at_its_level_until_an_operator_raise
     check_level(upgraded, OUR_METADATA_VERSION, 2, may_lower=False)
     raised = upgraded.apply([FeatureLevelRecord(name=OUR_METADATA_VERSION, level=2)])
     assert may_write_directory_ids(raised)
+
+
+def test_what_only_newer_brokers_can_read_is_refused_until_the_level_is_raised() -> None:
+    upgraded = registered(b1=NEW, b2=NEW)
+    with pytest.raises(Refused, match="raise it with UpdateFeatures"):
+        check_security_level(upgraded)
+    check_security_level(upgraded.apply([FeatureLevelRecord(name=OUR_METADATA_VERSION, level=3)]))
 
 
 def test_a_new_cluster_uses_the_newest_levels_from_its_first_record_on() -> None:
@@ -118,7 +126,7 @@ def test_a_level_is_raised_by_an_upgrade_only() -> None:
 @pytest.mark.parametrize(("key", "version"), [(999, 0), (2, 7)])
 def test_a_record_of_a_newer_version_is_refused_with_a_sentence_that_says_what_to_do(key: int, version: int) -> None:
     known = encode_records([TopicRecord(name="t", topic_id=bytes(16))])
-    with pytest.raises(UnknownRecord, match="newer version"):
+    with pytest.raises(UnknownMetadataRecord, match="newer version"):
         list(decode_records(known + struct.pack(">HBI", key, version, 0)))
 
 
@@ -132,5 +140,5 @@ async def test_a_node_stops_at_a_record_of_a_newer_version_and_starts_again_wher
     await store.close()
     again = MetadataStore(tmp_path, node_id=1, failed=failures.append)
     await again.start()
-    assert isinstance(failures[-1], UnknownRecord), failures
+    assert isinstance(failures[-1], UnknownMetadataRecord), failures
     await again.close()

@@ -7,7 +7,7 @@ import pytest
 from tidemark.broker.config import load_config
 from tidemark.broker.core.errors import Refused
 from tidemark.broker.metadata.brokers import fence, topic_rules
-from tidemark.broker.metadata.configs import Operation, alter_config, replace_config
+from tidemark.broker.metadata.configs import ConfigOperation, alter_config, replace_config
 from tidemark.broker.metadata.image import (
     BROKER_RESOURCE,
     CLUSTER_DEFAULT,
@@ -22,7 +22,7 @@ from tidemark.protocol.errors import ErrorCode
 
 CONFIG = load_config(overrides={"min.insync.replicas": 2})
 KEY = "min.insync.replicas"
-SET_TO_1 = [(KEY, Operation.SET, "1")]
+SET_TO_1 = [(KEY, ConfigOperation.SET, "1")]
 
 
 @pytest.fixture
@@ -66,14 +66,16 @@ def test_a_new_default_of_the_cluster_counts_for_topics_without_a_value_of_their
 
 
 def test_also_when_a_topic_goes_back_to_the_default(image: Image) -> None:
-    after = image.apply(alter_config(image, TOPIC_RESOURCE, "own", [(KEY, Operation.DELETE, None)], broker=CONFIG))
+    after = image.apply(
+        alter_config(image, TOPIC_RESOURCE, "own", [(KEY, ConfigOperation.DELETE, None)], broker=CONFIG)
+    )
     assert eligible(after, "own") == ()
     replaced = image.apply(replace_config(image, TOPIC_RESOURCE, "own", {}, broker=CONFIG))
     assert eligible(replaced, "own") == ()
 
 
 def test_other_settings_leave_the_eligible_alone(image: Image) -> None:
-    records = alter_config(image, TOPIC_RESOURCE, "t", [("retention.ms", Operation.SET, "5")], broker=CONFIG)
+    records = alter_config(image, TOPIC_RESOURCE, "t", [("retention.ms", ConfigOperation.SET, "5")], broker=CONFIG)
     assert eligible(image.apply(records)) == (2,)
 
 
@@ -85,7 +87,7 @@ def test_one_broker_cannot_have_a_value_of_its_own(image: Image) -> None:
 
 def test_the_value_of_the_cluster_can_be_changed_but_not_removed(image: Image) -> None:
     with pytest.raises(Refused, match="removed") as refused:
-        alter_config(image, BROKER_RESOURCE, CLUSTER_DEFAULT, [(KEY, Operation.DELETE, None)], broker=CONFIG)
+        alter_config(image, BROKER_RESOURCE, CLUSTER_DEFAULT, [(KEY, ConfigOperation.DELETE, None)], broker=CONFIG)
     assert refused.value.code == ErrorCode.INVALID_CONFIG
     with pytest.raises(Refused, match="removed"):
         replace_config(image, BROKER_RESOURCE, CLUSTER_DEFAULT, {}, broker=CONFIG)

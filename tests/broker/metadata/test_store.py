@@ -23,7 +23,7 @@ from tidemark.broker.metadata.records import (
 )
 from tidemark.broker.metadata.store import MetadataStore
 from tidemark.protocol.errors import ErrorCode
-from tidemark.raft import Journal, driver
+from tidemark.raft import Entry, Journal, Kind, driver
 
 ALONE = PartitionImage(replicas=(0,), isr=(0,), leader=0, leader_epoch=0, partition_epoch=0)
 
@@ -162,3 +162,18 @@ async def test_a_broken_disk_is_reported(tmp_path: Path, monkeypatch: pytest.Mon
     assert refused.value.code == ErrorCode.NOT_CONTROLLER
     await store.close()
     assert [str(failure) for failure in failures] == ["[Errno 5] Input/output error"]
+
+
+async def test_a_large_change_that_another_node_decided_on_is_folded_before_it_is_applied(tmp_path: Path) -> None:
+    store = await opened(tmp_path)
+    seen: list[Image] = []
+    store.watch(lambda _old, new: seen.append(new))
+    payload = encode_records([record for number in range(1000) for record in topic(number)])
+    assert len(payload) > store_module.AT_ONCE_BYTES_MAX
+    entries = [Entry(index=store.applied_index + 1, term=1, kind=Kind.DATA, payload=payload)]
+    await store.prepare(entries)
+    assert not seen
+    store.apply(entries)
+    assert [len(image.topics) for image in seen] == [1000]
+    assert store.image is seen[0]
+    await store.close()

@@ -6,6 +6,7 @@ import pytest
 
 from tidemark.broker.config import load_config
 from tidemark.broker.core.errors import Refused
+from tidemark.broker.core.sliced_work import at_once
 from tidemark.broker.metadata.image import TOPIC_RESOURCE, Image
 from tidemark.broker.metadata.records import RegisterBrokerRecord
 from tidemark.broker.metadata.topics import (
@@ -13,6 +14,7 @@ from tidemark.broker.metadata.topics import (
     add_partitions,
     check_topic_name,
     create_topic,
+    create_topics,
     delete_topic,
 )
 from tidemark.protocol.errors import ErrorCode
@@ -106,3 +108,11 @@ def test_partitions_are_only_added() -> None:
     grown = image.apply(add_partitions(image, topic, count=5, assignments=None))
     assert len(grown.topics["topic"].partitions) == 5
     assert len(image.topics["topic"].partitions) == 2, "an image that is in use does not change"
+
+
+def test_the_limit_of_a_request_counts_what_is_left_to_the_default() -> None:
+    broker = load_config(overrides={"num.partitions": 5_000})
+    wanted = [new_topic(name) for name in ("a", "b", "c")]
+    records, refused = at_once(create_topics(image_of(0), wanted, broker))
+    assert not records
+    assert {refusal.code for refusal in refused.values()} == {ErrorCode.POLICY_VIOLATION}

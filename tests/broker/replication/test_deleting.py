@@ -56,7 +56,7 @@ async def test_a_replica_that_does_not_answer_is_waited_for_until_the_time_is_up
     assert (result.error_code, result.low_watermark) == (0, 6), "what timed out is done all the same"
 
 
-async def test_whoever_waits_is_told_when_another_leads(new_cluster: NewCluster) -> None:
+async def test_a_request_that_waits_fails_when_another_broker_leads(new_cluster: NewCluster) -> None:
     cluster = new_cluster()
     await filled(cluster)
     cluster.cut.update(((3, 1), (1, 3)))

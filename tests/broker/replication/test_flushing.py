@@ -14,7 +14,9 @@ from typing import Any
 import pytest
 
 from tidemark.broker.config import TopicConfig, load_config
+from tidemark.broker.replication import flushing
 from tidemark.broker.replication.flushing import GroupCommit
+from tidemark.broker.replication.leadership import Leadership
 from tidemark.broker.replication.partition import Partition
 from tidemark.protocol.records import Record, build_batch
 from tidemark.storage import Log, LogConfig, LogDirectory
@@ -174,3 +176,27 @@ async def test_deleting_a_topic_while_a_follower_syncs_does_not_stop_its_fetcher
     gate.set()
     last = cluster.append(1, b"b", topic="u")
     assert await cluster.acknowledged(1, last, topic="u") is None
+
+
+async def test_a_leader_whose_disk_does_not_finish_a_sync_leaves_the_partition_to_another(
+    directory: LogDirectory, executor: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(flushing, "STALLED_SECONDS", 0.01)
+    left: asyncio.Future[Exception] = asyncio.get_running_loop().create_future()
+    gate = threading.Event()
+
+    def fdatasync(fd: int) -> None:
+        assert gate.wait(10)
+        os.fdatasync(fd)
+
+    partition = lead(open_log(directory), executor)
+    partition.fails = lambda _partition, error: None if left.done() else left.set_result(error)
+    other_disks = iter([False, True, True])
+    monkeypatch.setattr(Leadership, "another_has_more_than", lambda _self, _offset: next(other_disks, True))
+    monkeypatch.setattr(Files, "fdatasync", staticmethod(fdatasync))
+    offset = append(partition, b"waits")
+    waiting = asyncio.create_task(acknowledged(partition, offset))
+    assert "does not finish a sync" in str(await asyncio.wait_for(left, 5))
+    assert not waiting.done(), "nothing is acknowledged before the sync"
+    gate.set()
+    assert await waiting is None

@@ -108,7 +108,8 @@ def test_one_reader_that_fails_does_not_keep_others_from_hearing(followed: Follo
                 raise RuntimeError("on purpose")
 
     readers = [Reader(fails=number % 2 == 0) for number in range(6)]
-    followed.watchers.update(readers)
+    for each in readers:
+        followed.watchers.add(each)
     followed.apply_leader_offsets(high_watermark=8, log_start_offset=0)
     assert followed.high_watermark == 8
     assert [reader.heard for reader in readers] == [1] * 6

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidemark.broker.replication.leadership import Leadership, Proposal, Pulse
+from tidemark.broker.replication.leadership import LastFetch, Leadership, Proposal
 
 LAG = 30.0
 LEADER = 1
@@ -35,12 +35,14 @@ def leading(
     )
 
 
-def fetches(led: Leadership, node: int, offset: int, *, end: int, now: float, pulse: Pulse | None = None) -> None:
-    pulse = pulse or Pulse()
+def fetches(
+    led: Leadership, node: int, offset: int, *, end: int, now: float, last_fetch: LastFetch | None = None
+) -> None:
+    last_fetch = last_fetch or LastFetch()
     led.followers[node].fetched(
-        offset=offset, log_start_offset=0, end_offset=end, broker_epoch=node * 10, now=now, pulse=pulse
+        offset=offset, log_start_offset=0, end_offset=end, broker_epoch=node * 10, now=now, last_fetch=last_fetch
     )
-    pulse.at = now
+    last_fetch.at = now
 
 
 def mark(led: Leadership, end: int, now: float = 1.0) -> int:
@@ -72,7 +74,7 @@ def test_who_keeps_up_holds_the_mark_before_it_is_in_sync() -> None:
     assert mark(led, 12, now=2.5) == 12
 
 
-def test_who_is_gone_holds_nobody_up_however_lately_it_kept_up() -> None:
+def test_a_follower_that_is_gone_does_not_hold_up_the_high_watermark() -> None:
     gone: set[int] = set()
     led = leading(isr=(1, 2), is_eligible=lambda node, _: node not in gone)
     for node in (2, 3):
@@ -144,7 +146,7 @@ def test_a_follower_that_gives_a_partition_up_leaves_soon_unless_it_gets_on() ->
     assert not list(led.laggards(now=4, lag_max=LAG, end_offset=12))
 
 
-def test_who_does_not_fetch_at_all_leaves_sooner_than_who_is_slow() -> None:
+def test_a_follower_that_stops_fetching_leaves_sooner_than_a_slow_one() -> None:
     led = leading()
     for node in (2, 3):
         fetches(led, node, 10, end=10, now=1)
@@ -172,20 +174,20 @@ def test_a_silent_follower_that_has_everything_stays() -> None:
 
 def test_a_follower_that_reads_what_there_was_at_its_last_fetch_keeps_up() -> None:
     led = leading()
-    pulse = Pulse()
-    fetches(led, 2, 10, end=10, now=1, pulse=pulse)
+    last_fetch = LastFetch()
+    fetches(led, 2, 10, end=10, now=1, last_fetch=last_fetch)
     led.followers[2].fell_behind()
     for now in range(2, 100):
-        fetches(led, 2, now * 10, end=now * 10 + 10, now=now, pulse=pulse)  # always one fetch behind
+        fetches(led, 2, now * 10, end=now * 10 + 10, now=now, last_fetch=last_fetch)  # always one fetch behind
     assert led.followers[2].last_caught_up >= 97
     assert 2 not in set(led.laggards(now=100, lag_max=LAG, end_offset=2000))
 
 
 def test_a_fetch_of_anything_shows_that_idle_partitions_are_kept_up_with() -> None:
     led = leading()
-    pulse = Pulse()
-    fetches(led, 2, 10, end=10, now=1, pulse=pulse)
-    pulse.at = 500.0
+    last_fetch = LastFetch()
+    fetches(led, 2, 10, end=10, now=1, last_fetch=last_fetch)
+    last_fetch.at = 500.0
     led.followers[2].fell_behind()
     assert led.followers[2].last_caught_up == 500.0
 
@@ -278,7 +280,7 @@ def test_whatever_happens_what_is_below_the_mark_is_on_every_member_of_the_in_sy
     controller = FakeController(isr=led.isr, partition_epoch=led.partition_epoch)
     end, now, high_watermark = 0, 0.0, 0
     really = {2: 0, 3: 0}  # the ends of the followers' logs
-    pulses = {2: Pulse(), 3: Pulse()}
+    last_fetches = {2: LastFetch(), 3: LastFetch()}
     for _ in range(200):
         now += random.random() * 10
         action = random.choice(("append", "fetch", "fetch", "fetch", "shrink", "answer", "lose", "image", "refuse"))
@@ -288,7 +290,7 @@ def test_whatever_happens_what_is_below_the_mark_is_on_every_member_of_the_in_sy
             for each in led.followers.values():
                 each.fell_behind()
         elif action == "fetch":
-            fetches(led, node, really[node], end=end, now=now, pulse=pulses[node])
+            fetches(led, node, really[node], end=end, now=now, last_fetch=last_fetches[node])
             if not led.too_few(2):
                 high_watermark = max(high_watermark, led.high_watermark(end, now=now, lag_max=LAG))
             led.propose_expansion(node, high_watermark=high_watermark, own_epoch=1)

@@ -263,9 +263,11 @@ async def test_a_followers_session_that_fails_leaves_none_asleep_and_no_producer
     client = await connect(node)
     await client.create("t")
     partition = node._replicas.table.leader_of("t", 0)
-    healthy = [CountingWatcher() for _ in range(8)]  # a set's order is by chance: some of them come after
-    partition.replica_watchers |= {FailingWatcher(), *healthy}
-    partition.watchers |= {FailingWatcher(), *healthy}
+    healthy = [CountingWatcher() for _ in range(8)]
+    failing: Any = FailingWatcher()
+    for watcher in (*healthy[:4], failing, *healthy[4:]):  # some of them come before the one that fails, some after
+        partition.replica_watchers.add(watcher)
+        partition.watchers.add(watcher)
     partition.commits_alone = False
     assert (await client.produce("t", b"x")).error_code == 0
     partition.delete_before(1)

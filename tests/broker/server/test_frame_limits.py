@@ -53,9 +53,10 @@ async def test_half_a_request_is_given_up_after_a_while(start_node: Any, connect
     began = asyncio.get_running_loop().time()
     closing = asyncio.ensure_future(dripping.closed_by_peer())
     dripping.writer.write(announced(1000))
-    while not closing.done():
-        dripping.writer.write(b"x")
-        await asyncio.sleep(0.05)
+    async with asyncio.timeout(20):
+        while not closing.done():
+            dripping.writer.write(b"x")
+            await asyncio.sleep(0.05)
     assert await half.closed_by_peer()
     assert await prefix.closed_by_peer()
     assert asyncio.get_running_loop().time() - began < 5
@@ -110,7 +111,9 @@ async def test_requests_that_came_together_leave_others_their_turn(
     for _ in range(100):
         greedy.send(named, 3)
     await greedy.writer.drain()
-    await asyncio.sleep(0.02)
+    async with asyncio.timeout(20):
+        while not handled:
+            await asyncio.sleep(0)
     await other.call(named, ApiVersionsResponse, 3)
     assert handled.index(other_peer(other)) < 20
     for _ in range(100):

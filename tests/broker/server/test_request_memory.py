@@ -40,7 +40,7 @@ def test_one_that_dawdles_loses_its_place_to_the_next() -> None:
     assert not budget.count(1, slow)
 
 
-def test_who_has_hung_up_keeps_nobody_waiting() -> None:
+def test_a_closed_connection_keeps_no_other_waiting() -> None:
     budget = MemoryBudget(100)
     first, gone, last = Receiver(), Receiver(still_there=False), Receiver()
     for receiver in (first, gone, last):

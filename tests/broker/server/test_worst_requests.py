@@ -7,20 +7,15 @@ else the machine does. The goal is 50 ms (docs/limits.md has figures).
 from __future__ import annotations
 
 import asyncio
-import gc
 import os
-import socket
-import struct
-import threading
-import time
 from collections.abc import Iterator
 from typing import Any, Final
 
 import pytest
 
+from tests.broker.server.loop_watch import KEPT_SECONDS_MAX, LoopWatch, answered, frame_of
 from tests.broker.server.worst_requests import TOPIC, largest_requests
 from tidemark.broker.core.api_table import served_on
-from tidemark.broker.core.garbage import collect_rarely
 from tidemark.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from tidemark.protocol.messages.delete_records import DeleteRecordsRequest
 from tidemark.protocol.messages.describe_configs import (
@@ -38,12 +33,11 @@ from tidemark.protocol.messages.list_offsets import (
 )
 from tidemark.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from tidemark.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
-from tidemark.protocol.schema import api, codec
+from tidemark.protocol.schema import api
 
 PARTITIONS: Final = 1000
 SHOWN: Final = 40
 ELEMENTS: Final = int(os.environ.get("TIDEMARK_WORST_ELEMENTS", "3000"))
-KEPT_SECONDS_MAX: Final = 0.1  # twice the goal: machines differ
 
 
 def topics(count: int, *, partitions: int) -> list[CreatableTopic]:
@@ -99,55 +93,6 @@ SPECIAL: dict[str, tuple[Any, int, int]] = {
 }
 
 
-class LoopWatch:
-    """The longest callback of this thread's event loop, by processor time, and what it was."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.longest = 0.0
-        self.what = ""
-        run = asyncio.events.Handle._run
-        thread = threading.get_ident()
-
-        def watched(handle: asyncio.Handle) -> None:
-            start = time.thread_time()
-            run(handle)
-            taken = time.thread_time() - start
-            if taken > self.longest and threading.get_ident() == thread:
-                self.longest, self.what = taken, repr(handle)[:200]
-
-        monkeypatch.setattr(asyncio.events.Handle, "_run", watched)
-
-    def take(self) -> tuple[float, str]:
-        taken, self.longest, self.what = (self.longest, self.what), 0.0, ""
-        return taken
-
-
-def frame_of(request: Any, version: int) -> bytes:
-    declared = api(type(request))
-    out = bytearray(struct.pack(">hhih", declared.key, version, 1, 4) + b"test")
-    if version in declared.flexible:
-        out.append(0)
-    codec(type(request), version).encode(request, out)
-    return struct.pack(">i", len(out)) + out
-
-
-def answered(address: tuple[str, int], frame: bytes, count: int) -> bool:
-    """Send it so many times, and read the answers, in another thread than the loop's. False: the broker hung up."""
-    with socket.create_connection(address) as client:
-        client.settimeout(60)
-        sending = threading.Thread(target=client.sendall, args=[frame * count], daemon=True)
-        sending.start()
-        for _ in range(count):
-            size = client.recv(4, socket.MSG_WAITALL)
-            if len(size) < 4:
-                return False
-            left = int.from_bytes(size)
-            while left:
-                left -= len(client.recv(min(left, 1 << 20)))
-        sending.join()
-    return True
-
-
 def cases() -> Iterator[tuple[str, Any, int, int]]:
     for name, (request, version, count) in SPECIAL.items():
         yield name, request, version, count
@@ -165,16 +110,6 @@ def drive(address: tuple[str, int], watch: LoopWatch) -> dict[str, tuple[float, 
         answered(address, frame, count)
         kept[name] = watch.take()
     return kept
-
-
-@pytest.fixture
-def frozen_heap() -> Iterator[None]:
-    """As a broker's process does it: the collector does not look through what was there before."""
-    before = gc.get_threshold()
-    collect_rarely()
-    yield
-    gc.unfreeze()
-    gc.set_threshold(*before)
 
 
 async def test_no_request_keeps_the_loop_from_others(

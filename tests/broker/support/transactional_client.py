@@ -193,6 +193,7 @@ class Transactional:
         return int(answer.topics[0].partitions[0].offset)
 
     async def settled(self, name: str, state: str) -> Any:
-        while (found := await self.describe(name)).transaction_state != state:
-            await asyncio.sleep(0.01)
+        async with asyncio.timeout(30):
+            while (found := await self.describe(name)).transaction_state != state:
+                await asyncio.sleep(0.01)
         return found

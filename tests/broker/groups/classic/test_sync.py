@@ -25,7 +25,7 @@ def test_a_follower_waits_for_the_leader(driver: Any, answer: Any) -> None:
     assert bytes(driver.sync(leader.member_id, 2).assignment) == b""  # it forgot itself
 
 
-def test_an_assignment_for_somebody_who_is_not_there_is_left_out(driver: Any) -> None:
+def test_an_assignment_for_an_unknown_member_is_left_out(driver: Any) -> None:
     joined = driver.join()
     driver.sync(joined.member_id, 1, {joined.member_id: b"mine", "nobody": b"other"})
     assert list(driver.group.members) == [joined.member_id]

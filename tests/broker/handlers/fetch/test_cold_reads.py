@@ -121,7 +121,7 @@ async def test_answers_keep_their_order_behind_a_cold_one(start_node: Any, conne
 
 
 @pytest.mark.parametrize("by_us", [False, True])
-async def test_a_connection_that_ends_meanwhile_harms_nobody(
+async def test_a_connection_that_ends_meanwhile_harms_no_other(
     start_node: Any, connect: Any, disk: HungDisk, caplog: pytest.LogCaptureFixture, by_us: bool
 ) -> None:
     node = await start_node()

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Made:
+class GeneratedRecord:
     topic: str
     key: bytes | None
     value: bytes | None

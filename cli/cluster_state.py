@@ -34,7 +34,7 @@ class Partition(NamedTuple):
     elr: list[int]
 
 
-class ClusterView(NamedTuple):
+class ClusterState(NamedTuple):
     cluster_id: str
     controller_id: int
     quorum_leader_id: int
@@ -54,7 +54,7 @@ class ClusterView(NamedTuple):
         }
 
 
-def describe_cluster(cluster: ClusterClient) -> ClusterView:
+def describe_cluster(cluster: ClusterClient) -> ClusterState:
     broker = cluster.brokers[0]
     request = DescribeClusterRequest(include_fenced_brokers=True)
     described = cluster.call(broker, request, DescribeClusterResponse, 2)
@@ -63,7 +63,7 @@ def describe_cluster(cluster: ClusterClient) -> ClusterView:
     end = max((each.log_end_offset for each in quorum.current_voters), default=0)
     roles = {each.replica_id: ("observer", end - each.log_end_offset) for each in quorum.observers}
     roles |= {each.replica_id: ("voter", end - each.log_end_offset) for each in quorum.current_voters}
-    return ClusterView(
+    return ClusterState(
         cluster_id=described.cluster_id,
         controller_id=described.controller_id,
         quorum_leader_id=quorum.leader_id,

@@ -1,0 +1,159 @@
+"""Compaction beside Apache Kafka: `python -m bench.compaction --mb 1000 --keys 1000000 --value 100`.
+
+A topic is filled through librdkafka while it is not compacted yet. Then its policy is changed, and until the broker's
+cleaner-offset-checkpoint tells that it is clean, a producer sends one record at a time: its latencies are compared with
+those before. Figures: MB per second of wall time and of the broker's CPU (all its processes, less what the producer
+alone costs it), peak memory, p99 of produce.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import psutil
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "compat-tests"))
+from harness.broker_process import ApacheKafka, BrokerProcess, Tidemark
+
+QUIET_SECONDS = 5
+SECONDS_MAX = 400
+SETTINGS = {"log.cleaner.backoff.ms": "500", "log.retention.ms": "-1"}
+SEGMENTS = 10
+
+
+def fill(bootstrap: str, topic: str, *, size_bytes: int, keys: int, value_bytes: int) -> int:
+    """Returns the number of records."""
+    chance = random.Random(1)
+    value = chance.randbytes(value_bytes)
+    sender = Producer({"bootstrap.servers": bootstrap, "linger.ms": 20, "batch.size": 16384, "acks": 1})
+    count = size_bytes // (value_bytes + 24)
+    for number in range(count):
+        while True:
+            try:
+                sender.produce(topic, value, key=b"key-%08d" % chance.randrange(keys), partition=0)
+                break
+            except BufferError:
+                sender.poll(0.1)
+        if number % 10_000 == 0:
+            sender.poll(0)
+    assert sender.flush(120) == 0
+    return count
+
+
+class Latencies:
+    """Of records that are sent one by one."""
+
+    def __init__(self, bootstrap: str, topic: str) -> None:
+        self._sender = Producer({"bootstrap.servers": bootstrap, "linger.ms": 0, "acks": 1})
+        self._topic = topic
+
+    def measure(self, seconds: float) -> list[float]:
+        found, end = [], time.monotonic() + seconds
+        while time.monotonic() < end:
+            begin = time.perf_counter()
+            self._sender.produce(self._topic, b"x" * 100, partition=0)
+            self._sender.flush(30)
+            found.append(time.perf_counter() - begin)
+            time.sleep(0.002)
+        return found
+
+
+def cpu_seconds(process: psutil.Process) -> float:
+    times = process.cpu_times()
+    total = times.user + times.system + times.children_user + times.children_system
+    for child in process.children(recursive=True):
+        try:
+            own = child.cpu_times()
+        except psutil.Error:
+            continue
+        total += own.user + own.system
+    return total
+
+
+def memory_bytes(process: psutil.Process) -> tuple[int, int]:
+    """Of the broker, and of the processes that it started."""
+    children = 0
+    for child in process.children(recursive=True):
+        try:
+            children += child.memory_info().rss
+        except psutil.Error:
+            continue
+    return process.memory_info().rss, children
+
+
+def is_cleaned(directory: Path, topic: str) -> bool:
+    found = list(directory.rglob("cleaner-offset-checkpoint"))
+    return any(
+        line.startswith(f"{topic} 0 ") and not line.endswith(" 0")
+        for path in found
+        for line in path.read_text().splitlines()
+    )
+
+
+def percentile(values: list[float], share: float) -> float:
+    return sorted(values)[min(int(len(values) * share), len(values) - 1)] * 1000
+
+
+def run(broker: BrokerProcess, directory: Path, options: argparse.Namespace) -> None:
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    for topic in ("log", "other"):
+        admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(30)
+    count = fill(
+        broker.bootstrap, "log", size_bytes=options.mb * 1_000_000, keys=options.keys, value_bytes=options.value
+    )
+    process = psutil.Process(broker.pid)
+    latencies = Latencies(broker.bootstrap, "other")
+    latencies.measure(2)
+    begin, cpu = time.monotonic(), cpu_seconds(process)
+    quiet = latencies.measure(QUIET_SECONDS)
+    idle = (cpu_seconds(process) - cpu) / (time.monotonic() - begin)
+
+    before = sum(path.stat().st_size for path in directory.rglob("log-0/*.log"))
+    changes = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01"}
+    entries = [ConfigEntry(k, v, incremental_operation=AlterConfigOpType.SET) for k, v in changes.items()]
+    admin.incremental_alter_configs([ConfigResource(ResourceType.TOPIC, "log", incremental_configs=entries)])
+    begin, cpu, busy, memory, worker = time.monotonic(), cpu_seconds(process), [], 0, 0
+    while not is_cleaned(directory, "log") and time.monotonic() < begin + SECONDS_MAX:
+        busy += latencies.measure(0.25)
+        own, children = memory_bytes(process)
+        memory, worker = max(memory, own), max(worker, children)
+    seconds = time.monotonic() - begin
+    cpu = cpu_seconds(process) - cpu - idle * seconds
+    after = sum(path.stat().st_size for path in directory.rglob("log-0/*.log"))
+    size = before / 1e6
+    print(f"{type(broker).__name__}: {count} records of {options.value} B, {size:.0f} MB became {after / 1e6:.0f}")
+    print(f"  {seconds:.1f} s, {size / seconds:.0f} MB/s; {cpu:.1f} CPU s, {size / cpu:.0f} MB per CPU s")
+    print(f"  peak RSS: broker {memory / 1e6:.0f} MB, cleaner's process {worker / 1e6:.0f} MB")
+    print(f"  produce p50: {statistics.median(quiet) * 1000:.2f} ms, meanwhile {statistics.median(busy) * 1000:.2f} ms")
+    print(f"  produce p99: {percentile(quiet, 0.99):.2f} ms, meanwhile {percentile(busy, 0.99):.2f} ms", flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--mb", type=int, default=1000)
+    parser.add_argument("--keys", type=int, default=1_000_000)
+    parser.add_argument("--value", type=int, default=100)
+    parser.add_argument("--broker", choices=["tidemark", "kafka"], action="append")
+    options = parser.parse_args()
+    makers = {"tidemark": Tidemark, "kafka": ApacheKafka}
+    for name in options.broker or ["tidemark", "kafka"]:
+        with tempfile.TemporaryDirectory(prefix="compaction-") as folder:
+            segment_bytes = max(options.mb * 1_000_000 // SEGMENTS, 1 << 20)
+            broker = makers[name](Path(folder), {**SETTINGS, "log.segment.bytes": str(segment_bytes)})
+            try:
+                broker.start()
+                run(broker, Path(folder), options)
+            finally:
+                broker.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,75 @@
+"""DescribeDelegationToken: the tokens that the client may see, of all owners or of some (KIP-48).
+
+Those that it owns, asked for or may renew; of others, where it has the right to describe the token, or the owner's
+tokens (KIP-373).
+
+v2: flexible (KIP-482)
+v3: who asked for a token (KIP-373)
+"""
+
+from __future__ import annotations
+
+from tidemark.broker.cluster.view import ClusterView
+from tidemark.broker.core.acl import AclOperation, ResourceType
+from tidemark.broker.core.errors import Refused
+from tidemark.broker.core.principal import Principal
+from tidemark.broker.core.registry import Call, handles
+from tidemark.broker.metadata.credentials import TokenImage
+from tidemark.broker.security.authorizer import Authorizer
+from tidemark.broker.security.delegation_tokens import DelegationTokens, has_right
+from tidemark.protocol.messages.describe_delegation_token import (
+    DescribedDelegationToken,
+    DescribedDelegationTokenRenewer,
+    DescribeDelegationTokenRequest,
+    DescribeDelegationTokenResponse,
+)
+
+
+@handles(DescribeDelegationTokenRequest, DescribeDelegationTokenResponse)
+def describe_delegation_token(
+    request: DescribeDelegationTokenRequest,
+    call: Call,
+    *,
+    cluster: ClusterView,
+    delegation_tokens: DelegationTokens,
+    authorizer: Authorizer | None,
+) -> DescribeDelegationTokenResponse:
+    try:
+        delegation_tokens.check(call.connection.principal)
+    except Refused as refusal:
+        return DescribeDelegationTokenResponse(error_code=refusal.code)
+    owners = None if request.owners is None else {Principal(o.principal_type, o.principal_name) for o in request.owners}
+    return DescribeDelegationTokenResponse(
+        tokens=[
+            _described(token, delegation_tokens.hmac_of(token.token_id))
+            for token in cluster.image.credentials.tokens.values()
+            if (owners is None or token.owner in owners) and _may_see(token, call, authorizer)
+        ]
+    )
+
+
+def _may_see(token: TokenImage, call: Call, authorizer: Authorizer | None) -> bool:
+    client = call.connection
+    return (
+        token.is_of(client.principal)
+        or has_right(authorizer, client, AclOperation.DESCRIBE, ResourceType.DELEGATION_TOKEN, token.token_id)
+        or has_right(authorizer, client, AclOperation.DESCRIBE_TOKENS, ResourceType.USER, str(token.owner))
+    )
+
+
+def _described(token: TokenImage, hmac: bytes) -> DescribedDelegationToken:
+    return DescribedDelegationToken(
+        principal_type=token.owner.type,
+        principal_name=token.owner.name,
+        token_requester_principal_type=token.requester.type,
+        token_requester_principal_name=token.requester.name,
+        issue_timestamp=token.issue_timestamp,
+        expiry_timestamp=token.expiry_timestamp,
+        max_timestamp=token.max_timestamp,
+        token_id=token.token_id,
+        hmac=hmac,
+        renewers=[
+            DescribedDelegationTokenRenewer(principal_type=each.type, principal_name=each.name)
+            for each in token.renewers
+        ],
+    )

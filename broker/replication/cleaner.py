@@ -1,0 +1,167 @@
+"""The log cleaner: which compacted log is cleaned next, and when. The work itself is done by other processes.
+
+A log is cleaned on each of its replicas, on each for itself: they may differ in what is gone already, and never in what
+a reader makes of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from typing import Final
+
+from tidemark.broker.config import BrokerConfig
+from tidemark.broker.replication.replica import Replica
+from tidemark.broker.replication.replica_table import ReplicaTable
+from tidemark.environment import new_executor, random_bytes
+from tidemark.storage import (
+    CleaningFailed,
+    CleaningJob,
+    CleaningStats,
+    Dirtiness,
+    LogDirectory,
+    Runner,
+    StorageError,
+    is_due,
+    job_for,
+    measure,
+    runner_for,
+    swap,
+)
+
+log = logging.getLogger(__name__)
+
+THREADS_MAX: Final = 64
+SEED_BYTES: Final = 16
+
+Key = tuple[bytes, int]  # topic id, partition
+
+
+@dataclass(frozen=True, slots=True)
+class _Due:
+    replica: Replica
+    directory: LogDirectory
+    dirtiness: Dirtiness
+
+
+class Cleaner:
+    def __init__(self, table: ReplicaTable, executor: Executor) -> None:
+        self._table = table
+        self._executor = executor  # for checkpoints
+        self._waiting = new_executor(THREADS_MAX, name="cleaner")  # they only wait for a process
+        self._under_way: set[Key] = set()
+        self.uncleanable: dict[Key, str] = {}  # and why; until the next start, as in Kafka
+
+    def close(self) -> None:
+        self._waiting.shutdown(wait=True)
+
+    async def clean_all_due(self, config: BrokerConfig) -> None:
+        """Cleans logs, the dirtiest first, until none is due."""
+        if config.log_cleaner_enable:
+            count = min(config.log_cleaner_threads, THREADS_MAX)
+            await asyncio.gather(*(self._clean_in_turn(config, share=count) for _ in range(count)))
+
+    async def _clean_in_turn(self, config: BrokerConfig, *, share: int) -> None:
+        """One process, one log after another. `share`: how many such there are."""
+        tried: set[Key] = set()
+        runners: dict[str, Runner] = {}
+        try:
+            while (due := self._dirtiest(but=tried)) is not None:
+                key = due.replica.topic_id, due.replica.index
+                runner = runners.setdefault(due.directory.path, runner_for(due.directory.files))
+                self._under_way.add(key)
+                try:
+                    if not await self._clean(due, runner, config, share=share):
+                        tried.add(key)
+                finally:
+                    self._under_way.discard(key)
+        finally:
+            for runner in runners.values():
+                runner.close()
+
+    def _dirtiest(self, *, but: set[Key]) -> _Due | None:
+        now_ms = self._table.now_ms()
+        due = [found for replica in self._table if (found := self._measure(replica, but, now_ms)) is not None]
+        return max(due, key=lambda each: each.dirtiness.ratio, default=None)
+
+    def _measure(self, replica: Replica, but: set[Key], now_ms: int) -> _Due | None:
+        key = replica.topic_id, replica.index
+        if not replica.log.config.compact or replica.is_truncating or replica.log.is_offline:
+            return None
+        if key in but or key in self._under_way or key in self.uncleanable:
+            return None
+        place = replica.topic, replica.index
+        directory = next((each for each in self._table.directories if each.logs.get(place) is replica.log), None)
+        if directory is None:
+            return None
+        try:
+            cleaned_up_to = directory.cleaned_up_to.get(place, 0)
+            dirtiness = measure(
+                replica.log, cleaned_up_to=cleaned_up_to, high_watermark=replica.high_watermark, now_ms=now_ms
+            )
+        except (OSError, StorageError) as error:
+            log.error("%s-%d: what there is to clean cannot be found out: %s", *place, error)
+            return None
+        return _Due(replica, directory, dirtiness) if is_due(replica.log, dirtiness) else None
+
+    async def _clean(self, due: _Due, runner: Runner, config: BrokerConfig, *, share: int) -> bool:
+        """Whether it was cleaned."""
+        replica = due.replica
+        job = job_for(
+            replica.log,
+            due.dirtiness,
+            now_ms=self._table.now_ms(),
+            map_bytes=config.log_cleaner_dedupe_buffer_size // share,
+            map_load_factor=config.log_cleaner_io_buffer_load_factor,
+            hash_seed=int.from_bytes(random_bytes(SEED_BYTES), "big"),
+            bytes_per_second=config.log_cleaner_io_max_bytes_per_second / share,
+        )
+        try:
+            stats = await self._run(job, replica, runner)
+        except (CleaningFailed, StorageError, OSError) as error:
+            runner.close()
+            self._note_failure(replica, error)
+            return False
+        await self._note_success(due, job, stats)
+        return True
+
+    async def _run(self, job: CleaningJob, replica: Replica, runner: Runner) -> CleaningStats:
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(self._waiting, runner.begin, job)
+        while True:
+            result = await loop.run_in_executor(self._waiting, runner.next_result)
+            if isinstance(result, CleaningStats):
+                return result
+            if replica.is_truncating:
+                raise CleaningFailed(f"{replica.topic}-{replica.index} is being truncated", is_passing=True)
+            swap(replica.log, result)
+
+    def _note_failure(self, replica: Replica, error: Exception) -> None:
+        name = f"{replica.topic}-{replica.index}"
+        if replica.log.is_offline or (isinstance(error, CleaningFailed) and error.is_passing):
+            log.warning("%s was not cleaned, it will be tried again: %s", name, error)
+            return
+        self.uncleanable[replica.topic_id, replica.index] = str(error)
+        log.error("%s cannot be cleaned and is left alone until the next start: %s", name, error)
+
+    async def _note_success(self, due: _Due, job: CleaningJob, stats: CleaningStats) -> None:
+        replica, directory = due.replica, due.directory
+        if replica.log.generation != job.generation or directory.logs.get((replica.topic, replica.index)) is None:
+            return
+        directory.cleaned_up_to[replica.topic, replica.index] = stats.end_offset
+        log.info(
+            "%s-%d: cleaned up to offset %d; %d records in %d bytes became %d in %d",
+            replica.topic,
+            replica.index,
+            stats.end_offset,
+            stats.records_before,
+            stats.bytes_before,
+            stats.records_after,
+            stats.bytes_after,
+        )
+        try:
+            await asyncio.get_running_loop().run_in_executor(self._executor, directory.write_cleaned_up_to)
+        except OSError as error:
+            log.error("writing how far logs in %s are clean failed: %s", directory.path, error)

@@ -1,0 +1,228 @@
+"""`tidemark log`: look into the files of a log, check them, and repair them, without a broker.
+
+These commands work on directories, not on a cluster, so they are the one place where the command line uses storage
+code (storage/tools). They read what Apache Kafka wrote as well.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+from tidemark.cli import values
+from tidemark.cli.options import add_json
+from tidemark.cli.output import print_json
+from tidemark.cli.progress import Progress, progress, size_text
+from tidemark.cli.records import shown
+from tidemark.failure import CommandFailed, ExitCode
+
+if TYPE_CHECKING:
+    from tidemark.cli.options import Subparsers
+    from tidemark.storage.tools import Finding, PartitionPlace
+
+DIRECTORY_HELP: Final = "a log directory, or a partition's directory in one"
+
+
+def add_parser(commands: Subparsers, *, help: str) -> None:
+    parser = commands.add_parser("log", help=help, description=__doc__)
+    actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
+    _add_dump(actions)
+    _add_verify(actions)
+    _add_repair(actions)
+
+
+def _add_dump(actions: Subparsers) -> None:
+    parser = actions.add_parser("dump", help="print what the files of a log hold")
+    parser.add_argument("path", metavar="DIR|FILE", help=f"{DIRECTORY_HELP}, or one file of a log")
+    parser.add_argument("--records", action="store_true", help="print the records of each batch, too")
+    add_json(parser, help="print a JSON object per line")
+    parser.set_defaults(run=dump)
+
+
+def _add_verify(actions: Subparsers) -> None:
+    parser = actions.add_parser(
+        "verify",
+        help="check every byte of a log; exit code 1 if it is not sound",
+        description="Reads every batch and every index, and says what is not as it was written. Nothing is changed."
+        " While a broker is writing to the directory, the newest of what it writes may look unfinished.",
+    )
+    parser.add_argument("path", metavar="DIR", help=DIRECTORY_HELP)
+    add_json(parser)
+    parser.set_defaults(run=verify)
+
+
+def _add_repair(actions: Subparsers) -> None:
+    parser = actions.add_parser(
+        "repair",
+        help="rebuild what can be derived from the batches of a log",
+        description="Rebuilds indexes, epochs and the like where they are wrong. Records are never dropped, unless"
+        " --truncate-at says from which offset on. The broker must be stopped.",
+    )
+    parser.add_argument("path", metavar="DIR", help=DIRECTORY_HELP)
+    parser.add_argument(
+        "--truncate-at",
+        type=values.int64,
+        metavar="OFFSET",
+        help="drop every record from this offset on; only with one partition's directory",
+    )
+    add_json(parser)
+    parser.set_defaults(run=repair)
+
+
+# Dumping
+
+
+def dump(args: argparse.Namespace) -> int:
+    from tidemark.storage import tools
+
+    code = ExitCode.OK
+    with _reading(args.path):
+        for path, entries in tools.dump(args.path, records=args.records):
+            if not args.json:
+                print(f"# {path}")
+            for entry in entries:
+                is_sound = entry["type"] != "damage" and entry.get("is_valid", True)
+                code = code if is_sound else ExitCode.FAILED
+                print(_as_json(path, entry) if args.json else _as_line(entry))
+    return code
+
+
+def _as_json(path: str, entry: dict[str, Any]) -> str:
+    fields: dict[str, Any] = {"file": path}
+    for name, value in entry.items():
+        if name == "headers":
+            fields[name] = [{"name": header, **shown("value", content)} for header, content in value]
+        elif isinstance(value, bytes):
+            fields |= shown(name, value)
+        else:
+            fields[name] = value
+    return json.dumps(fields, ensure_ascii=False)
+
+
+def _as_line(entry: dict[str, Any]) -> str:
+    indent = "  " if entry["type"] in ("record", "marker") else ""
+    return f"{indent}{entry['type']} " + " ".join(
+        f"{name}={_text(value)}" for name, value in entry.items() if name != "type"
+    )
+
+
+def _text(value: object) -> str:
+    if isinstance(value, bytes):
+        return json.dumps(value.decode("utf-8", "backslashreplace"), ensure_ascii=False)
+    if isinstance(value, list):
+        return "[" + ", ".join(f"{name}: {_text(content)}" for name, content in value) + "]"
+    return "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+
+
+# Verifying
+
+
+def verify(args: argparse.Namespace) -> int:
+    from tidemark.storage import tools
+
+    found: list[Finding] = []
+    with _reading(args.path):
+        places = _places(args.path)
+        with progress(sum(each.size_bytes for each in places)) as bar:
+            for place in places:
+                found += _note(bar, place, tools.verify(place))
+    if args.json:
+        print_json([_finding(each) for each in found])
+    else:
+        for each in found:
+            print(each)
+        print(_summary(places, found))
+    return ExitCode.FAILED if found else ExitCode.OK
+
+
+def _note(bar: Progress, place: PartitionPlace, steps: Iterator[Finding | int]) -> Iterator[Finding]:
+    for step in steps:
+        if isinstance(step, int):
+            bar.advance(step, place.name)
+        else:
+            bar.clear()
+            yield step
+
+
+def _summary(places: list[PartitionPlace], found: list[Finding]) -> str:
+    size = size_text(sum(each.size_bytes for each in places))
+    logs = f"{len(places)} logs, {size}"
+    if not found:
+        return f"{logs}: sound."
+    damaged = sum(not each.is_derived for each in found)
+    return f"{logs}: {damaged} places in batches are damaged, {len(found) - damaged} in files that can be rebuilt."
+
+
+def _finding(each: Finding) -> dict[str, Any]:
+    return {"file": each.path, "position": each.position, "reason": each.reason, "can_be_rebuilt": each.is_derived}
+
+
+# Repairing
+
+
+def repair(args: argparse.Namespace) -> int:
+    from tidemark.storage import tools
+
+    done: list[str] = []
+    left: list[Finding] = []
+    with _reading(args.path), ExitStack() as held:
+        places = _places(args.path)
+        if args.truncate_at is not None and len(places) > 1:
+            raise CommandFailed("--truncate-at needs the directory of one partition.", code=ExitCode.USAGE)
+        for each in sorted({each.log_directory for each in places}):
+            held.enter_context(tools.locked(each))
+        with progress(sum(each.size_bytes for each in places)) as bar:
+            for place in places:
+                for step in tools.repair(place, truncate_at=args.truncate_at):
+                    if isinstance(step, int):
+                        bar.advance(step, place.name)
+                    else:
+                        done += step.done
+                        left += step.left
+    if args.json:
+        print_json({"done": done, "left": [_finding(each) for each in left]})
+    else:
+        _print_repaired(done, left)
+    return ExitCode.FAILED if left else ExitCode.OK
+
+
+def _print_repaired(done: list[str], left: list[Finding]) -> None:
+    for line in done:
+        print(line)
+    for each in left:
+        print(each)
+    if left:
+        print("What is left is damage to batches: fetch the log anew from another replica (remove the partition's")
+        print("directory while the broker is stopped), or give records up with --truncate-at OFFSET.")
+    elif not done:
+        print("Nothing to repair.")
+
+
+# What may go wrong
+
+
+def _places(path: str) -> list[PartitionPlace]:
+    from tidemark.storage import tools
+
+    return tools.find_partitions(tools.REAL_FILES, path)
+
+
+@contextmanager
+def _reading(path: str) -> Iterator[None]:
+    from tidemark.storage import tools
+
+    try:
+        yield
+    except tools.NoLogHere as error:
+        raise CommandFailed(str(error), code=ExitCode.NOT_FOUND) from None
+    except tools.StorageError as error:
+        raise CommandFailed(str(error)) from None
+    except OSError as error:
+        if isinstance(error, BrokenPipeError):
+            raise
+        code = ExitCode.NOT_FOUND if isinstance(error, FileNotFoundError) else ExitCode.FAILED
+        raise CommandFailed(f"{error.filename or os.path.abspath(path)}: {error.strerror}.", code=code) from None

@@ -1,0 +1,251 @@
+"""The files of a simulated process, on its machine's disk. What is left of a dead process cannot write."""
+
+from __future__ import annotations
+
+import builtins
+import errno
+import io
+import os
+from typing import TYPE_CHECKING
+
+from tidemark.files import Buffer, Files, OpenFile
+from tidemark.simulation.disk import Directory, File
+
+if TYPE_CHECKING:
+    from tidemark.simulation.process import Process
+
+
+class ProcessIsDead(OSError):
+    """What is left of a killed process tries to do something."""
+
+
+class _Descriptor:
+    __slots__ = ("appends", "entry", "position")
+
+    def __init__(self, entry: File | Directory, *, appends: bool) -> None:
+        self.entry = entry
+        self.appends = appends
+        self.position = 0
+
+
+class SimulatedFile:
+    """An open file."""
+
+    def __init__(self, files: SimulatedFiles, fd: int) -> None:
+        self._files = files
+        self._fd = fd
+
+    def fileno(self) -> int:
+        return self._fd
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            self._files.close(self._fd)
+            self._fd = -1
+
+    def __del__(self) -> None:
+        if self._fd >= 0:
+            self._files.forget(self._fd)
+
+    def read_at(self, position: int, length: int) -> bytes:
+        return self._files.pread(self._fd, length, position)
+
+    def read_cached_into(self, buffer: bytearray | memoryview, position: int) -> int:
+        data = self._files.pread(self._fd, len(buffer), position)
+        buffer[: len(data)] = data
+        return len(data)
+
+    read_into = read_cached_into
+
+    def is_cached(self, *, position: int, length: int, strictly: bool = True) -> bool:
+        return True
+
+    def load(self, *, position: int, length: int) -> None:
+        """All of it is in memory."""
+
+    def send_to(self, socket_fd: int, position: int, length: int) -> int:
+        raise io.UnsupportedOperation("a simulated socket has no descriptor: what is sent is read and written")
+
+
+class SimulatedFiles(Files):
+    def __init__(self, process: Process) -> None:
+        super().__init__()
+        self._process = process
+        self._disk = process.machine.disk
+        self._open: dict[int, _Descriptor] = {}
+        self._last_fd = 2  # numbers are not given twice, so that it does not matter when a file is forgotten
+
+    def _check(self, what: str) -> None:
+        if not self._process.is_alive:
+            raise ProcessIsDead(errno.EBADF, "the process is dead")
+        self._disk.check(what)
+
+    def _entry(self, fd: int) -> _Descriptor:
+        try:
+            return self._open[fd]
+        except KeyError:
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF)) from None
+
+    def _file(self, fd: int) -> File:
+        entry = self._entry(fd).entry
+        assert isinstance(entry, File)
+        return entry
+
+    # Open files
+
+    def open_data(self, path: str, *, create: bool = False) -> OpenFile:
+        flags = os.O_RDWR | os.O_APPEND | (os.O_CREAT if create else 0)
+        return SimulatedFile(self, self.open_descriptor(path, flags))
+
+    def open_to_read(self, path: str) -> OpenFile:
+        return SimulatedFile(self, self.open_descriptor(path, os.O_RDONLY))
+
+    def open_again(self, fd: int) -> OpenFile:
+        return SimulatedFile(self, self._add(self._entry(fd).entry, appends=self._entry(fd).appends))
+
+    def open_descriptor(self, path: str, flags: int) -> int:
+        self._check("open")
+        try:
+            entry = self._disk.find(path)
+        except FileNotFoundError:
+            if not flags & os.O_CREAT:
+                raise
+            parent, name = self._disk.parent_of(path)
+            entry = File()
+            entry.modified_ns = self._process.wall_clock_ns()
+            parent.put(name, entry)
+        return self._add(entry, appends=bool(flags & os.O_APPEND))
+
+    def _add(self, entry: File | Directory, *, appends: bool) -> int:
+        self._last_fd += 1
+        self._open[self._last_fd] = _Descriptor(entry, appends=appends)
+        return self._last_fd
+
+    def close(self, fd: int) -> None:
+        if self._process.is_alive:
+            self._entry(fd)
+        self._open.pop(fd, None)
+
+    def forget(self, fd: int) -> None:
+        self._open.pop(fd, None)
+
+    def write(self, fd: int, data: Buffer) -> int:
+        self._check("write")
+        opened = self._entry(fd)
+        file = self._file(fd)
+        position = len(file.data) if opened.appends else opened.position
+        taken = self._disk.take_room(len(data))
+        file.write(position, data if taken == len(data) else memoryview(data)[:taken])
+        file.modified_ns = self._process.wall_clock_ns()
+        opened.position = position + taken
+        return taken
+
+    def pwrite(self, fd: int, data: Buffer, position: int) -> int:
+        self._check("write")
+        file = self._file(fd)
+        taken = self._disk.take_room(len(data))
+        file.write(position, memoryview(data)[:taken])
+        return taken
+
+    def pread(self, fd: int, length: int, position: int) -> bytes:
+        self._check("read")
+        return bytes(self._file(fd).data[position : position + length])
+
+    read_cached = pread
+
+    def truncate(self, fd: int, size: int) -> None:
+        self._check("write")
+        self._file(fd).truncate(size)
+
+    def fdatasync(self, fd: int) -> None:
+        self._check("sync")
+        self._process.spend_on_disk(self._disk.sync_seconds * (0.2 + 1.6 * self._disk.random.random()))
+        if not self._disk.forgets_syncs:
+            self._entry(fd).entry.sync()
+
+    fsync = fdatasync
+
+    def open_size(self, fd: int) -> int:
+        return len(self._file(fd).data)
+
+    def try_lock(self, fd: int) -> bool:
+        return True
+
+    # Names
+
+    def rename(self, source: str, target: str) -> None:
+        self._check("write")
+        parent, name = self._disk.parent_of(source)
+        other, new_name = self._disk.parent_of(target)
+        if name not in parent.entries:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), source)
+        if parent is other:
+            parent.rename(name, new_name)
+        else:
+            other.put(new_name, parent.drop(name))
+
+    def remove(self, path: str) -> None:
+        self._check("write")
+        try:
+            parent, name = self._disk.parent_of(path)
+        except FileNotFoundError:
+            return
+        if name in parent.entries:
+            parent.drop(name)
+
+    def make_directory(self, path: str) -> bool:
+        self._check("write")
+        parent, name = self._disk.parent_of(path)
+        if name in parent.entries:
+            return False
+        parent.put(name, Directory())
+        return True
+
+    def remove_directory(self, path: str) -> None:
+        self._check("write")
+        parent, name = self._disk.parent_of(path)
+        parent.drop(name)
+
+    def list(self, path: str) -> builtins.list[str]:
+        self._check("read")
+        found = self._disk.find(path)
+        assert isinstance(found, Directory)
+        return [*found.entries]
+
+    def is_directory(self, path: str) -> bool:
+        try:
+            return isinstance(self._disk.find(path), Directory)
+        except FileNotFoundError:
+            return False
+
+    def exists(self, path: str) -> bool:
+        try:
+            self._disk.find(path)
+        except FileNotFoundError:
+            return False
+        return True
+
+    def size(self, path: str) -> int:
+        found = self._disk.find(path)
+        return len(found.data) if isinstance(found, File) else 4096
+
+    def space(self, path: str) -> tuple[int, int]:
+        free = 1 << 40 if self._disk.room_bytes is None else self._disk.room_bytes
+        return 1 << 40, free
+
+    def is_read_only(self, path: str) -> bool:
+        self._disk.find(path)
+        return False
+
+    def identity(self, path: str) -> tuple[int, int]:
+        """Only ever compared with itself."""
+        return 0, id(self._disk.find(path))
+
+    def set_modified(self, path: str, modified_ms: int) -> None:
+        found = self._disk.find(path)
+        if isinstance(found, File):
+            found.modified_ns = modified_ms * 1_000_000
+
+    def modified_ms(self, path: str) -> int:
+        found = self._disk.find(path)
+        return found.modified_ns // 1_000_000 if isinstance(found, File) else 0

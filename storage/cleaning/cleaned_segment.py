@@ -1,0 +1,95 @@
+"""A segment in the making: log, indexes and index of aborted transactions under `.cleaned` names."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+from tidemark.protocol.records import Buffer
+from tidemark.storage import names
+from tidemark.storage.aborted import AbortedIndex, AbortedTransaction
+from tidemark.storage.cleaning.job import CleanedGroup
+from tidemark.storage.files import Files
+from tidemark.storage.index import OffsetIndex, TimeIndex
+
+_WRITE_BYTES = 1 << 20
+
+
+class CleanedSegment:
+    def __init__(
+        self, files: Files, directory: str, base_offset: int, *, index_interval_bytes: int, paced: Callable[[int], None]
+    ) -> None:
+        self._files = files
+        self._stem = os.path.join(directory, names.file_name(base_offset, ""))
+        self._base_offset = base_offset
+        self._interval = index_interval_bytes
+        self._paced = paced
+        self._offsets = OffsetIndex(base_offset)
+        self._times = TimeIndex(base_offset)
+        self._largest: tuple[int, int] = -1, base_offset  # timestamp, and the last offset of its batch
+        self._since_entry = 0
+        self._pending: list[Buffer] = []
+        self._pending_bytes = 0
+        self._aborts = AbortedIndex(files, self.path(names.ABORTED_INDEX))
+        self._has_aborts = False
+        self.size = 0
+        for suffix in names.SEGMENT_SUFFIXES:
+            files.remove(self.path(suffix))  # an earlier attempt's
+        self._file = files.open_data(self.path(names.LOG), create=True)
+
+    def path(self, suffix: str) -> str:
+        return self._stem + suffix + names.CLEANED
+
+    def note(self, *, size: int, last_offset: int, timestamp: int) -> None:
+        """Takes note of a batch, in the order in which they are written."""
+        if timestamp > self._largest[0]:
+            self._largest = timestamp, last_offset
+        if self._since_entry > self._interval:
+            self._offsets.append(offset=last_offset, position=self.size)
+            self._times.append_if_later(timestamp=self._largest[0], offset=self._largest[1])
+            self._since_entry = 0
+        self._since_entry += size
+        self.size += size
+
+    def write(self, data: Buffer) -> None:
+        self._pending.append(data)
+        self._pending_bytes += len(data)
+        if self._pending_bytes >= _WRITE_BYTES:
+            self._flush()
+
+    def _flush(self) -> None:
+        if self._pending:
+            self._files.write_all(self._file.fileno(), b"".join(self._pending))
+            self._paced(self._pending_bytes)
+            self._pending, self._pending_bytes = [], 0
+
+    def add_abort(self, aborted: AbortedTransaction) -> None:
+        self._aborts.append(aborted)
+        self._has_aborts = True
+
+    def finish(self, *, generation: int, replaced: tuple[int, ...], modified_ms: int) -> CleanedGroup:
+        """Everything on disk, for good."""
+        self._flush()
+        self._times.append_if_later(timestamp=self._largest[0], offset=self._largest[1])
+        self._files.fdatasync(self._file.fileno())
+        self._file.close()
+        self._files.overwrite(self.path(names.OFFSET_INDEX), self._offsets.encode())
+        self._files.overwrite(self.path(names.TIME_INDEX), self._times.encode())
+        suffixes = (names.OFFSET_INDEX, names.TIME_INDEX) + ((names.ABORTED_INDEX,) if self._has_aborts else ())
+        for suffix in suffixes:
+            self._files.sync_file(self.path(suffix))
+        self._files.set_modified(
+            self.path(names.LOG), modified_ms
+        )  # retention of batches without timestamps asks for it
+        return CleanedGroup(
+            generation=generation,
+            base_offset=self._base_offset,
+            replaced=replaced,
+            size=self.size,
+            has_aborts=self._has_aborts,
+        )
+
+    def discard(self) -> None:
+        self._file.close()
+        for suffix in names.SEGMENT_SUFFIXES:
+            self._files.remove(self.path(suffix))

@@ -1,0 +1,139 @@
+"""Each replica of a compacted log is cleaned for itself: they may differ in what is gone, never in what it means."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tidemark.broker.metadata.image import TOPIC_RESOURCE
+from tidemark.protocol.records import Record, build_batch, iter_batches, iter_records
+from tidemark.storage import Files
+from tidemark.storage.cleaning import running
+
+New = Callable[..., Any]
+
+KEYS = 40
+COMPACTED = {
+    "cleanup.policy": "compact",
+    "internal.segment.bytes": "40000",
+    "min.cleanable.dirty.ratio": "0.01",
+    "file.delete.delay.ms": "0",
+}
+
+
+class Written:
+    """What was acknowledged, by key and by offset."""
+
+    def __init__(self, cluster: Any) -> None:
+        self.cluster = cluster
+        self.last: dict[bytes, tuple[int, bytes]] = {}
+        self.all: dict[int, tuple[bytes, bytes]] = {}
+
+    async def rounds(self, leader: int, count: int) -> None:
+        for _ in range(count):
+            await self.round(leader)
+
+    async def round(self, leader: int) -> None:
+        start = self.cluster.replica(leader).log.end_offset
+        pairs = [(b"key%d" % at, b"%d-" % (start + at) + bytes(100)) for at in range(KEYS)]
+        batch = build_batch([Record(timestamp=1, key=key, value=value) for key, value in pairs])
+        last = self.cluster.led(leader).append(memoryview(batch), 1).last_offset
+        assert await self.cluster.acknowledged(leader, last) is None
+        for offset, (key, value) in enumerate(pairs, start):
+            self.all[offset] = key, value
+            self.last[key] = offset, value
+
+    def check(self, node_id: int) -> None:
+        found = records(self.cluster, node_id)
+        assert found.items() <= self.all.items()
+        assert {key: (offset, value) for offset, (key, value) in sorted(found.items())} == self.last
+
+
+def records(cluster: Any, node_id: int) -> dict[int, tuple[bytes | None, bytes | None]]:
+    """By offset, as a reader from zero finds them."""
+    log = cluster.replica(node_id).log
+    found: dict[int, tuple[bytes | None, bytes | None]] = {}
+    offset = log.start_offset
+    while slices := log.read(offset=offset, limit_bytes=1 << 20):
+        for each in slices:
+            for header, batch in iter_batches(os.pread(each.file.fileno(), each.length, each.position)):
+                found.update({record.offset: (record.key, record.value) for record in iter_records(batch)})
+                offset = header.next_offset
+    return found
+
+
+async def has_all(cluster: Any, leader: int, *others: int) -> None:
+    end = cluster.replica(leader).log.end_offset
+    await cluster.until(lambda: all(cluster.replica(each).high_watermark == end for each in (leader, *others)))
+
+
+async def clean(cluster: Any, node_id: int) -> None:
+    node = cluster.nodes[node_id]
+    cluster.replica(node_id).log.flush()  # what may be gone after a power cut is left alone
+    await node.cleaner.clean_all_due(node.table.config)
+    assert node.cleaner.uncleanable == {}
+
+
+@pytest.fixture
+async def cluster(new_cluster: New) -> Any:
+    made = new_cluster()
+    made.configure({(TOPIC_RESOURCE, "t"): COMPACTED})
+    return made
+
+
+async def test_a_follower_is_cleaned_and_leads_with_nothing_lost(cluster: Any) -> None:
+    written = Written(cluster)
+    await written.rounds(1, 40)
+    await has_all(cluster, 1, 2, 3)
+    await clean(cluster, 2)
+    assert len(records(cluster, 2)) < len(written.all) / 2
+    assert len(records(cluster, 1)) == len(written.all)
+
+    cluster.become(leader=2, isr=(2, 3))
+    await cluster.stop(1, clean=False)
+    await written.rounds(2, 20)
+    await has_all(cluster, 2, 3)
+    written.check(2)
+    written.check(3)
+
+    await clean(cluster, 2)
+    cluster.start(1)  # is behind, and follows across what is gone
+    await has_all(cluster, 2, 1, 3)
+    cluster.become(leader=1, isr=(1, 2, 3))
+    await written.rounds(1, 20)
+    await has_all(cluster, 1, 2, 3)
+    await asyncio.gather(*(clean(cluster, node_id) for node_id in (1, 2, 3)))
+    for node_id in (1, 2, 3):
+        assert len(records(cluster, node_id)) < len(written.all) / 4
+        written.check(node_id)
+
+
+async def test_leadership_moves_while_the_log_is_cleaned(cluster: Any) -> None:
+    written = Written(cluster)
+    for leader in (1, 2, 3, 1):
+        cluster.become(leader=leader)
+        await written.rounds(leader, 20)
+        cleanings = asyncio.gather(*(clean(cluster, node_id) for node_id in (1, 2, 3)))
+        cluster.become(leader=leader % 3 + 1)
+        await written.rounds(leader % 3 + 1, 5)
+        await cleanings
+    await has_all(cluster, 2, 1, 3)
+    await asyncio.gather(*(clean(cluster, node_id) for node_id in (1, 2, 3)))
+    for node_id in (1, 2, 3):
+        assert len(records(cluster, node_id)) < len(written.all) / 2
+        written.check(node_id)
+
+
+async def test_files_of_this_process_only_are_cleaned_within_it(cluster: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As those of a simulated node are."""
+    monkeypatch.setattr(running, "REAL_FILES", Files())
+    monkeypatch.setattr("subprocess.Popen", None)
+    written = Written(cluster)
+    await written.rounds(1, 40)
+    await clean(cluster, 1)
+    assert len(records(cluster, 1)) < len(written.all) / 2
+    written.check(1)

@@ -1,0 +1,134 @@
+"""`make simulate`: seeds, one after the other, on all cores; or one seed, told in full.
+
+python -m cluster_simulation --seeds 1000 [--from 1] [--nodes 5] [--faults disk,network] [--jobs 2]
+python -m cluster_simulation --replay 17 [--shrink]
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from multiprocessing import get_context
+
+from cluster_simulation import planted
+from cluster_simulation.scenario import GROUPS, Options, Outcome, run
+
+
+def main() -> int:
+    options = _parser().parse_args()
+    chosen = Options(nodes=options.nodes, groups=options.faults, seconds=options.seconds)
+    with planted.plant(options.bug):
+        if options.replay is not None:
+            return _replay(options.replay, chosen, shrink=options.shrink)
+        return _many(options, chosen)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="cluster_simulation", description=__doc__)
+    parser.add_argument("--seeds", type=int, default=100, help="how many")
+    parser.add_argument("--from", dest="first", type=int, default=1, help="the first seed")
+    parser.add_argument("--nodes", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=20.0, help="of faults, in each run")
+    parser.add_argument("--faults", type=lambda text: tuple(filter(None, text.split(","))), default=GROUPS)
+    parser.add_argument("--jobs", type=int, default=1, help="processes")
+    parser.add_argument("--replay", type=int, help="one seed, with its timeline")
+    parser.add_argument("--shrink", action="store_true", help="leave out faults and clients while it still fails")
+    parser.add_argument("--bug", choices=sorted(planted.BUGS), help="put a bug in, to see whether it is found")
+    return parser
+
+
+def _replay(seed: int, options: Options, *, shrink: bool) -> int:
+    if shrink:
+        options = shrunk(seed, options)
+    outcome = run(seed, options)
+    for at, who, what in outcome.timeline:
+        print(f"{at:10.4f}  {who:16} {what}")
+    print(f"seed {seed}: {outcome.anomaly or 'no anomaly'}; digest {outcome.digest}")
+    if shrink:
+        left = outcome.fault_count - len(options.without_faults)
+        print(f"{left} of {outcome.fault_count} faults and the clients {', '.join(outcome.clients)} are enough")
+    return 1 if outcome.anomaly else 0
+
+
+def shrunk(seed: int, options: Options) -> Options:
+    """Leaves out one fault, one client after the other, and keeps out what is not needed for a failure."""
+    whole = run(seed, options)
+    if not whole.anomaly:
+        return options
+    for number in reversed(range(whole.fault_count)):
+        options = _if_it_fails(seed, options, without_faults=options.without_faults | {number})
+    for name in whole.clients:
+        options = _if_it_fails(seed, options, without_clients=options.without_clients | {name})
+    return options
+
+
+def _if_it_fails(seed: int, options: Options, **changes: frozenset[int] | frozenset[str]) -> Options:
+    smaller = Options(
+        nodes=options.nodes,
+        groups=options.groups,
+        seconds=options.seconds,
+        without_faults=changes.get("without_faults", options.without_faults),  # type: ignore[arg-type]
+        without_clients=changes.get("without_clients", options.without_clients),  # type: ignore[arg-type]
+    )
+    return smaller if run(seed, smaller).anomaly else options
+
+
+def _many(arguments: argparse.Namespace, options: Options) -> int:
+    began, failed = time.monotonic(), []
+    virtual = requests = acknowledged = transactions = 0.0
+    kinds: Counter[str] = Counter()
+    seeds = range(arguments.first, arguments.first + arguments.seeds)
+    for done, outcome in enumerate(_outcomes(seeds, options, arguments.jobs), start=1):
+        virtual += outcome.virtual_seconds
+        requests, acknowledged = requests + outcome.requests, acknowledged + outcome.acknowledged
+        transactions += outcome.transactions
+        kinds.update(outcome.faults)
+        if outcome.anomaly:
+            failed.append(outcome.seed)
+            print(f"\nseed {outcome.seed}: {outcome.anomaly}\n  {_again(outcome.seed, arguments)}", flush=True)
+        if sys.stderr.isatty() or done % 50 == 0 or done == arguments.seeds:
+            real = time.monotonic() - began
+            print(
+                f"{done} seeds, {len(failed)} failed, {virtual / 3600:.2f} virtual hours, x{virtual / real:.0f},"
+                f" {int(requests)} requests, {int(acknowledged)} records, {int(transactions)} transactions,"
+                f" {kinds.total()} faults",
+                file=sys.stderr,
+                flush=True,
+            )
+    print("faults by kind:", ", ".join(f"{kind} {count}" for kind, count in sorted(kinds.items())))
+    return 1 if failed else 0
+
+
+def _again(seed: int, arguments: argparse.Namespace) -> str:
+    more = f" --nodes {arguments.nodes} --seconds {arguments.seconds:g} --faults {','.join(arguments.faults)}"
+    bug = f" --bug {arguments.bug}" if arguments.bug else ""
+    return f"PYTHONPATH=tests/simulation .venv/bin/python -m cluster_simulation --replay {seed}{more}{bug}"
+
+
+def _outcomes(seeds: range, options: Options, jobs: int) -> Iterator[Outcome]:
+    if jobs <= 1:
+        yield from (_brief(seed, options) for seed in seeds)
+        return
+    with get_context("fork").Pool(jobs, maxtasksperchild=50) as pool:
+        yield from pool.imap_unordered(_Run(options), seeds)
+
+
+class _Run:
+    def __init__(self, options: Options) -> None:
+        self._options = options
+
+    def __call__(self, seed: int) -> Outcome:
+        return _brief(seed, self._options)
+
+
+def _brief(seed: int, options: Options) -> Outcome:
+    outcome = run(seed, options)
+    outcome.timeline = []
+    return outcome
+
+
+if __name__ == "__main__":
+    sys.exit(main())
