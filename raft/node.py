@@ -2,7 +2,7 @@
 
     node.step(message, now)      effects = node.take()       # then: save, node.saved(effects), send, apply
     node.tick(now)               node.take_urgent()          # a leader's messages, which need not wait for the disk
-    node.propose(payload)
+    node.propose(payload)        node.take_decided()         # likewise: what to apply while a save is under way
 
 The parts of the roles are in follower.py, candidate.py and leader.py; what each role knows goes when the role ends.
 """
@@ -303,6 +303,13 @@ class Node:
         if effects.must_save:
             self._saving_since = self.now
         return effects
+
+    def take_decided(self) -> Effects:
+        """What is committed, and reads that may be answered, while what `take` gave out is being saved: a majority has
+        it on disk, so this node's own disk is not waited for. Nothing, if a snapshot must be restored first."""
+        if self._restore is not None or not (self.applied_index < self.commit_index or self.role.has_reads):
+            return NO_EFFECTS
+        return Effects(committed=self._take_committed(), reads=self.role.take_reads())
 
     def _has_effects(self) -> bool:
         return (
