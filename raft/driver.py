@@ -46,7 +46,9 @@ class StateMachine(Protocol):
         """Called before `apply`: what takes long is done here, with pauses."""
 
     def apply(self, entries: Sequence[Entry]) -> None: ...
-    def restore(self, snapshot: Snapshot) -> None: ...
+    async def restore(self, snapshot: Snapshot) -> None:
+        """Nothing is applied meanwhile."""
+
     async def snapshot(self) -> bytes:
         """The state after the last entry applied. None is applied meanwhile."""
 
@@ -269,7 +271,7 @@ class Driver:
         if effects.committed and effects.restore is None:
             await self._machine.prepare(_data(effects.committed))
         if effects.restore is not None:
-            self._machine.restore(effects.restore)
+            await self._machine.restore(effects.restore)
             self._applied_index = effects.restore.index
             self._unsnapshotted_bytes = 0
         if effects.committed:

@@ -459,9 +459,10 @@ class Node:
         return self.role
 
     def _refuse_old_leader(self, message: AppendEntries | InstallSnapshot) -> None:
-        """Its term is over: it learns that from the newer term in the answer."""
+        """Its term is over: it learns that from the newer term in the answer. That answers no round: the same node may
+        lead the newer term, and its rounds are counted anew."""
         response = AppendRejected(
-            sender=self.id, term=self.term, prev_index=0, conflict_index=0, conflict_term=0, round=message.round
+            sender=self.id, term=self.term, prev_index=0, conflict_index=0, conflict_term=0, round=0
         )
         self.send_after_save(message.sender, response)
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from tidemark.broker.core.errors import Refused
 from tidemark.broker.core.registry import Call, handles
-from tidemark.broker.core.repeats import repeated
-from tidemark.broker.core.sliced_work import Job
+from tidemark.broker.core.repeats import find_repeated
+from tidemark.broker.core.sliced_work import Job, finished
 from tidemark.broker.metadata.image import Image
 from tidemark.broker.metadata.records import Record
 from tidemark.broker.metadata.store import MetadataStore
@@ -30,7 +30,7 @@ from tidemark.protocol.messages.create_partitions import (
 async def create_partitions(
     request: CreatePartitionsRequest, _call: Call, *, store: MetadataStore
 ) -> CreatePartitionsResponse:
-    twice = repeated([topic.name for topic in request.topics])
+    twice = await finished(find_repeated(topic.name for topic in request.topics))
     results: dict[str, CreatePartitionsTopicResult] = {}
 
     def decide(image: Image) -> Job[list[Record]]:

@@ -44,7 +44,8 @@ class Words:
     def apply(self, entries: Sequence[Entry]) -> None:
         self.words += [entry.payload for entry in entries]
 
-    def restore(self, snapshot: Snapshot) -> None:
+    async def restore(self, snapshot: Snapshot) -> None:
+        await asyncio.sleep(0)
         self.restored += 1
         self.words = snapshot.data.split(b" ") if snapshot.data else []
 
