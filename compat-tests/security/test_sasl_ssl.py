@@ -1,5 +1,5 @@
-"""TLS, a login and an authorizer together, as a cluster on an open network has them: every client, and Kafka's own tools
-with `--command-config`."""
+"""TLS, a login and an authorizer together, as a cluster on an open network has them: every client, and Kafka's own
+tools with `--command-config`."""
 
 from __future__ import annotations
 
@@ -206,7 +206,7 @@ def test_the_tools_of_kafka(broker, files):
     added.checked()
     assert "principal=User:dan, host=*, operation=READ" in listed.checked().stdout
     assert "User:dan" not in removed.checked().stdout.partition("Current ACLs")[2]
-    assert "Cluster authorization failed" in forbidden.stdout + forbidden.stderr
+    assert "ClusterAuthorizationException" in forbidden.stdout + forbidden.stderr
     hmac = re.search(r"[A-Za-z0-9+/]{80,}={0,2}", token.checked().stdout)
     assert hmac, token.stdout
     renewed, expired = run_tools(

@@ -79,9 +79,7 @@ async def test_nodes_log_in_at_each_other_with_tokens_of_an_issuer(
     nodes: Any, connect: Any, issuer: Issuer, oauth: dict[str, Any]
 ) -> None:
     issuer.lifetime_seconds = 2  # so that every link has to be renewed
-    await nodes.start(
-        **oauth, authorizer_class_name=STANDARD_AUTHORIZER, super_users="User:a-node;User:node"
-    )
+    await nodes.start(**oauth, authorizer_class_name=STANDARD_AUTHORIZER, super_users="User:a-node;User:node")
     client = await connect(nodes.running[nodes.another])
     assert (await log_in(client, "node", "node-secret", mechanism="PLAIN")).error_code == 0
     topic = CreatableTopic(name="t", num_partitions=1, replication_factor=3)
@@ -102,9 +100,7 @@ async def test_a_node_with_a_token_for_others_does_not_get_in(
     await nodes.start(**oauth)
     token = tmp_path / "token"
     token.write_text(issuer.token("a-node", aud="others") + "\n")
-    starting = asyncio.create_task(
-        nodes.start(4, **{**oauth, "sasl_oauthbearer_token_endpoint_url": token.as_uri()})
-    )
+    starting = asyncio.create_task(nodes.start(4, **{**oauth, "sasl_oauthbearer_token_endpoint_url": token.as_uri()}))
     _, pending = await asyncio.wait([starting], timeout=2)
     assert pending, "a node that nobody lets in does not start"
     token.write_text(issuer.token("a-node") + "\n")
