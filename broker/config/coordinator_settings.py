@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tidemark.broker.config.http_settings import HttpSettings
 from tidemark.broker.config.key import INT_MAX, Between, OneOf, Scope, boolean, integer, listing, long, short, string
-from tidemark.broker.config.sasl_settings import SaslSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
-class CoordinatorSettings(SaslSettings):
+class CoordinatorSettings(HttpSettings):
     # Groups, and the topic that holds what they committed.
     offsets_topic_num_partitions: int = integer(
         50, "How many partitions the topic __consumer_offsets is created with.", check=Between(1)
