@@ -264,7 +264,6 @@ class Node:
         """What a handler may name as an argument."""
         slots_max = self.config.max_incremental_fetch_session_cache_slots
         made: dict[str, Any] = {
-            "authorizer": None if self._guard is None else self._guard.authorizer,
             "cluster": self._cluster.view,
             "creation": self._creation,
             "fetch_sessions": FetchSessions(slots_max=slots_max, time=monotonic),
