@@ -63,7 +63,7 @@ install: $(DEV)
 
 # exec: the broker takes the shell's place, so Ctrl-C and a kill reach it and nothing is left behind.
 run: $(RUN)
-	@exec $(VENV)/bin/tidemark start $(ARGS)
+	@exec $(VENV)/bin/tidemark start --config config/single.yaml $(ARGS)
 
 # Most tests wait more than they compute, so there are more workers than cores. conftest.py says which run together.
 WORKERS ?= 4
