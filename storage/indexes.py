@@ -46,6 +46,19 @@ class Indexes:
         if self.times is None:
             self.times, self._saved_times = loaded.times, loaded._saved_times
 
+    def replace(self, offsets: OffsetIndex, times: TimeIndex) -> None:
+        """Both were made anew, and are in their files already."""
+        self.offsets, self.times = offsets, times
+        self._saved_offsets, self._saved_times = len(offsets), len(times)
+
+    @property
+    def saved_entries(self) -> tuple[int | None, int | None]:
+        """How many entries of each are in its file; None while nothing was loaded, and so nothing added."""
+        return (
+            None if self.offsets is None else self._saved_offsets,
+            None if self.times is None else self._saved_times,
+        )
+
     # Loading: None when the file cannot be believed and both must be rebuilt
 
     def load_offsets(self, *, log_size: int) -> OffsetIndex | None:

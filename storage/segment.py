@@ -287,6 +287,15 @@ class Segment:
         self.time_index().append_if_later(timestamp=self._largest_timestamp, offset=self._largest_timestamp_offset)
         self.indexes.save_if_possible()
 
+    def adopt_mended(self, offsets: OffsetIndex, times: TimeIndex, *, aborts: bool | None) -> None:
+        """The indexes were made anew and are on disk; the aborted transactions too, unless `aborts` is None."""
+        self.indexes.replace(offsets, times)
+        self.memo.clear()
+        self._largest_timestamp = _UNKNOWN if self.size else NO_TIMESTAMP
+        if aborts is not None:
+            self._aborts = aborts
+            self._aborted_index = None
+
     # Reading
 
     # `files`: another door to the files than the segment's own, if given (see storage.cold).

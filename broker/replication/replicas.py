@@ -15,6 +15,7 @@ from tidemark.broker.replication.housekeeping import Housekeeping
 from tidemark.broker.replication.replica_logs import ReplicaLogs
 from tidemark.broker.replication.replica_table import EXPIRED, ReplicaTable
 from tidemark.broker.replication.role_assignment import RoleAssignment
+from tidemark.broker.replication.scrubber import Scrubber
 from tidemark.environment import new_executor
 from tidemark.storage import LogDirectory
 
@@ -38,6 +39,7 @@ class Replicas:
         self.roles.suspect_disk = self.failures.suspect
         self.housekeeping = Housekeeping(self.table, self._executor, suspect_disk=self.failures.suspect)
         self.cleaner = Cleaner(self.table, self._executor)
+        self.scrubber = Scrubber(self.table, self.roles, self._executor)
         self.follower_sessions = FollowerSessions(self.table, FollowerProgress(self.roles))
 
     def start_replication(self, peers: Peers) -> None:
@@ -72,6 +74,7 @@ class Replicas:
         self.roles.close()
         self.table.readers.shutdown(wait=True, cancel_futures=True)
         self.cleaner.close()
+        self.scrubber.close()
         self._executor.shutdown(wait=True)
         for directory in self.table.directories:
             try:
