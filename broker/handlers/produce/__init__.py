@@ -26,7 +26,7 @@ from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Final
 
 from tidemark.broker.core.deferred import awaited, chained
-from tidemark.broker.core.registry import Call, handles
+from tidemark.broker.core.registry import Call, NoAnswer, handles
 from tidemark.broker.core.sliced_work import Job, at_once, finished
 from tidemark.broker.handlers.produce.acks import PendingAcks, ProduceAnswer, no_answer
 from tidemark.broker.handlers.produce.appending import Appender, Appending, PlainAppends
@@ -43,7 +43,7 @@ PARTITIONS_AT_ONCE_MAX: Final = 500  # more are appended to in slices of time
 @handles(ProduceRequest, ProduceResponse, quick=produce_fast, quick_topic=topic_of)
 def produce(
     request: ProduceRequest, call: Call, *, replicas: ReplicaTable, transactions: TransactionCoordinator
-) -> ProduceAnswer | Job[ProduceAnswer] | Awaitable[ProduceResponse]:
+) -> ProduceAnswer | Job[ProduceAnswer] | Awaitable[ProduceResponse | NoAnswer]:
     is_large = sum(len(topic.partition_data) or 1 for topic in request.topic_data) > PARTITIONS_AT_ONCE_MAX
     if request.transactional_id is not None:
         produce_transactional = _produce_transactional_in_slices if is_large else _produce_transactional
@@ -89,7 +89,7 @@ def _produce_transactional(
 
 async def _produce_transactional_in_slices(
     request: ProduceRequest, call: Call, replicas: ReplicaTable, transactions: TransactionCoordinator
-) -> ProduceResponse:
+) -> ProduceResponse | NoAnswer:
     from tidemark.broker.transactions.transactional_appends import TransactionalAppends
 
     appends = TransactionalAppends(request, version=call.version, replicas=replicas, transactions=transactions)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from itertools import pairwise
 
 import pytest
 
@@ -58,7 +59,7 @@ def controller(cluster: Cluster) -> int:
 
 
 def longest_gap(times: list[float]) -> float:
-    return max(after - before for before, after in zip(times, times[1:], strict=False))
+    return max(after - before for before, after in pairwise(times))
 
 
 async def create(cluster: Cluster) -> None:
