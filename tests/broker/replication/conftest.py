@@ -146,7 +146,7 @@ class Cluster:
         if clean:
             replicas.close()
         else:
-            replicas._executor.shutdown()
+            replicas._threads.shutdown()
             self.directories[node_id].close(clean=False)
 
     def check_link(self, source: int, target: int) -> None:
