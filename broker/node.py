@@ -30,6 +30,7 @@ from tidemark.broker.metadata.image import Image
 from tidemark.broker.metadata.min_isr import ignored_value
 from tidemark.broker.metadata.producer_ids import ProducerIds
 from tidemark.broker.metadata.records import Endpoint
+from tidemark.broker.quotas.service import Quotas
 from tidemark.broker.replication.replicas import Replicas
 from tidemark.broker.server.dispatch import Dispatcher
 from tidemark.broker.server.server import Server
@@ -92,6 +93,7 @@ class Node:
         self._tls = self._secure(opened)
         self._replicas = Replicas(node_id=config.node_id, config=config, directories=directories, now_ms=wall_clock_ms)
         self._replicas.table.offline_directories.update(offline)
+        self._quotas = Quotas(config)
         self._cluster = self._runtime(identity, services)
         self._store = self._cluster.store
         if config.authorizer_class_name:
@@ -109,6 +111,7 @@ class Node:
         self._replicas.roles.opening.opened_later = self._coordinators.opened
         services.update(self._services())
         dispatcher = Dispatcher(services)
+        dispatcher.hold_to(self._quotas)
         self._server = Server(config, dispatcher, tls=self._tls)
         self._server.current_config = lambda: self.settings.current
         opened.callback(self._replicas.table.append_queues.stop)  # when the last connection is gone
@@ -253,6 +256,7 @@ class Node:
             "follower_sessions": self._replicas.follower_sessions,
             "housekeeping": self._replicas.housekeeping,
             "producer_ids": ProducerIds(self._cluster.allocate_producer_ids),
+            "quotas": self._quotas,
             "replicas": self._replicas.table,
             "settings": self.settings,
             "store": self._store,
@@ -316,8 +320,10 @@ class Node:
         """From here on settings, replicas and coordinators are as the metadata says."""
         self.settings.watch(self._replicas.roles.reconfigure_all)
         self.settings.watch(self._coordinators.reconfigure)
+        self.settings.watch(self._server.rates.configure)
+        quotas = (self._quotas.follow, self._server.rates.follow)
         empty = Image()
-        for follow in (self.settings.follow, self._replicas.roles.follow, self._coordinators.follow):
+        for follow in (self.settings.follow, self._replicas.roles.follow, self._coordinators.follow, *quotas):
             self._store.watch(follow)
             follow(empty, self._store.image)
 

@@ -110,6 +110,7 @@ NOT_ASKED = {
     "ExpireDelegationToken": "by the handler",
     "DescribeDelegationToken": "by the handler",
     "AssignReplicasToDirs": "of nodes, as BrokerHeartbeat",
+    "DescribeClientUsage": "our own",
     "Forwarded": "our own",
     "JoinQuorum": "our own",
     "RaftMessage": "our own",
