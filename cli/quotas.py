@@ -218,7 +218,7 @@ def _sums(cluster: ClusterClient) -> Sums:
     for broker in cluster.brokers:
         answer = cluster.call(broker, DescribeClientUsageRequest(), DescribeClientUsageResponse, 0)
         check(answer.error_code, "The usage", answer.error_message)
-        used = {
+        used: dict[Client, tuple[float, ...]] = {
             (each.user, each.client_id): (
                 each.produced_bytes,
                 each.fetched_bytes,

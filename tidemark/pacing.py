@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Final
 
 BURST_SECONDS: Final = 1.0
+SLEEP_SECONDS_MIN: Final = 0.01  # shorter ones add up first: a sleep costs more than what is paced, perhaps
 
 
 class TokenBucket:
@@ -65,7 +66,7 @@ class Pace:
         self._sleep = sleep
 
     def __call__(self, amount: float) -> None:
-        if (seconds := self._bucket.take(amount, self._clock())) > 0:
+        if (seconds := self._bucket.take(amount, self._clock())) > SLEEP_SECONDS_MIN:
             self._sleep(seconds)
 
 
@@ -80,5 +81,5 @@ class AsyncPace:
         self._bucket.set_rate(rate)
 
     async def __call__(self, amount: float) -> None:
-        if (seconds := self._bucket.take(amount, self._clock())) > 0:
+        if (seconds := self._bucket.take(amount, self._clock())) > SLEEP_SECONDS_MIN:
             await asyncio.sleep(seconds)

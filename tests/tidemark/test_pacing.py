@@ -76,8 +76,8 @@ async def test_a_coroutine_is_paced_and_others_run() -> None:
             await asyncio.sleep(0)
 
     task = asyncio.create_task(other())
-    for _ in range(10):
+    for _ in range(20):
         await pace(100)
     task.cancel()
-    assert loop.time() - began >= 0.09
+    assert loop.time() - began >= 0.17
     assert others > 10
