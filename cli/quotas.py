@@ -83,8 +83,8 @@ def _add_entity(parser: argparse.ArgumentParser) -> None:
         ("ip", "an address"),
     ):
         one = parser.add_mutually_exclusive_group()
-        one.add_argument(f"--{name}", type=values.name, metavar="NAME", help=text)
-        one.add_argument(f"--default-{name}", action="store_true", help=f"every {name} that has none of its own")
+        one.add_argument(f"--for-{name}", type=values.name, metavar="NAME", help=text)
+        one.add_argument(f"--for-default-{name}", action="store_true", help=f"every {name} that has none of its own")
 
 
 def _rate(text: str) -> float:
@@ -98,9 +98,9 @@ def _entity(args: argparse.Namespace) -> dict[str, str | None]:
     entity: dict[str, str | None] = {}
     for kind in ("user", "client-id", "ip"):
         attribute = kind.replace("-", "_")
-        if (name := getattr(args, attribute)) is not None:
+        if (name := getattr(args, f"for_{attribute}")) is not None:
             entity[kind] = name
-        elif getattr(args, f"default_{attribute}"):
+        elif getattr(args, f"for_default_{attribute}"):
             entity[kind] = None
     return entity
 

@@ -12,12 +12,15 @@ from tidemark.broker.config.key import INT_MAX, Between, Scope, integer
 class QuotaSettings(CoordinatorSettings):
     quota_window_num: int = integer(
         11,
-        "Over how many windows of quota.window.size.seconds the rates of clients are measured. A client that was"
-        " idle may use what all but one of them allow at once.",
+        "How many windows of quota.window.size.seconds count for quotas of clients: one that was idle may use what all"
+        " but one of them allow at once.",
         check=Between(1),
     )
     quota_window_size_seconds: int = integer(
-        1, "How many seconds each window has over which the rates of clients are measured.", check=Between(1)
+        1,
+        "How many seconds each of the windows of quota.window.num has. It is also how long a client waits at most for"
+        " having taken too much of a broker's time.",
+        check=Between(1),
     )
     replication_quota_window_num: int = integer(
         11,

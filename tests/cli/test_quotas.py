@@ -31,33 +31,35 @@ def listed(broker: Any, capsys: pytest.CaptureFixture[str], *words: str) -> list
 
 
 def test_quotas_are_set_listed_and_removed(broker: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(broker, "set", "--user", "ann", "--producer-byte-rate", "5000000", "--request-percentage", "12.5") == 0
-    assert run(broker, "set", "--default-user", "--client-id", "app", "--consumer-byte-rate", "7") == 0
-    assert run(broker, "set", "--ip", "10.0.0.9", "--connection-creation-rate", "3") == 0
-    assert listed(broker, capsys, "--user", "ann") == [
+    assert (
+        run(broker, "set", "--for-user", "ann", "--producer-byte-rate", "5000000", "--request-percentage", "12.5") == 0
+    )
+    assert run(broker, "set", "--for-default-user", "--for-client-id", "app", "--consumer-byte-rate", "7") == 0
+    assert run(broker, "set", "--for-ip", "10.0.0.9", "--connection-creation-rate", "3") == 0
+    assert listed(broker, capsys, "--for-user", "ann") == [
         ({"user": "ann"}, {"producer_byte_rate": 5e6, "request_percentage": 12.5})
     ]
     assert run(broker, "list") == 0
     shown = capsys.readouterr().out
     assert "default user" in shown
     assert "5000000" in shown
-    assert run(broker, "remove", "--user", "ann", "producer-byte-rate") == 0
-    assert listed(broker, capsys, "--user", "ann") == [({"user": "ann"}, {"request_percentage": 12.5})]
-    for entity in (["--user", "ann"], ["--default-user", "--client-id", "app"], ["--ip", "10.0.0.9"]):
+    assert run(broker, "remove", "--for-user", "ann", "producer-byte-rate") == 0
+    assert listed(broker, capsys, "--for-user", "ann") == [({"user": "ann"}, {"request_percentage": 12.5})]
+    for entity in (["--for-user", "ann"], ["--for-default-user", "--for-client-id", "app"], ["--for-ip", "10.0.0.9"]):
         assert run(broker, "remove", *entity) == 0
     assert listed(broker, capsys) == []
-    assert run(broker, "remove", "--user", "ann") == 4
+    assert run(broker, "remove", "--for-user", "ann") == 4
 
 
 @pytest.mark.parametrize(
     "words",
     [
-        ["set", "--user", "ann"],
+        ["set", "--for-user", "ann"],
         ["set", "--producer-byte-rate", "5"],
-        ["set", "--user", "ann", "--default-user", "--producer-byte-rate", "5"],
-        ["set", "--user", "ann", "--producer-byte-rate", "many"],
+        ["set", "--for-user", "ann", "--for-default-user", "--producer-byte-rate", "5"],
+        ["set", "--for-user", "ann", "--producer-byte-rate", "many"],
         ["remove"],
-        ["remove", "--user", "ann", "no-such-quota"],
+        ["remove", "--for-user", "ann", "no-such-quota"],
     ],
 )
 def test_wrong_usage_is_told(broker: Any, words: list[str]) -> None:
@@ -67,7 +69,7 @@ def test_wrong_usage_is_told(broker: Any, words: list[str]) -> None:
 
 
 def test_what_the_broker_refuses_is_told(broker: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(broker, "set", "--user", "ann", "--producer-byte-rate", "-5") == 1
+    assert run(broker, "set", "--for-user", "ann", "--producer-byte-rate", "-5") == 1
     assert "must be greater than 0" in capsys.readouterr().err
 
 
