@@ -270,6 +270,7 @@ class Node:
             "fetch_sessions": FetchSessions(slots_max=slots_max, time=monotonic),
             "guard": self._guard,
             "follower_sessions": self._replicas.follower_sessions,
+            "directory_moves": self._replicas.moves,
             "housekeeping": self._replicas.housekeeping,
             "producer_ids": ProducerIds(self._cluster.allocate_producer_ids),
             "replicas": self._replicas.table,

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tidemark.cli import values
+from tidemark.cli import log_dirs, values
 from tidemark.cli.cluster_client import ClusterClient, check
 from tidemark.cli.cluster_state import Broker, ClusterState, Partition, describe_cluster
 from tidemark.cli.http_client import get_json
@@ -28,7 +28,15 @@ if TYPE_CHECKING:
 def add_parser(commands: Subparsers, *, help: str) -> None:
     parser = commands.add_parser("cluster", help=help)
     actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
-    for add in (_add_status, _add_under_replicated, _add_reassign, _add_give_vote, _add_decommission):
+    adding = (
+        _add_status,
+        _add_under_replicated,
+        _add_reassign,
+        log_dirs.add_parsers,
+        _add_give_vote,
+        _add_decommission,
+    )
+    for add in adding:
         add(actions, client_options())
 
 
@@ -123,9 +131,12 @@ def _add_decommission(actions: Subparsers, options: argparse.ArgumentParser) -> 
 def status(args: argparse.Namespace) -> int:
     with ClusterClient(args) as cluster:
         view = describe_cluster(cluster)
+        up = [each.broker_id for each in view.brokers if not each.is_fenced and each.broker_id in cluster.brokers]
+        directories = [each for broker in up for each in log_dirs.of(cluster, broker)]
     readiness = _readiness(args)
     if args.json:
-        print_json(view.as_json() | ({"readiness": readiness} if args.http else {}))
+        told = {"log_dirs": [each.as_json() for each in directories]}
+        print_json(view.as_json() | told | ({"readiness": readiness} if args.http else {}))
         return ExitCode.OK
     lacking = list(_under_replicated(view))
     leaderless = [each for each in view.partitions if each.leader < 0]
@@ -141,6 +152,7 @@ def status(args: argparse.Namespace) -> int:
         heads.append("ready")
         rows = [[*row, told.get(row[0], "not asked")] for row in rows]
     print(table(heads, rows))
+    print(table(log_dirs.HEADS, [each.row for each in directories]))
     for line in _complaints(readiness):
         print(line)
     return ExitCode.OK

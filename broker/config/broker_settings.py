@@ -444,7 +444,6 @@ class BrokerSettings(CoordinatorSettings):
         LONG_MAX,
         "How many bytes per second are copied when replicas move between the log directories of this broker.",
         scope=Scope.PER_BROKER,
-        idle="replicas do not move between log directories",
     )
 
     # Shutdown.
