@@ -28,15 +28,8 @@ if TYPE_CHECKING:
 def add_parser(commands: Subparsers, *, help: str) -> None:
     parser = commands.add_parser("cluster", help=help)
     actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
-    adding = (
-        _add_status,
-        _add_under_replicated,
-        _add_reassign,
-        log_dirs.add_parsers,
-        _add_give_vote,
-        _add_decommission,
-    )
-    for add in adding:
+    looking = (_add_status, _add_under_replicated, log_dirs.add_parsers)
+    for add in (*looking, _add_reassign, _add_give_vote, _add_decommission):
         add(actions, client_options())
 
 
@@ -151,8 +144,8 @@ def status(args: argparse.Namespace) -> int:
         told = {each["node_id"]: each["status"] for each in readiness if "node_id" in each}
         heads.append("ready")
         rows = [[*row, told.get(row[0], "not asked")] for row in rows]
-    print(table(heads, rows))
     print(table(log_dirs.HEADS, [each.row for each in directories]))
+    print(table(heads, rows))
     for line in _complaints(readiness):
         print(line)
     return ExitCode.OK
