@@ -128,8 +128,8 @@ def status(args: argparse.Namespace) -> int:
         directories = [each for broker in up for each in log_dirs.of(cluster, broker)]
     readiness = _readiness(args)
     if args.json:
-        told = {"log_dirs": [each.as_json() for each in directories]}
-        print_json(view.as_json() | told | ({"readiness": readiness} if args.http else {}))
+        places = {"log_dirs": [each.as_json() for each in directories]}
+        print_json(view.as_json() | places | ({"readiness": readiness} if args.http else {}))
         return ExitCode.OK
     lacking = list(_under_replicated(view))
     leaderless = [each for each in view.partitions if each.leader < 0]

@@ -313,10 +313,10 @@ def compact(args: argparse.Namespace) -> int:
     if args.json:
         print_json([{"topic": place.topic, "partition": place.partition, **asdict(each)} for place, each in done])
         return ExitCode.OK
-    for place, each in done:
-        if each.bytes_before:
-            sizes = f"{size_text(each.bytes_before)} became {size_text(each.bytes_after)}"
-            print(f"{place.name}: {each.records_before} records in {sizes}, {each.records_after} are left.")
+    for place, result in done:
+        if result.bytes_before:
+            sizes = f"{size_text(result.bytes_before)} became {size_text(result.bytes_after)}"
+            print(f"{place.name}: {result.records_before} records in {sizes}, {result.records_after} are left.")
         else:
             print(f"{place.name}: nothing to compact.")
     return ExitCode.OK

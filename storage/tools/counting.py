@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from tidemark.protocol.records import InvalidBatch
 from tidemark.storage import names
-from tidemark.storage.cleaning.clean import CleaningFailed
+from tidemark.storage.cleaning.job import CleaningFailed
 from tidemark.storage.cleaning.key_hash import KeyHash
 from tidemark.storage.cleaning.record_table import read_records
 from tidemark.storage.cleaning.windows import CODEC, CONTROL, TRANSACTIONAL, Window, windows

@@ -295,7 +295,7 @@ def test_what_kafka_compacted_opens_and_is_compacted_further(written, read_batch
     assert log.end_offset == 3000
     assert directory.cleaned_up_to["compacted", 0] > 0
 
-    def last_values() -> tuple[int, dict[bytes, bytes | None]]:
+    def last_values() -> tuple[int, dict[bytes | None, bytes | None]]:
         records = [record for _, batch in read_batches(log) for record in iter_records(batch)]
         return len(records), {record.key: record.value for record in records}
 

@@ -154,7 +154,12 @@ def test_a_check_looks_at_no_more_segments_than_go(open_log, make_batch, append,
     assert log.segment_count > 50
     looked = []
     original = Segment.largest_timestamp_or_age
-    monkeypatch.setattr(Segment, "largest_timestamp_or_age", lambda self: looked.append(self) or original(self))
+
+    def look(segment: Segment) -> int:
+        looked.append(segment)
+        return original(segment)
+
+    monkeypatch.setattr(Segment, "largest_timestamp_or_age", look)
     assert log.apply_retention(T0 + 7 * HOUR) is True
     assert log.start_offset == 2
     assert len(looked) == 3

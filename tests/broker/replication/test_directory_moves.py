@@ -32,7 +32,7 @@ async def fill(cluster: Any, count: int, leader: int = 1) -> None:
 
 
 def where(cluster: Any, node_id: int) -> str:
-    return os.path.dirname(cluster.replica(node_id).log.directory)
+    return os.path.dirname(str(cluster.replica(node_id).log.directory))
 
 
 def other(cluster: Any, node_id: int) -> Any:

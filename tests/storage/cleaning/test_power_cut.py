@@ -32,7 +32,8 @@ def test_whatever_a_power_cut_leaves_every_key_has_its_last_value(
     tmp_path: Path, faulty_files: type[Any], compact_log: Any, read_batches: Any, seed: int
 ) -> None:
     random = Random(seed)
-    disk, states = tmp_path / "disk", []
+    disk = tmp_path / "disk"
+    states: list[Path] = []
 
     class Watched(faulty_files):  # type: ignore[misc]
         is_watched = False
