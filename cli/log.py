@@ -23,9 +23,7 @@ from tidemark.failure import CommandFailed, ExitCode
 
 if TYPE_CHECKING:
     from tidemark.cli.options import Subparsers
-    from tidemark.storage.tools import Finding, PartitionPlace
-    from tidemark.storage.tools.compacting import Compacted
-    from tidemark.storage.tools.counting import Stats
+    from tidemark.storage.tools import Compacted, Finding, PartitionPlace, Stats
 
 DIRECTORY_HELP: Final = "a log directory, or a partition's directory in one"
 

@@ -18,8 +18,8 @@ from tidemark.storage.tools.repair import Repaired, repair
 from tidemark.storage.tools.verify import verify
 
 if TYPE_CHECKING:
-    from tidemark.storage.tools.compacting import Compacted
-    from tidemark.storage.tools.counting import Stats
+    from tidemark.storage.tools.compacting import Compacted as Compacted
+    from tidemark.storage.tools.counting import Stats as Stats
 
 
 def stats(place: PartitionPlace) -> Iterator[int | Stats]:
