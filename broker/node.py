@@ -119,7 +119,7 @@ class Node:
         for listener in config.parsed_listeners:
             await self._server.listen(listener, handle=self._guarded(listener, dispatcher))
         self.address = next(iter(self._server.endpoints.values()))
-        http = await self._open_http(opened)
+        http = self._http = await self._open_http(opened)
         await self._cluster.join(self._server, services, self._guarded)
         identity.confirm(self._store.image.cluster_id)
         if warning := ignored_value(self._store.image, config):
