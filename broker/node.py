@@ -291,12 +291,12 @@ class Node:
         """What a handler may name as an argument."""
         slots_max = self.config.max_incremental_fetch_session_cache_slots
         made: dict[str, Any] = {
-            "authorizer": None if self._guard is None else self._guard.authorizer,
             "cluster": self._cluster.view,
             "creation": self._creation,
             "fetch_sessions": FetchSessions(slots_max=slots_max, time=monotonic),
             "guard": self._guard,
             "follower_sessions": self._replicas.follower_sessions,
+            "directory_moves": self._replicas.moves,
             "housekeeping": self._replicas.housekeeping,
             "producer_ids": ProducerIds(self._cluster.allocate_producer_ids),
             "replicas": self._replicas.table,
@@ -325,10 +325,10 @@ class Node:
         if not any(each is not None and each.name == name and each.has_logins for each in listeners):
             return secure
         from tidemark.broker.config.sasl import ListenerSasl
-        from tidemark.broker.peers.login import LoginConnector
+        from tidemark.broker.peers.login import LoginConnector, login_of
         from tidemark.broker.peers.peers import client_id_of
 
-        login = ListenerSasl(self.config, name).login
+        login = login_of(ListenerSasl(self.config, name))
         return LoginConnector(login, client_id=client_id_of(self.config.node_id), inner=secure)
 
     @cached_property

@@ -116,10 +116,9 @@ class CoordinatorSettings(HttpSettings):
     )
     group_consumer_regex_refresh_interval_ms: int = integer(
         600_000,
-        "How many milliseconds pass between two evaluations of the regular expressions that consumer groups"
-        " subscribe with.",
+        "How many milliseconds pass until the regular expressions that consumer groups subscribe with are evaluated"
+        " again though no topic has changed: with an authorizer, what a member may describe can change as well.",
         check=Between(10_000),
-        idle="they are evaluated whenever topics or the group's members change",
     )
 
     # Transactions.
