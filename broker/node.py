@@ -39,6 +39,7 @@ from tidemark.storage import LogDirectory
 if TYPE_CHECKING:
     from tidemark.broker.cluster_runtime import ClusterRuntime
     from tidemark.broker.http.runtime import HttpRuntime
+    from tidemark.broker.metrics.registry import Metrics
     from tidemark.broker.peers import Connector
     from tidemark.broker.security.delegation_tokens import DelegationTokens
     from tidemark.broker.security.guard import Guard
@@ -110,7 +111,7 @@ class Node:
         )
         self._replicas.roles.opening.opened_later = self._coordinators.opened
         services.update(self._services())
-        dispatcher = Dispatcher(services)
+        dispatcher = self._new_dispatcher(services)
         self._server = Server(config, dispatcher, tls=self._tls)
         self._server.current_config = lambda: self.settings.current
         opened.callback(self._replicas.table.append_queues.stop)  # when the last connection is gone
@@ -145,6 +146,7 @@ class Node:
         opened.push_async_callback(self._cluster.leave)
         await self._cluster.unfence()
         if http is not None:
+            http.add_metrics(self._metrics(dispatcher, http), guard=self._guard)
             opened.callback(http.stop_serving)
             http.serve()
 
@@ -194,6 +196,14 @@ class Node:
         opened.callback(tls.close)
         return tls
 
+    def _new_dispatcher(self, services: dict[str, Callable[[], Any]]) -> Dispatcher:
+        """Requests are measured where somebody can ask for the figures."""
+        if not self.config.http_listeners:
+            return Dispatcher(services)
+        from tidemark.broker.server.measured_dispatch import MeasuredDispatcher
+
+        return MeasuredDispatcher(services)
+
     async def _open_http(self, opened: AsyncExitStack) -> HttpRuntime | None:
         """Where no listener is set for it, nothing of it is loaded."""
         if not self.config.http_listeners:
@@ -205,6 +215,23 @@ class Node:
         await http.open()
         self.http_endpoints = http.endpoints
         return http
+
+    def _metrics(self, dispatcher: Dispatcher, http: HttpRuntime) -> Metrics:
+        from tidemark.broker.metrics.of_node import node_metrics
+        from tidemark.broker.server.measured_dispatch import MeasuredDispatcher
+
+        assert isinstance(dispatcher, MeasuredDispatcher)
+        return node_metrics(
+            settings=self.settings,
+            dispatcher=dispatcher,
+            loop_delay=self.loop_delay,
+            replicas=self._replicas,
+            store=self._store,
+            coordinators=self._coordinators,
+            server=self._server,
+            logins=lambda: self._sasl.log if "_sasl" in self.__dict__ else None,
+            http=lambda: http.load,
+        )
 
     def _watch_certificates(self, tls: TlsEndpoints, jobs: PeriodicJobs) -> None:
         from tidemark.broker.tls.watch import CertificateWatch

@@ -6,14 +6,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tidemark.broker.config import BrokerConfig
+from tidemark.broker.core.acl import CLUSTER_NAME, AclOperation, ResourceType
 from tidemark.broker.http.application import HttpApplication
 from tidemark.broker.http.health import Check, Health
 from tidemark.broker.http.listener import HttpListener
+from tidemark.broker.http.messages import HttpRequest
+from tidemark.broker.http.metrics import metrics_route
+from tidemark.broker.http.problems import Problem
 from tidemark.broker.http.router import Router
 from tidemark.broker.metadata.store import MetadataStore
+from tidemark.broker.metrics.registry import Metrics
 from tidemark.broker.replication.replica_table import ReplicaTable
+from tidemark.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
+    from tidemark.broker.security.guard import Guard
     from tidemark.broker.tls.endpoints import TlsEndpoints
 
 
@@ -33,6 +40,23 @@ class HttpRuntime:
 
     async def open(self) -> None:
         await self._listener.open(self._config.parsed_http_listeners)
+
+    def add_metrics(self, metrics: Metrics, *, guard: Guard | None) -> None:
+        """`guard`: where there is one, who scrapes needs the right to describe the cluster."""
+
+        def may_see(request: HttpRequest) -> None:
+            if guard is None:
+                return
+            rights = guard.authorizer.rights(request.principal, request.host)
+            if not rights.may(AclOperation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
+                raise Problem.of(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Metrics need DESCRIBE on the cluster.")
+
+        self._application.router.add(metrics_route(metrics, may_see=may_see))
+
+    @property
+    def load(self) -> tuple[int, int]:
+        """Connections, and bytes of requests' bodies."""
+        return self._listener.connection_count, self._listener.body_bytes
 
     def serve(self) -> None:
         """The node serves clients from now on."""

@@ -68,6 +68,8 @@ class Server:
         self._lost: dict[str, Callable[[Connection], None]] = {}
         self._connections: OrderedSet[Connection] = OrderedSet()
         self._per_host: Counter[str] = Counter()
+        self.accepted: Counter[str] = Counter()  # connections by listener, since the start
+        self.refused: Counter[str] = Counter()
         self._closing = False
         self._emptied: asyncio.Event | None = None
         self._sweeping: asyncio.TimerHandle | None = None
@@ -137,6 +139,7 @@ class Server:
             refusal = f"max.connections.per.ip={limit} is reached"
         self._connections.add(connection)
         self._per_host[connection.host] += 1
+        (self.accepted if refusal is None else self.refused)[connection.listener] += 1
         return refusal
 
     def forget(self, connection: Connection) -> None:
@@ -152,6 +155,9 @@ class Server:
     @property
     def connection_count(self) -> int:
         return len(self._connections)
+
+    def connections(self) -> list[Connection]:
+        return list(self._connections)
 
     def memory_of(self, listener: str) -> MemoryBudget:
         return self.controller_memory if self._is_controllers(listener) else self.memory
