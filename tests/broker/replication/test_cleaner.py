@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tidemark import storage
 from tidemark.broker.metadata.image import TOPIC_RESOURCE
 from tidemark.broker.replication import cleaner
 from tidemark.protocol.records import Record, build_batch, iter_batches, iter_records
@@ -143,11 +144,10 @@ async def test_files_of_this_process_only_are_cleaned_within_it(cluster: Any, mo
 async def test_changed_settings_count_from_the_next_cleaning_on(cluster: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two at a time share the memory and the rate; with none, nothing is cleaned."""
     told: list[dict[str, Any]] = []
-    original = cleaner.job_for
 
     def job_for(*args: Any, **options: Any) -> Any:
         told.append(options)
-        return original(*args, **options)
+        return storage.job_for(*args, **options)
 
     monkeypatch.setattr(cleaner, "job_for", job_for)
     written = Written(cluster)
