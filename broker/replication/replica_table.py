@@ -36,6 +36,7 @@ class ReplicaTable:
         self.node_id = node_id
         self.directories = directories
         self.offline_directories: dict[str, str] = {}  # path: why it is not used
+        self.opening_progress: Callable[[], tuple[int, int]] = lambda: (0, 0)  # logs that are open, of how many
         self.config = config
         self.now_ms = now_ms
         self.topics: dict[str, HostedTopic] = {}
