@@ -91,6 +91,12 @@ class Segment:
     def path(self, suffix: str) -> str:
         return os.path.join(self.directory, names.file_name(self.base_offset, suffix))
 
+    def renamed_to(self, directory: str) -> None:
+        """The log's directory has another name. What is open stays so."""
+        self.directory = directory
+        self.indexes.renamed_to(self.path(""))
+        self._aborted_index = None
+
     # Writing
 
     def write(self, data: Buffer, size: int) -> int:

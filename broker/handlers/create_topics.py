@@ -23,6 +23,7 @@ from tidemark.broker.core.time_slice import TimeSlice
 from tidemark.broker.metadata.dynamic_config import DynamicConfig
 from tidemark.broker.metadata.image import TOPIC_RESOURCE, Image
 from tidemark.broker.metadata.topics import NewTopic, check_partitions_of_request
+from tidemark.broker.quotas.service import Quotas
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.messages.create_topics import (
     CreatableTopic,
@@ -33,12 +34,14 @@ from tidemark.protocol.messages.create_topics import (
 )
 
 DETAILS_FROM: Final = 5  # KIP-525
+THROTTLED_BY_ERROR_FROM: Final = 6  # KIP-599
 
 
 @handles(CreateTopicsRequest, CreateTopicsResponse, on_controller=True)
 async def create_topics(
-    request: CreateTopicsRequest, call: Call, *, creation: TopicCreation, settings: DynamicConfig
+    request: CreateTopicsRequest, call: Call, *, creation: TopicCreation, settings: DynamicConfig, quotas: Quotas
 ) -> CreateTopicsResponse:
+    quota = quotas.mutation(call, strict_from=THROTTLED_BY_ERROR_FROM)
     time_slice = TimeSlice()
     twice = await finished(find_repeated(topic.name for topic in request.topics))
     try:
@@ -54,7 +57,8 @@ async def create_topics(
             refused[topic.name] = refusal
         await time_slice.pause()
     refused |= dict.fromkeys(twice, _named_twice())
-    outcome, image = await creation.check(new_topics) if request.validate_only else await creation.create(new_topics)
+    create = creation.check if request.validate_only else creation.create
+    outcome, image = await create(new_topics, quota.take)
     refused |= outcome
     response = CreateTopicsResponse()
     described: dict[frozenset[tuple[str, str]], list[CreatableTopicConfigs]] = {}
@@ -74,6 +78,7 @@ async def create_topics(
             )
         )
         await time_slice.pause()
+    response.throttle_time_ms = quota.throttle_time_ms
     return response
 
 
