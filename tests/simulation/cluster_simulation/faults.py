@@ -171,6 +171,7 @@ KINDS: Final[dict[str, dict[str, Begin]]] = {
     "disk": {"disk_full": disk_full, "disk_hang": disk_hang, "slow_sync": slow_sync, "sync_errors": sync_errors},
     "clock": {"clock_drift": clock_drift, "clock_jump": clock_jump},
 }
+DESTRUCTIVE: Final = frozenset(("power",))  # what was acknowledged may be lost where it happens, unless it was synced
 BEGIN: Final = {name: begin for kinds in KINDS.values() for name, begin in kinds.items()}
 
 

@@ -4,29 +4,35 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Final
 
-from cluster_simulation import faults
+from cluster_simulation import compacted, faults, members
+from cluster_simulation.administrator import Administrator, create_topic
 from cluster_simulation.checks import Invariants, check_history
 from cluster_simulation.clients import Producer, Reader, TransactionalProducer
+from cluster_simulation.compacted import KeyedProducer, check_compacted
 from cluster_simulation.history import Anomaly, History, Place
-from tidemark.protocol.errors import ErrorCode
-from tidemark.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from cluster_simulation.hostile import Hostile
+from cluster_simulation.members import ClassicMember, ConsumerMember
+from cluster_simulation.transform import OUTPUT, Transformer
 from tidemark.simulation import Cluster, OutOfTime, WorldStuck
 from tidemark.simulation.client import KafkaClient
 
 CHECK_EVERY_EVENTS: Final = 50
 RECOVER_SECONDS_MAX: Final = 90.0
 GROUPS: Final = tuple(faults.KINDS)
+WORKLOADS: Final = ("classic", "consumer", "transform", "admin", "compacted", "hostile")  # beside plain clients
+WORKLOAD_CHANCE: Final = 0.35
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
     nodes: int = 3
     groups: tuple[str, ...] = GROUPS
+    workloads: tuple[str, ...] | None = None  # None: drawn from the seed
     seconds: float = 20.0
     without_faults: frozenset[int] = frozenset()  # by their number
     without_clients: frozenset[str] = frozenset()
@@ -49,6 +55,9 @@ class Outcome:
     timeline: list[tuple[float, str, str]] = field(default_factory=list)
 
 
+Make = Callable[[str, KafkaClient, Random], Any]
+
+
 class Scenario:
     def __init__(self, seed: int, options: Options) -> None:
         self.seed = seed
@@ -57,6 +66,7 @@ class Scenario:
         self.durable = random.random() < 0.5
         self.random = random
         self.partitions = random.choice((1, 2, 3))
+        self.workloads = self._workloads()
         self.settings = self._settings(random)
         self.faults = faults.draw(
             Random(f"faults {seed}"),
@@ -65,13 +75,24 @@ class Scenario:
             groups=options.groups,
             durable=self.durable,
         )
+        # Alone in sync, a replica must keep what it has: no loss of power that takes away what was acknowledged.
+        self.may_relax = self.durable or not any(each.kind in faults.DESTRUCTIVE for each in self.faults)
         self.history = History()
+        self.outputs: list[Place] = []
+        self.keyed: list[Place] = []
         self.clients: dict[str, Any] = {}
         self.tasks: dict[str, Any] = {}
         self.trace_to: Any = None
 
+    def _workloads(self) -> tuple[str, ...]:
+        random = Random(f"workloads {self.seed}")
+        drawn = tuple(each for each in WORKLOADS if random.random() < WORKLOAD_CHANCE)
+        return drawn if self.options.workloads is None else self.options.workloads
+
     def _settings(self, random: Random) -> dict[str, str]:
         settings = {
+            **members.SETTINGS,
+            "log.cleaner.backoff.ms": "700",
             "replica.lag.time.max.ms": str(random.choice((3000, 10_000))),
             "broker.session.timeout.ms": str(random.choice((6000, 9000))),
             "log.segment.bytes": str(1 << 20),
@@ -143,39 +164,69 @@ class Scenario:
         cluster.world.after_event = after_event
 
     def _create_topics(self, cluster: Cluster) -> list[Place]:
-        topics = ["orders", "payments"][: self.random.choice((1, 2))]
-        request = CreateTopicsRequest(
-            topics=[CreatableTopic(name=each, num_partitions=self.partitions, replication_factor=3) for each in topics]
-        )
+        topics = {name: self.partitions for name in ("orders", "payments")[: self.random.choice((1, 2))]}
+        extra = {OUTPUT: 2} if "transform" in self.workloads else {}
+        keyed = {compacted.TOPIC: 1} if "compacted" in self.workloads else {}
 
         async def create() -> None:
             client = KafkaClient(cluster.bootstrap, client_id="admin")
-            answer = await client.ask_any(request, CreateTopicsResponse, version=5)
-            codes = {each.error_code for each in answer.topics}
-            if codes - {ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS}:
-                raise Anomaly(f"CreateTopics answers {codes}")
+            for name, count in {**topics, **extra, **keyed}.items():
+                configs = compacted.CONFIGS if name in keyed else None
+                await create_topic(client, name, partitions=count, replicas=3, configs=configs)
 
         cluster.call(create())
-        return [(topic, partition) for topic in topics for partition in range(self.partitions)]
+        self.outputs = [(name, index) for name, count in extra.items() for index in range(count)]
+        self.keyed = [(name, 0) for name in keyed]
+        return [(topic, index) for topic, count in topics.items() for index in range(count)]
 
     def _start_clients(self, cluster: Cluster, places: list[Place]) -> None:
-        makes: dict[str, Any] = {}
-        for number in range(self.random.randint(1, 3)):
-            makes[f"producer-{number}"] = Producer
-        for number in range(self.random.randint(0, 2)):
-            makes[f"transactional-{number}"] = TransactionalProducer
-        for topic, partition in places:
-            makes[f"reader-{topic}-{partition}"] = (topic, partition)
+        makes = {**self._plain_clients(places), **self._more_clients(places)}
         for name, make in makes.items():
-            random = Random(f"{name} {self.seed}")
-            if name in self.options.without_clients:
-                continue
-            client = KafkaClient(cluster.bootstrap, client_id=name)
-            if isinstance(make, tuple):
-                self.clients[name] = Reader(client, self.history, make, committed_only=random.random() < 0.5)
-            else:
-                self.clients[name] = make(name, client, self.history, random, places)
-            self.tasks[name] = cluster.new_client(name).spawn(self.clients[name].run(), name=name)
+            if name not in self.options.without_clients:
+                client = KafkaClient(cluster.bootstrap, client_id=name)
+                self.clients[name] = make(name, client, Random(f"{name} {self.seed}"))
+                self.tasks[name] = cluster.new_client(name).spawn(self.clients[name].run(), name=name)
+
+    def _plain_clients(self, places: list[Place]) -> dict[str, Make]:
+        history, makes = self.history, dict[str, Make]()
+        for number in range(self.random.randint(1, 3)):
+            makes[f"producer-{number}"] = lambda name, client, random: Producer(name, client, history, random, places)
+        for number in range(self.random.randint(0, 2)):
+            makes[f"transactional-{number}"] = lambda name, client, random: TransactionalProducer(
+                name, client, history, random, places
+            )
+        for place in places + self.outputs:
+            makes[f"reader-{place[0]}-{place[1]}"] = lambda _, client, random, place=place: Reader(  # type: ignore[misc]
+                client, history, place, committed_only=random.random() < 0.5
+            )
+        return makes
+
+    def _more_clients(self, places: list[Place]) -> dict[str, Make]:
+        history, nodes, makes = self.history, self.options.nodes, dict[str, Make]()
+        topics = sorted({topic for topic, _ in places})
+        random = Random(f"more clients {self.seed}")
+        for kind, member in (("classic", ClassicMember), ("consumer", ConsumerMember)):
+            if kind in self.workloads:
+                for number in range(random.choice((2, 3))):
+                    makes[f"{kind}-{number}"] = lambda name, client, random, member=member: member(  # type: ignore[misc]
+                        name, client, history, random, topics
+                    )
+        if "transform" in self.workloads:
+            for number in range(2):
+                makes[f"transform-{number}"] = lambda name, client, random: Transformer(
+                    name, client, history, random, topics[:1], self.outputs
+                )
+        if "compacted" in self.workloads:
+            makes["keyed-0"] = lambda name, client, random: KeyedProducer(name, client, history, random, [])
+        if "admin" in self.workloads:
+            makes["admin-0"] = lambda name, client, random: Administrator(
+                name, client, history, random, places, nodes=nodes, may_relax=self.may_relax
+            )
+        if "hostile" in self.workloads:
+            makes["hostile-0"] = lambda name, client, random: Hostile(
+                name, client, history, random, places, nodes=nodes
+            )
+        return makes
 
     def _heal(self, cluster: Cluster) -> None:
         faults.heal(cluster)
@@ -186,7 +237,7 @@ class Scenario:
 
     def _check_liveness(self, cluster: Cluster) -> None:
         """With everything well again, every producer gets on."""
-        producers = [name for name, each in self.clients.items() if isinstance(each, Producer)]
+        producers = [name for name, each in self.clients.items() if isinstance(each, Producer | Transformer)]
         healed = cluster.world.now
 
         def all_get_on() -> bool:
@@ -229,8 +280,11 @@ class Scenario:
             raise Anomaly(f"not in sync after {RECOVER_SECONDS_MAX:g} s: {missing()}; not ready: {down}") from None
 
     def _judge(self, cluster: Cluster, places: Sequence[Place]) -> None:
+        places = [*places, *self.outputs]
         everything, committed = self._read_all(cluster, places, False), self._read_all(cluster, places, True)
         check_history(self.history, everything, committed)
+        for place, records in self._read_all(cluster, self.keyed, False).items():
+            check_compacted(self.history, place, records)
 
     def _read_all(
         self, cluster: Cluster, places: Sequence[Place], committed_only: bool
@@ -239,6 +293,7 @@ class Scenario:
 
         async def read(place: Place) -> None:
             seen = History(sent=self.history.sent, decided=self.history.decided)
+            seen.may_be_deleted = self.history.may_be_deleted
             client = KafkaClient(cluster.bootstrap, client_id="judge")
             reader = Reader(client, seen, place, committed_only=committed_only)
             while reader.offset < reader.end_seen or reader.end_seen < 0:
