@@ -125,12 +125,20 @@ class Broker:
 class Cluster:
     """`with Cluster(seed) as cluster`: brokers on machines `node-1`, `node-2`, …; clients on machines of their own."""
 
-    def __init__(self, seed: int | str, *, nodes: int = 3, settings: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        seed: int | str,
+        *,
+        nodes: int = 3,
+        settings: Mapping[str, str] | Callable[[int], Mapping[str, str]] | None = None,
+    ) -> None:
+        """`settings`: of all brokers, or of the broker with this id."""
         self.world = World(seed)
         self.network = Network(self.world)
         voters = ",".join(f"{each}@node-{each}:{CONTROLLER_PORT}" for each in range(1, nodes + 1))
         self.brokers = {
-            each: Broker(self, each, {**_settings(each, voters), **(settings or {})}) for each in range(1, nodes + 1)
+            each: Broker(self, each, {**_settings(each, voters), **(settings(each) if callable(settings) else settings or {})})
+            for each in range(1, nodes + 1)
         }
         self.clients: list[Process] = []
         self._handler = _Timeline(self.world)

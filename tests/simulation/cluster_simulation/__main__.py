@@ -11,6 +11,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from multiprocessing import get_context
 
 from cluster_simulation import planted
@@ -66,13 +67,7 @@ def shrunk(seed: int, options: Options) -> Options:
 
 
 def _if_it_fails(seed: int, options: Options, **changes: frozenset[int] | frozenset[str]) -> Options:
-    smaller = Options(
-        nodes=options.nodes,
-        groups=options.groups,
-        seconds=options.seconds,
-        without_faults=changes.get("without_faults", options.without_faults),  # type: ignore[arg-type]
-        without_clients=changes.get("without_clients", options.without_clients),  # type: ignore[arg-type]
-    )
+    smaller = replace(options, **changes)  # type: ignore[arg-type]
     return smaller if run(seed, smaller).anomaly else options
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Final
 
-from cluster_simulation import compacted, faults, members
+from cluster_simulation import compacted, faults, layouts, members
 from cluster_simulation.administrator import Administrator, create_topic
 from cluster_simulation.checks import Invariants, check_history
 from cluster_simulation.clients import Producer, Reader, TransactionalProducer
@@ -33,6 +33,7 @@ class Options:
     nodes: int = 3
     groups: tuple[str, ...] = GROUPS
     workloads: tuple[str, ...] | None = None  # None: drawn from the seed
+    mode: str = ""  # of faults; empty: drawn from the seed
     seconds: float = 20.0
     without_faults: frozenset[int] = frozenset()  # by their number
     without_clients: frozenset[str] = frozenset()
@@ -63,7 +64,9 @@ class Scenario:
         self.seed = seed
         self.options = options
         random = Random(f"scenario {seed}")
-        self.durable = random.random() < 0.5
+        self.mode = options.mode or faults.draw_mode(random, options.groups)
+        self.durable = self.mode == faults.SYNCED or (self.mode == faults.UNLUCKY and random.random() < 0.5)
+        self.layout = random.choice(layouts.LAYOUTS)
         self.random = random
         self.partitions = random.choice((1, 2, 3))
         self.workloads = self._workloads()
@@ -73,10 +76,10 @@ class Scenario:
             nodes=options.nodes,
             seconds=options.seconds,
             groups=options.groups,
-            durable=self.durable,
+            mode=self.mode,
+            layout=self.layout,
         )
-        # Alone in sync, a replica must keep what it has: no loss of power that takes away what was acknowledged.
-        self.may_relax = self.durable or not any(each.kind in faults.DESTRUCTIVE for each in self.faults)
+        self.may_relax = self.mode != faults.UNLUCKY  # alone in sync, a replica must keep what it has
         self.history = History()
         self.outputs: list[Place] = []
         self.keyed: list[Place] = []
@@ -103,10 +106,13 @@ class Scenario:
             settings["log.flush.interval.messages"] = "1"
         return settings
 
+    def _settings_of(self, node_id: int) -> dict[str, str]:
+        return {**self.settings, **layouts.settings(node_id, self.layout)}
+
     def run(self, listener: Any = None) -> Outcome:
         outcome = Outcome(self.seed)
         began = time.process_time()
-        with Cluster(self.seed, nodes=self.options.nodes, settings=self.settings) as cluster:
+        with Cluster(self.seed, nodes=self.options.nodes, settings=self._settings_of) as cluster:
             if listener is not None:
                 cluster.world.listeners.append(listener)
             if self.trace_to is not None:
@@ -237,7 +243,8 @@ class Scenario:
 
     def _check_liveness(self, cluster: Cluster) -> None:
         """With everything well again, every producer gets on."""
-        producers = [name for name, each in self.clients.items() if isinstance(each, Producer | Transformer)]
+        producers = [name for name, each in self.clients.items() if isinstance(each, Producer)]
+        producers += sorted({each.group for each in self.clients.values() if isinstance(each, Transformer)})
         healed = cluster.world.now
 
         def all_get_on() -> bool:

@@ -101,7 +101,7 @@ class Transformer(ClassicMember):
         if not commits:
             raise Out  # from the committed offsets again
         self.history.has_committed(self.group, place, next_offset, known=known)
-        self.history.last_ack[self.name] = monotonic()
+        self.history.last_ack[self.group] = monotonic()
 
     def _copies(self, number: int, place: Place, target: Place, taken: list[tuple[int, bytes]]) -> list[bytes]:
         made = []
