@@ -1,60 +1,10 @@
-"""What must hold: after every few steps, and at the end, when everything has been healed."""
+"""What must hold at the end, when everything has been healed: the whole history, record by record."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 
 from cluster_simulation.history import Anomaly, History, Place
-from tidemark.raft.node import Node as RaftNode
-from tidemark.simulation import Cluster
-
-
-class Invariants:
-    """Cheap enough to be looked at all the time."""
-
-    def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
-        self._leaders: dict[tuple[bytes, int, int], int] = {}
-        self._images: dict[int, object] = {}
-        self._controllers: dict[int, int] = {}  # by term
-
-    def check(self) -> None:
-        for broker in self._cluster.brokers.values():
-            process, node = broker.process, broker.node
-            if process is None or not process.is_alive or node is None or not hasattr(node, "_store"):
-                continue
-            if process.failures:
-                raise Anomaly(f"{broker.name}: {process.failures[0]}")
-            self._check_quorum(broker.name, node._store.driver.node)
-            image = node._store.image
-            if self._images.get(broker.node_id) is not image:
-                self._images[broker.node_id] = image
-                self._check_image(broker.name, image)
-            if broker.is_ready:
-                self._check_led(broker)
-
-    def _check_quorum(self, name: str, member: RaftNode) -> None:
-        if member.is_leader and self._controllers.setdefault(member.term, member.id) != member.id:
-            raise Anomaly(f"{name}: node {self._controllers[member.term]} leads the quorum in term {member.term}, too")
-
-    def _check_image(self, name: str, image: object) -> None:
-        for topic in image.topics.values():  # type: ignore[attr-defined]
-            for index, partition in enumerate(topic.partitions):
-                if not set(partition.isr) <= set(partition.replicas):
-                    raise Anomaly(f"{name}: {topic.name}-{index} has in-sync replicas that it has not: {partition}")
-                if partition.leader >= 0:
-                    key = (topic.topic_id, index, partition.leader_epoch)
-                    if self._leaders.setdefault(key, partition.leader) != partition.leader:
-                        raise Anomaly(f"{name}: {topic.name}-{index} has two leaders in epoch {partition.leader_epoch}")
-
-    def _check_led(self, broker: object) -> None:
-        node = broker.node  # type: ignore[attr-defined]
-        table = node._replicas.table
-        if not table.is_leased:
-            return
-        for partition in table.led():
-            if partition.high_watermark > partition.log.end_offset:
-                raise Anomaly(f"{broker.name}: {partition.topic}-{partition.index}: high watermark after the end")  # type: ignore[attr-defined]
 
 
 def check_history(

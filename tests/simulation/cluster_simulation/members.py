@@ -123,7 +123,9 @@ class Member:
                 return
             begin = reader.offset
             await reader.poll()
-            if reader.offset > begin and self.is_trusted and place in self.owned:
+            if not self.is_trusted:
+                reader.offset = begin  # it counts as not read
+            elif reader.offset > begin:
                 self.history.processed(self.group, place, begin, reader.offset)
                 await self.commit({place: reader.offset})
 

@@ -11,11 +11,13 @@ from typing import Any, Final
 
 from cluster_simulation import compacted, faults, layouts, members
 from cluster_simulation.administrator import Administrator, create_topic
-from cluster_simulation.checks import Invariants, check_history
+from cluster_simulation.checks import check_history
 from cluster_simulation.clients import Producer, Reader, TransactionalProducer
 from cluster_simulation.compacted import KeyedProducer, check_compacted
+from cluster_simulation.files_check import check_files
 from cluster_simulation.history import Anomaly, History, Place
 from cluster_simulation.hostile import Hostile
+from cluster_simulation.invariants import Invariants
 from cluster_simulation.members import ClassicMember, ConsumerMember
 from cluster_simulation.transform import OUTPUT, Transformer
 from tidemark.simulation import Cluster, OutOfTime, WorldStuck
@@ -23,6 +25,8 @@ from tidemark.simulation.client import KafkaClient
 
 CHECK_EVERY_EVENTS: Final = 50
 RECOVER_SECONDS_MAX: Final = 90.0
+STOP_SECONDS_MAX: Final = 60.0
+FAR_SECONDS: Final = 1000.0
 GROUPS: Final = tuple(faults.KINDS)
 WORKLOADS: Final = ("classic", "consumer", "transform", "admin", "compacted", "hostile")  # beside plain clients
 WORKLOAD_CHANCE: Final = 0.35
@@ -81,6 +85,7 @@ class Scenario:
         )
         self.may_relax = self.mode != faults.UNLUCKY  # alone in sync, a replica must keep what it has
         self.history = History()
+        self.recovery_seconds = 0.0
         self.outputs: list[Place] = []
         self.keyed: list[Place] = []
         self.clients: dict[str, Any] = {}
@@ -146,11 +151,34 @@ class Scenario:
                 cluster.world.at(start + fault.at, lambda fault=fault: faults.begin(cluster, fault))  # type: ignore[misc]
         cluster.run(self.options.seconds)
         self._heal(cluster)
-        self._check_liveness(cluster)
+        self._check_liveness(cluster, "after all was well")
+        if "admin" not in self.workloads and self.random.random() < 0.5:
+            self._live_without_one(cluster)
         self._stop_clients(cluster)
-        self._await_in_sync(cluster, places)
+        self._await_in_sync(cluster)
         self._judge(cluster, places)
         self._raise_failures(cluster)
+        self._check_files(cluster)
+
+    def _live_without_one(self, cluster: Cluster) -> None:
+        """A majority is up and connected: what was in sync goes on."""
+        self._await_in_sync(cluster)
+        node = self.random.randint(1, self.options.nodes)
+        kind = self.random.choice(("kill", "isolate", "disk_hang"))
+        faults.begin(cluster, faults.Fault(kind=kind, node=node, at=0.0, seconds=FAR_SECONDS, amount=0.5))
+        self._check_liveness(cluster, f"without node-{node}")
+        faults.heal(cluster)
+        cluster.brokers[node].start()
+
+    def _check_files(self, cluster: Cluster) -> None:
+        """They stop cleanly, one after the other, and what they leave is sound."""
+        cluster.world.after_event = None
+        for broker in cluster.brokers.values():
+            broker.stop()
+            cluster.run_until(lambda broker=broker: not broker.is_running, seconds_max=STOP_SECONDS_MAX)  # type: ignore[misc]
+            if broker.failure is not None:
+                raise Anomaly(f"{broker.name} did not stop: {broker.failure!r}")
+        check_files(cluster)
 
     def _watch(self, cluster: Cluster, invariants: Invariants) -> None:
         count = 0
@@ -241,8 +269,8 @@ class Scenario:
         for broker in cluster.brokers.values():
             broker.start()
 
-    def _check_liveness(self, cluster: Cluster) -> None:
-        """With everything well again, every producer gets on."""
+    def _check_liveness(self, cluster: Cluster, when: str) -> None:
+        """Every producer gets on."""
         producers = [name for name, each in self.clients.items() if isinstance(each, Producer)]
         producers += sorted({each.group for each in self.clients.values() if isinstance(each, Transformer)})
         healed = cluster.world.now
@@ -255,8 +283,9 @@ class Scenario:
         except OutOfTime:
             stuck = [name for name in producers if self.history.last_ack.get(name, -1.0) <= healed]
             raise Anomaly(
-                f"{', '.join(stuck)} got nothing acknowledged for {RECOVER_SECONDS_MAX:g} s after all was well"
+                f"{', '.join(stuck)} got nothing acknowledged for {RECOVER_SECONDS_MAX:g} s {when}"
             ) from None
+        self.recovery_seconds = max(self.recovery_seconds, cluster.world.now - healed)
 
     def _stop_clients(self, cluster: Cluster) -> None:
         for each in self.clients.values():
@@ -267,7 +296,7 @@ class Scenario:
             stuck = [name for name, task in self.tasks.items() if not task.done()]
             raise Anomaly(f"{', '.join(stuck)} could not finish for {RECOVER_SECONDS_MAX:g} s") from None
 
-    def _await_in_sync(self, cluster: Cluster, places: Sequence[Place]) -> None:
+    def _await_in_sync(self, cluster: Cluster) -> None:
         def missing() -> list[str]:
             image = next(iter(cluster.brokers.values())).node._store.image  # type: ignore[union-attr]
             return [
