@@ -34,8 +34,9 @@ class Invariants:
             if node._store.driver is not None and self._is_of(process, node):
                 self._check_quorum(broker, node._store.driver.node)
                 self._check_image(broker, node._store)
-            if broker.is_ready:
-                self._check_led(broker, process)
+        for broker in self._cluster.brokers.values():
+            if broker.is_ready and broker.process is not None and broker.process.is_alive:
+                self._check_led(broker, broker.process)
 
     def _is_of(self, process: Process, node: Any) -> bool:
         """Not what is left of the process before it."""
