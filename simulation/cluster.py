@@ -51,6 +51,7 @@ class Broker:
         self._settings = settings
         self.node: Node | None = None
         self.is_ready = False
+        self.may_start = True
         self.failure: BaseException | None = None
 
     @property
@@ -66,7 +67,7 @@ class Broker:
         return self.process is not None and self.process.is_alive
 
     def start(self) -> None:
-        if self.is_running:
+        if self.is_running or not self.may_start:
             return
         self.machine.switch_on()
         self.is_ready = False
@@ -137,7 +138,9 @@ class Cluster:
         self.network = Network(self.world)
         voters = ",".join(f"{each}@node-{each}:{CONTROLLER_PORT}" for each in range(1, nodes + 1))
         self.brokers = {
-            each: Broker(self, each, {**_settings(each, voters), **(settings(each) if callable(settings) else settings or {})})
+            each: Broker(
+                self, each, {**_settings(each, voters), **(settings(each) if callable(settings) else settings or {})}
+            )
             for each in range(1, nodes + 1)
         }
         self.clients: list[Process] = []

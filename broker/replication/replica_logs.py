@@ -59,6 +59,7 @@ class ReplicaLogs:
                 raise load_error
             opened = directory.open_log(*place, config=config, topic_id=hosted.topic_id)
             opened.check_online()
+            self._check_epoch(opened, hosted.image.partitions[index])
         except (CorruptLog, TopicIdMismatch, LogOffline) as error:
             if is_disk_failure(error) or not self.may_discard(hosted.image.partitions[index], error):
                 raise
@@ -98,8 +99,18 @@ class ReplicaLogs:
             return True  # another topic's, of the same name, which is gone
         if table.lease_until is None or not table.is_leased:
             return False
+        return self._is_spare(image)
+
+    def _is_spare(self, image: PartitionImage) -> bool:
         relied_on = {image.leader, *image.isr, *image.elr, *image.last_known_elr}
-        return image.leader >= 0 and table.node_id not in relied_on
+        return image.leader >= 0 and self._table.node_id not in relied_on
+
+    def _check_epoch(self, opened: Log, image: PartitionImage) -> None:
+        """No checksum covers a batch's leader epoch. A log with an epoch that has not begun yet agrees with no leader:
+        each would answer that it does not know it, and nothing would ever be fetched."""
+        if opened.latest_epoch > image.leader_epoch and self._is_spare(image):
+            reason = f"it has records of leader epoch {opened.latest_epoch}, and this is epoch {image.leader_epoch}"
+            raise CorruptLog(path=opened.directory, position=0, reason=reason)
 
     # -- directories -------------------------------------------------------
 

@@ -174,6 +174,7 @@ class Scenario:
         """They stop cleanly, one after the other, and what they leave is sound."""
         cluster.world.after_event = None
         for broker in cluster.brokers.values():
+            broker.may_start = False
             broker.stop()
             cluster.run_until(lambda broker=broker: not broker.is_running, seconds_max=STOP_SECONDS_MAX)  # type: ignore[misc]
             if broker.failure is not None:
