@@ -26,7 +26,7 @@ from tidemark.broker.replication.partition import InternalPartition, Partition
 from tidemark.broker.replication.replica import Replica
 from tidemark.broker.replication.replica_logs import Key, Place, ReplicaLogs
 from tidemark.broker.replication.replica_table import ReplicaTable
-from tidemark.broker.replication.replicator import NoReplicator, Replicator, UnopenedPartition
+from tidemark.broker.replication.replicator import Led, NoReplicator, Replicator, UnopenedPartition
 from tidemark.environment import monotonic
 from tidemark.protocol.errors import ErrorCode
 from tidemark.storage import DirectoryOffline, Log, LogDirectory, LogOffline, StorageError
@@ -303,6 +303,14 @@ class RoleAssignment:
         """The disk of a partition that this node leads is in trouble: another is to lead it."""
         self.replicator.step_aside(partition, error)
         self.suspect_disk(partition.log.directory, error)
+
+    def superseded(self, partition: Led) -> None:
+        """The controller says that another broker leads it by now. The metadata that says so may be long in coming: if
+        the disk hangs, say, which holds it here. A reader that has heard of the new leader's records and asks this one
+        for more would be told that there is no such offset."""
+        hosted = self._table.topics_by_id.get(partition.topic_id)
+        if hosted is not None and hosted.partitions.get(partition.index) is partition:
+            self._retire(hosted, partition.index, None)
 
     def directory_failed(self, directory: LogDirectory, reason: str) -> None:
         """Nothing in it is led or followed any more."""

@@ -57,6 +57,7 @@ FENCED: Final = {ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED, Er
 PRODUCE_VERSIONS: Final = (3, 7, 9, 11)
 FETCH_VERSIONS: Final = (4, 7, 11, 12)
 EARLIEST: Final = -2
+STALE_SECONDS_MAX: Final = 8.0
 
 
 class Refusal(Exception):
@@ -262,6 +263,7 @@ class Reader:
         self.offset = 0
         self.stopping = False
         self.end_seen = -1
+        self.out_of_range_since: float | None = None
         self.shown: Callable[[int, bytes], None] | None = None
 
     async def run(self) -> None:
@@ -310,7 +312,9 @@ class Reader:
 
     def _take(self, told: PartitionData) -> bool:
         if told.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
-            raise Anomaly(f"{self.place}: a reader at {self.offset} was told that there is no such offset")
+            self._check_out_of_range()
+            return False
+        self.out_of_range_since = None
         if told.error_code != ErrorCode.NONE:
             if told.error_code not in RETRIABLE:
                 raise Anomaly(f"{self.place}: a fetch answers {ErrorCode(told.error_code).name}")
@@ -320,6 +324,13 @@ class Reader:
         self._read(told)
         self.end_seen = end
         return True
+
+    def _check_out_of_range(self) -> None:
+        """A leader that was replaced, and has not heard of it, may say so for a while."""
+        self.client.forget_leader(*self.place)
+        self.out_of_range_since = self.out_of_range_since or monotonic()
+        if monotonic() - self.out_of_range_since > STALE_SECONDS_MAX:
+            raise Anomaly(f"{self.place}: a reader at {self.offset} was told that there is no such offset")
 
     def _read(self, told: PartitionData) -> None:
         pending = sorted((each.first_offset, each.producer_id) for each in told.aborted_transactions or [])

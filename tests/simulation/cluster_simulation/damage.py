@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from random import Random
 
-from tidemark.protocol.records import iter_batches
+from tidemark.protocol.records import InvalidBatch, iter_batches
 from tidemark.simulation.disk import Disk, File
 
 
@@ -42,8 +43,9 @@ def _recovery_points(files: dict[str, File]) -> dict[str, int]:
 
 def _position_of(file: File, offset: int) -> int:
     position = 0
-    for header, batch in iter_batches(bytes(file.data), partial_tail=True):
-        if header.next_offset > offset:
-            break
-        position += len(batch)
+    with contextlib.suppress(InvalidBatch):  # a torn tail
+        for header, batch in iter_batches(bytes(file.data), partial_tail=True):
+            if header.next_offset > offset:
+                break
+            position += len(batch)
     return position

@@ -246,9 +246,7 @@ def draw_mode(random: Random, groups: tuple[str, ...]) -> str:
     return random.choice((SYNCED, CACHED))
 
 
-def draw(
-    random: Random, *, nodes: int, seconds: float, groups: tuple[str, ...], mode: str, layout: str
-) -> list[Fault]:
+def draw(random: Random, *, nodes: int, seconds: float, groups: tuple[str, ...], mode: str, layout: str) -> list[Fault]:
     kinds = [name for group in groups for name in KINDS[group] if _is_fair(name, mode, layout)]
     mean = random.choice((1.5, 3.0, 6.0))
     unlucky = random.randint(1, nodes)

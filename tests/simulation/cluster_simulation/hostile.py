@@ -54,7 +54,10 @@ class Hostile:
 
     async def truncated_request(self) -> None:
         """A known API with a body that ends too soon, or is noise."""
-        key, version = self.random.choice((0, 1, 3, 8, 10, 11, 12, 19, 22, 24, 26, 28, 52, 53)), self.random.randint(0, 9)
+        key, version = (
+            self.random.choice((0, 1, 3, 8, 10, 11, 12, 19, 22, 24, 26, 28, 52, 53)),
+            self.random.randint(0, 9),
+        )
         body = struct.pack(">hhih", key, version, 7, -1) + self.random.randbytes(self.random.randrange(60))
         await self._send(struct.pack(">i", len(body)) + body, then_wait=0.2)
 
@@ -66,7 +69,9 @@ class Hostile:
     async def forged_replica(self) -> None:
         """Fetches as if it were one of the brokers, from ahead: nothing may be acknowledged because of it."""
         topic, partition = self.random.choice(self.places)
-        asked = FetchPartition(partition=partition, fetch_offset=self.history.ends[topic, partition] + 3, partition_max_bytes=1 << 20)
+        asked = FetchPartition(
+            partition=partition, fetch_offset=self.history.ends[topic, partition] + 3, partition_max_bytes=1 << 20
+        )
         request = FetchRequest(
             replica_id=self.random.randint(1, self.nodes),
             max_wait_ms=100,

@@ -199,9 +199,7 @@ class Member:
             except PeerUnavailable:
                 await asyncio.sleep(RETRY_SECONDS)
                 continue
-            found = {
-                (topic.name, each.partition_index): each for topic in answer.topics for each in topic.partitions
-            }
+            found = {(topic.name, each.partition_index): each for topic in answer.topics for each in topic.partitions}
             codes = {answer.error_code, *(each.error_code for each in found.values())} - {ErrorCode.NONE}
             if ErrorCode.UNSTABLE_OFFSET_COMMIT in codes:
                 await asyncio.sleep(RETRY_SECONDS)

@@ -283,9 +283,7 @@ class Scenario:
             cluster.run_until(all_get_on, seconds_max=RECOVER_SECONDS_MAX)
         except OutOfTime:
             stuck = [name for name in producers if self.history.last_ack.get(name, -1.0) <= healed]
-            raise Anomaly(
-                f"{', '.join(stuck)} got nothing acknowledged for {RECOVER_SECONDS_MAX:g} s {when}"
-            ) from None
+            raise Anomaly(f"{', '.join(stuck)} got nothing acknowledged for {RECOVER_SECONDS_MAX:g} s {when}") from None
         self.recovery_seconds = max(self.recovery_seconds, cluster.world.now - healed)
 
     def _stop_clients(self, cluster: Cluster) -> None:
