@@ -56,8 +56,9 @@ class BrokerMembership:
     ) -> None:
         """`renew_lease(until)`: this broker may serve until then, by `lease_clock`. `is_behind`: whether it does not do
         yet all that the metadata here says; `stalled_seconds`: for how long the disk has not taken what the quorum
-        sends, so that this broker does not hear what is decided. `previous_epoch`: of its last life, if that ended in good order.
-        `log_dirs`: the ids of the log directories that work; `offline_log_dirs`: of those that have failed since."""
+        sends, so that this broker does not hear what is decided. `previous_epoch`: of its last life, if that ended in
+        good order. `log_dirs`: the ids of the log directories that work; `offline_log_dirs`: of those that have failed
+        since."""
         self._log_dirs = log_dirs
         self._offline_log_dirs = offline_log_dirs
         self.broker_epoch = previous_epoch

@@ -7,6 +7,7 @@ import asyncio
 from cluster_simulation.administrator import create_topic
 from cluster_simulation.clients import Producer
 from cluster_simulation.history import History
+
 from tidemark.protocol.records import iter_batches
 from tidemark.simulation import Broker, Cluster
 from tidemark.simulation.client import KafkaClient

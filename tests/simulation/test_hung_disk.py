@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from cluster_simulation.administrator import create_topic
+
 from tidemark.simulation import Broker, Cluster
 from tidemark.simulation.client import KafkaClient
 
@@ -13,8 +14,8 @@ def image_of(broker: Broker):
 
 
 def test_a_broker_whose_metadata_hangs_is_fenced_and_comes_back() -> None:
-    """Seed 239 of what `make simulate` ran: it led on by old metadata, and told a reader of the new leader's records that
-    there was no such offset."""
+    """Seed 239 of what `make simulate` ran: it led on by old metadata, and told a reader of the new leader's records
+    that there was no such offset."""
     with Cluster(seed=3) as cluster:
         cluster.start()
         client = KafkaClient(cluster.bootstrap, client_id="test")

@@ -1,4 +1,4 @@
-"""A compacted topic: of every key the last value that was acknowledged stays, at its offset, whatever the cleaner does."""
+"""A compacted topic: of every key the last acknowledged value stays, at its offset, whatever the cleaner does."""
 
 from __future__ import annotations
 

@@ -230,8 +230,8 @@ UNCLEAN: Final = frozenset(
 )  # the node is restarted without a clean stop
 NEEDS: Final = {"dead_directory": ("two",), "replaced_disk": ("two", "apart")}  # layouts
 
-# What is fair. With min.insync.replicas of 2 nothing acknowledged is lost as long as one replica at a time loses what it
-# had (KIP-966), and the controller cannot tell a process that was killed from a machine that lost power: so where
+# What is fair. With min.insync.replicas of 2 nothing acknowledged is lost as long as one replica at a time loses what
+# it had (KIP-966), and the controller cannot tell a process that was killed from a machine that lost power: so where
 # replicas do lose something, all nodes but one stop cleanly.
 SYNCED: Final = "synced"  # every acknowledgement is synced: any machine may lose power, all of them at once
 CACHED: Final = "cached"  # it is not: any process may be killed, no machine loses power
@@ -239,15 +239,17 @@ UNLUCKY: Final = "unlucky"  # one node loses power and data, and is the only one
 
 
 def draw_mode(random: Random, groups: tuple[str, ...]) -> str:
-    if "damage" in groups and random.random() < 0.4:
+    """`groups`: of kinds, or kinds."""
+    kinds = {kind for group in groups for kind in KINDS.get(group, (group,))}
+    if kinds & DAMAGE and random.random() < 0.4:
         return UNLUCKY
-    if "power" in groups:
+    if "power" in kinds or "blackout" in kinds:
         return random.choice((SYNCED, SYNCED, UNLUCKY))
     return random.choice((SYNCED, CACHED))
 
 
 def draw(random: Random, *, nodes: int, seconds: float, groups: tuple[str, ...], mode: str, layout: str) -> list[Fault]:
-    kinds = [name for group in groups for name in KINDS[group] if _is_fair(name, mode, layout)]
+    kinds = [name for group in groups for name in KINDS.get(group, (group,)) if _is_fair(name, mode, layout)]
     mean = random.choice((1.5, 3.0, 6.0))
     unlucky = random.randint(1, nodes)
     faults, at = [], 0.5 + random.random()

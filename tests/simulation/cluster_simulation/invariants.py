@@ -100,3 +100,26 @@ class Invariants:
             if known is not None and known[0] is partition and mark < known[1]:
                 raise Anomaly(f"{broker.name}: {partition.topic}-{partition.index}: {mark} after {known[1]}")
             self._high_watermarks[id(partition)] = partition, mark
+            self._check_replicated(broker, partition)
+
+    def _check_replicated(self, broker: Broker, partition: Any) -> None:
+        """What counts as committed is on every replica that leader and controller have in sync."""
+        topic = self._newest.topics.get(partition.topic)
+        if topic is None or topic.topic_id != partition.topic_id or partition.is_over:
+            return
+        image = topic.partitions[partition.index]
+        if image.leader != broker.node_id or image.leader_epoch != partition.leader_epoch:
+            return
+        for node_id in set(image.isr) & set(partition.leadership.isr) - {broker.node_id}:
+            other = self._cluster.brokers[node_id]
+            if not other.is_ready or other.process is None or not other.process.is_alive:
+                continue
+            hosted = other.node._replicas.table.topics_by_id.get(partition.topic_id)  # type: ignore[union-attr]
+            replica = None if hosted is None else hosted.replica(partition.index)
+            if replica is None or replica.is_truncating or replica.log.is_offline:
+                continue
+            if replica.log.end_offset < partition.high_watermark:
+                raise Anomaly(
+                    f"{broker.name}: {partition.topic}-{partition.index} is committed up to {partition.high_watermark},"
+                    f" and {other.name}, which is in sync, has it up to {replica.log.end_offset}"
+                )

@@ -1,8 +1,8 @@
 """Members of consumer groups, classic and KIP-848: they read what they are assigned, and commit how far they got.
 
 A member counts a partition as its own from an assignment until it hears otherwise, and no longer than the coordinator
-would wait for it: its session, counted from when its last successful request left. So two members that count a partition
-as theirs at one moment are an anomaly, whatever the network does.
+would wait for it: its session, counted from when its last successful request left. So two members that count a
+partition as theirs at one moment are an anomaly, whatever the network does.
 """
 
 from __future__ import annotations
@@ -204,7 +204,7 @@ class Member:
             if ErrorCode.UNSTABLE_OFFSET_COMMIT in codes:
                 await asyncio.sleep(RETRY_SECONDS)
                 continue
-            if all([self.judge(code, "OffsetFetch") for code in sorted(codes)]):
+            if all(self.judge(code, "OffsetFetch") for code in sorted(codes)):
                 for place, offset in known.items():
                     if found[place].committed_offset < offset:
                         raise Anomaly(

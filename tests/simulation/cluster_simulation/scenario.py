@@ -38,6 +38,7 @@ class Options:
     groups: tuple[str, ...] = GROUPS
     workloads: tuple[str, ...] | None = None  # None: drawn from the seed
     mode: str = ""  # of faults; empty: drawn from the seed
+    layout: str = ""  # of disks; likewise
     seconds: float = 20.0
     without_faults: frozenset[int] = frozenset()  # by their number
     without_clients: frozenset[str] = frozenset()
@@ -57,6 +58,8 @@ class Outcome:
     faults: Counter[str] = field(default_factory=Counter)
     fault_count: int = 0
     clients: tuple[str, ...] = ()
+    workloads: tuple[str, ...] = ()
+    recovery_seconds: float = 0.0
     timeline: list[tuple[float, str, str]] = field(default_factory=list)
 
 
@@ -70,7 +73,7 @@ class Scenario:
         random = Random(f"scenario {seed}")
         self.mode = options.mode or faults.draw_mode(random, options.groups)
         self.durable = self.mode == faults.SYNCED or (self.mode == faults.UNLUCKY and random.random() < 0.5)
-        self.layout = random.choice(layouts.LAYOUTS)
+        self.layout = random.choice(layouts.LAYOUTS) if not options.layout else options.layout
         self.random = random
         self.partitions = random.choice((1, 2, 3))
         self.workloads = self._workloads()
@@ -137,6 +140,8 @@ class Scenario:
         outcome.faults.update(each.kind for at, each in enumerate(self.faults) if at not in self.options.without_faults)
         outcome.fault_count = len(self.faults)
         outcome.clients = tuple(self.clients)
+        outcome.workloads = (*self.workloads, self.mode, f"disks-{self.layout}")
+        outcome.recovery_seconds = self.recovery_seconds
         return outcome
 
     def _run(self, cluster: Cluster) -> None:
@@ -199,7 +204,7 @@ class Scenario:
         cluster.world.after_event = after_event
 
     def _create_topics(self, cluster: Cluster) -> list[Place]:
-        topics = {name: self.partitions for name in ("orders", "payments")[: self.random.choice((1, 2))]}
+        topics = dict.fromkeys(("orders", "payments")[: self.random.choice((1, 2))], self.partitions)
         extra = {OUTPUT: 2} if "transform" in self.workloads else {}
         keyed = {compacted.TOPIC: 1} if "compacted" in self.workloads else {}
 
