@@ -207,8 +207,6 @@ class Administrator:
         start, end = await self._offset(*place, EARLIEST), await self._offset(*place, LATEST)
         if start < 0 or end <= start:
             return
-        if start < self.history.deleted[place]:
-            raise Anomaly(f"{place} begins at {start}, and everything before {self.history.deleted[place]} was deleted")
         offset = start + int((end - start) * self.random.random() ** 2)
         self.history.may_be_deleted[place] = max(self.history.may_be_deleted[place], offset)
         asked = DeleteRecordsTopic(

@@ -3,6 +3,7 @@ some of them."""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
@@ -181,11 +182,30 @@ def dead_directory(cluster: Cluster, fault: Fault) -> None:
     _later(cluster, fault, end)
 
 
+def kills_then_blackout(cluster: Cluster, fault: Fault) -> None:
+    """Everything is killed and restarted, and soon after that the power fails: what the first lives left in the page
+    caches is still not synced."""
+    for broker in cluster.brokers.values():
+        broker.kill()
+        cluster.world.after(0.1 * broker.node_id, broker.start)
+    later = dataclasses.replace(fault, kind="blackout", seconds=1.0)
+    cluster.world.after(3.0 + 4 * fault.amount, lambda: begin(cluster, later))
+
+
 def replaced_disk(cluster: Cluster, fault: Fault) -> None:
-    """An empty disk takes the place of one without metadata."""
-    _broker(cluster, fault).kill()
-    _broker(cluster, fault).machine.disk.replace(layouts.last_directory(fault.node, fault.layout))
-    _later(cluster, fault, _broker(cluster, fault).start)
+    """An empty disk takes the place of one without metadata, after a clean stop or an unclean one."""
+    broker = _broker(cluster, fault)
+
+    def replace() -> None:
+        if not broker.is_running:
+            broker.machine.disk.replace(layouts.last_directory(fault.node, fault.layout))
+            _later(cluster, fault, broker.start)
+
+    if fault.amount < 0.5:
+        broker.stop(then=replace)
+    else:
+        broker.kill()
+        replace()
 
 
 def bit_flip(cluster: Cluster, fault: Fault) -> None:
@@ -209,7 +229,7 @@ def clock_jump(cluster: Cluster, fault: Fault) -> None:
 
 KINDS: Final[dict[str, dict[str, Begin]]] = {
     "crash": {"kill": kill, "stop": stop, "pause": pause, "sleep": sleep},
-    "power": {"power": power, "blackout": blackout},
+    "power": {"power": power, "blackout": blackout, "kills_then_blackout": kills_then_blackout},
     "network": {"isolate": isolate, "cut_pair": cut_pair, "one_way": one_way, "slow": slow, "resets": resets},
     "disk": {
         "disk_full": disk_full,
@@ -265,7 +285,7 @@ def draw(random: Random, *, nodes: int, seconds: float, groups: tuple[str, ...],
 def _is_fair(kind: str, mode: str, layout: str) -> bool:
     if layout not in NEEDS.get(kind, (layout,)):
         return False
-    if kind == "blackout":
+    if kind in ("blackout", "kills_then_blackout"):
         return mode == SYNCED
     if kind == "power":
         return mode != CACHED

@@ -6,6 +6,7 @@ import os
 from collections import defaultdict
 
 from cluster_simulation.history import Anomaly
+from tidemark.broker.metadata.image import Image
 from tidemark.protocol.records import iter_batches
 from tidemark.simulation import Broker, Cluster
 from tidemark.simulation.disk import Directory, File
@@ -17,8 +18,8 @@ SNAPSHOT = ".snapshot"  # one that a loss of power tore stays, and the log's bat
 COMPACTED = ("__consumer_offsets", "__transaction_state", "table")
 
 
-def check_files(cluster: Cluster) -> None:
-    """After a clean stop of all nodes."""
+def check_files(cluster: Cluster, image: Image) -> None:
+    """After a clean stop of all nodes. `image`: the metadata just before."""
     logs: dict[str, dict[str, str]] = defaultdict(dict)  # by partition, by broker: the path of its directory
     for broker in cluster.brokers.values():
         assert not broker.is_running
@@ -26,7 +27,10 @@ def check_files(cluster: Cluster) -> None:
         for path in _partitions(broker):
             name = os.path.basename(path)
             logs[name][broker.name] = path
-            topic = name.rsplit("-", 1)[0]
+            topic, _, index = name.rpartition("-")
+            partitions = image.topics[topic].partitions if topic in image.topics else ()
+            if int(index) >= len(partitions) or broker.node_id not in partitions[int(index)].replicas:
+                raise Anomaly(f"{path}: there is no such partition, or it has no replica there")
             for step in check_log(files, path, segment_files(files, path), Known(compacted=topic in COMPACTED)):
                 if isinstance(step, Finding) and not step.path.endswith(SNAPSHOT):
                     raise Anomaly(f"{broker.name}: {step}")

@@ -9,7 +9,13 @@ from random import Random
 from typing import Final
 
 from cluster_simulation.history import History, Place
-from tidemark.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from tidemark.protocol.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    ReplicaState,
+)
 from tidemark.simulation.client import KafkaClient
 
 PORTS: Final = (9092, 9093)
@@ -69,14 +75,21 @@ class Hostile:
     async def forged_replica(self) -> None:
         """Fetches as if it were one of the brokers, from ahead: nothing may be acknowledged because of it."""
         topic, partition = self.random.choice(self.places)
+        found = (await self.client.refresh(topic)).topics[0]
+        epoch = next(each.leader_epoch for each in found.partitions if each.partition_index == partition)
         asked = FetchPartition(
-            partition=partition, fetch_offset=self.history.ends[topic, partition] + 3, partition_max_bytes=1 << 20
+            partition=partition,
+            current_leader_epoch=epoch,
+            fetch_offset=self.history.ends[topic, partition] + self.random.choice((0, 1, 2, 5)),
+            partition_max_bytes=1 << 20,
         )
         request = FetchRequest(
-            replica_id=self.random.randint(1, self.nodes),
+            replica_state=ReplicaState(replica_id=self.random.randint(1, self.nodes), replica_epoch=-1),
             max_wait_ms=100,
             min_bytes=1,
-            topics=[FetchTopic(topic=topic, partitions=[asked])],
+            session_id=0,
+            session_epoch=0,
+            topics=[FetchTopic(topic_id=found.topic_id, partitions=[asked])],
         )
         address = await self.client.leader_of(topic, partition)
-        await self.client.ask(address, request, FetchResponse, version=11, seconds=1.0)
+        await self.client.ask(address, request, FetchResponse, version=17, seconds=1.0)

@@ -15,4 +15,5 @@ class Bug:
     workloads: tuple[str, ...] = ()
     mode: str = ""
     layout: str = ""
+    without_one: str = ""
     seconds: float = 8.0

@@ -83,38 +83,8 @@ def _strays_stay() -> Any:
     return patch.object(LogDirectory, "retire_strays", lambda self, is_assigned: [])
 
 
-def _a_lost_page_stops_the_quorum() -> Any:
-    """Defect 11: a good entry after a page that was lost is taken for damage."""
-
-    def cut_torn_tail(self: Any, data: bytes, position: int) -> None:
-        if position != len(data):
-            self._refuse_damage_before_an_entry(data, position)
-            self._cut(position)
-
-    return patch.object(Journal, "_cut_torn_tail", cut_torn_tail)
-
-
 def _producers_are_forgotten() -> Any:
     return patch.object(Producers, "check", lambda self, header: None)
-
-
-def _producers_are_not_replayed() -> Any:
-    """What a start learns from the log's batches is lost."""
-    from tidemark.storage import loading
-
-    real = loading.Producers
-
-    class Forgetful(real):  # type: ignore[misc,valid-type]
-        def __init__(self) -> None:
-            super().__init__()
-
-    def load(*arguments: Any, **more: Any) -> Any:
-        loaded = made(*arguments, **more)
-        loaded.producers.load([])
-        return loaded
-
-    made = loading.load
-    return patch.object(loading, "load", load)
 
 
 def _deleted_records_come_back() -> Any:
@@ -141,15 +111,14 @@ BUGS: Final = {
     "renames-not-synced": Bug(patches=_renames_not_synced, faults=("power",), seeds=4),
     "flush-does-not-sync": Bug(patches=_flush_does_not_sync, faults=("blackout",), mode="synced", seeds=4),
     "what-is-found-counts-as-synced": Bug(
-        patches=_everything_found_counts_as_synced, faults=("kill", "blackout"), mode="synced", seeds=12
+        patches=_everything_found_counts_as_synced, faults=("kills_then_blackout",), mode="synced", seeds=12
     ),
     "any-directory-speaks-for-all": Bug(
         patches=_any_directory_speaks_for_all, faults=("stop", "replaced_disk"), mode="unlucky", layout="two", seeds=12
     ),
     "strays-stay": Bug(patches=_strays_stay, faults=("power", "kill"), workloads=("admin",), mode="synced", seeds=8),
-    "a-lost-page-stops-the-quorum": Bug(patches=_a_lost_page_stops_the_quorum, faults=("power",), seeds=12),
     "no-memory-of-producers": Bug(patches=_producers_are_forgotten, faults=("crash", "network"), seeds=8),
     "deleted-records-come-back": Bug(
-        patches=_deleted_records_come_back, faults=("kill", "stop"), workloads=("admin",), mode="synced", seeds=8
+        patches=_deleted_records_come_back, faults=("stop", "isolate"), workloads=("admin",), mode="synced", seeds=12
     ),
 }

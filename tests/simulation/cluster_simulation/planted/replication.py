@@ -6,9 +6,6 @@ from typing import Any, Final
 from unittest.mock import patch
 
 from cluster_simulation.planted.bug import Bug
-from tidemark.broker.cluster.broker_membership import BrokerMembership
-from tidemark.broker.core.lease import lease_clock
-from tidemark.broker.metadata import configs
 from tidemark.broker.replication.followed import Followed
 from tidemark.broker.replication.follower_sessions import FollowerSessions
 from tidemark.broker.replication.leadership import Leadership
@@ -45,11 +42,6 @@ def _shrinking_is_not_waited_for() -> Any:
             self._counted = [each for each in self._counted if each.node_id in self.proposal.members]
 
     return patch.object(Leadership, "_sort", eager)
-
-
-def _eligibility_outlives_min_isr() -> Any:
-    """Defect 2."""
-    return patch.object(configs, "end_eligibility", lambda *_: iter(()))
 
 
 def _a_batch_from_within_is_dropped() -> Any:
@@ -96,15 +88,6 @@ def _anybody_may_fetch_as_a_replica() -> Any:
     return patch.object(FollowerSessions, "_check_replica", check)
 
 
-def _lease_from_when_the_answer_arrived() -> Any:
-    handle = BrokerMembership._handle_answer
-
-    def late(self: Any, response: Any, sent_at: float) -> float:
-        return handle(self, response, lease_clock())
-
-    return patch.object(BrokerMembership, "_handle_answer", late)
-
-
 def _epochs_that_never_were() -> Any:
     """What seed 218 found: a flipped bit in the epoch of a batch."""
     return patch.object(ReplicaLogs, "_check_epoch", lambda self, opened, image: None)
@@ -124,9 +107,6 @@ BUGS: Final = {
         patches=_high_watermark_from_the_end_after_an_election, faults=("crash", "network"), seeds=6
     ),
     "shrinking-is-not-waited-for": Bug(patches=_shrinking_is_not_waited_for, faults=("crash", "network"), seeds=6),
-    "eligibility-outlives-min-isr": Bug(
-        patches=_eligibility_outlives_min_isr, faults=("kill", "isolate"), workloads=("admin",), mode="cached", seeds=40
-    ),
     "a-batch-from-within-is-dropped": Bug(
         patches=_a_batch_from_within_is_dropped,
         faults=("replaced_disk",),
@@ -144,9 +124,6 @@ BUGS: Final = {
     ),
     "anybody-may-fetch-as-a-replica": Bug(
         patches=_anybody_may_fetch_as_a_replica, faults=("kill", "isolate"), workloads=("hostile",), seeds=8
-    ),
-    "lease-from-when-the-answer-arrived": Bug(
-        patches=_lease_from_when_the_answer_arrived, faults=("slow", "isolate", "one_way", "pause"), seeds=20
     ),
     "epochs-that-never-were": Bug(
         patches=_epochs_that_never_were, faults=("bit_flip",), mode="unlucky", seeds=40, seconds=12.0

@@ -8,7 +8,14 @@ from cluster_simulation.scenario import Options, run
 
 def options_of(name: str) -> Options:
     bug = BUGS[name]
-    return Options(groups=bug.faults, workloads=bug.workloads, mode=bug.mode, layout=bug.layout, seconds=bug.seconds)
+    return Options(
+        groups=bug.faults,
+        workloads=bug.workloads,
+        mode=bug.mode,
+        layout=bug.layout,
+        without_one=bug.without_one,
+        seconds=bug.seconds,
+    )
 
 
 def first_seed(name: str) -> int | None:
