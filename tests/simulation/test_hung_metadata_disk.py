@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from cluster_simulation.administrator import create_topic
 
+from tidemark.broker.metadata.image import Image
 from tidemark.simulation import Broker, Cluster
 from tidemark.simulation.client import KafkaClient
 
 
-def image_of(broker: Broker):
+def image_of(broker: Broker) -> Image:
     assert broker.node is not None
     return broker.node._store.image
 

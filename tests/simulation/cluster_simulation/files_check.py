@@ -23,7 +23,7 @@ def check_files(cluster: Cluster, image: Image) -> None:
     logs: dict[str, dict[str, str]] = defaultdict(dict)  # by partition, by broker: the path of its directory
     for broker in cluster.brokers.values():
         assert not broker.is_running
-        files = SimulatedFiles(_Reader(broker))  # type: ignore[arg-type]
+        files = SimulatedFiles(_Reader(broker))
         for path in _partitions(broker):
             name = os.path.basename(path)
             logs[name][broker.name] = path
