@@ -63,7 +63,7 @@ install: $(DEV)
 
 # exec: the broker takes the shell's place, so Ctrl-C and a kill reach it and nothing is left behind.
 run: $(RUN)
-	@exec $(VENV)/bin/tidemark start $(ARGS)
+	@exec $(VENV)/bin/tidemark start --config config/single.yaml $(ARGS)
 
 # Most tests wait more than they compute, so there are more workers than cores. conftest.py says which run together.
 WORKERS ?= 4
@@ -74,7 +74,8 @@ test: $(DEV) system
 	@$(PY) -m pytest -n $(WORKERS) tests compat-tests $(ARGS)
 
 # Without Java, Spark, Docker, wheels, commands that are typed at brokers in processes of their own, and what takes long
-# by its nature: soaking, the worst requests, simulations by the hundred.
+# by its nature: soaking, the worst requests, simulations by the hundred. Of the random histories of groups and transactions,
+# a few.
 NOT_UNIT := pipeline test_docker.py storage/test_dump_log_segments.py \
 	storage/test_kafka_directories.py tidemark/test_installed.py \
 	cli/test_documented_commands.py cli/test_end_to_end.py \
@@ -82,7 +83,7 @@ NOT_UNIT := pipeline test_docker.py storage/test_dump_log_segments.py \
 	raft/test_simulation.py \
 	simulation/test_seeds.py simulation/test_planted_cluster_bugs.py
 check: lint types layers
-	@$(PY) -m pytest -n 3 tests $(NOT_UNIT:%=--ignore=tests/%) $(ARGS)
+	@TIDEMARK_HISTORIES=80 $(PY) -m pytest -n 3 tests $(NOT_UNIT:%=--ignore=tests/%) $(ARGS)
 
 # A cluster under load while its nodes are killed, stopped, cut off and restarted, for as long as you like.
 MINUTES ?= 10

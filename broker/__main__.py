@@ -105,9 +105,11 @@ async def _serve(config: BrokerConfig) -> bool:
         return not failures
     await starting
     host, port = node.address
-    shown = f"[{host}]" if ":" in host else host or "0.0.0.0"
     where = _absolute(config.log_dirs)
-    print(f"Tidemark is ready: {shown}:{port} (node {config.node_id}, data in {where}). Stop with Ctrl-C.", flush=True)
+    told = f"node {config.node_id}, data in {where}"
+    for listener, (http_host, http_port) in node.http_endpoints.items():
+        told += f", {listener.lower()}://{_shown(http_host)}:{http_port}"
+    print(f"Tidemark is ready: {_shown(host)}:{port} ({told}). Stop with Ctrl-C.", flush=True)
     warming = asyncio.create_task(_warm_up(node))
     await stop.wait()
     warming.cancel()
@@ -120,6 +122,10 @@ async def _serve(config: BrokerConfig) -> bool:
 async def _warm_up(node: Node) -> None:
     await node.warm_up()
     collect_rarely()
+
+
+def _shown(host: str) -> str:
+    return f"[{host}]" if ":" in host else host or "0.0.0.0"
 
 
 def _absolute(paths: Sequence[str]) -> str:

@@ -38,6 +38,7 @@ from tidemark.storage import LogDirectory
 
 if TYPE_CHECKING:
     from tidemark.broker.cluster_runtime import ClusterRuntime
+    from tidemark.broker.http.runtime import HttpRuntime
     from tidemark.broker.peers import Connector
     from tidemark.broker.security.delegation_tokens import DelegationTokens
     from tidemark.broker.security.guard import Guard
@@ -67,6 +68,7 @@ class Node:
         self.config = config
         self.settings = DynamicConfig(config)
         self.address = ("", 0)
+        self.http_endpoints: dict[str, tuple[str, int]] = {}  # by listener, where HTTP is served
         self._failed = failed or (lambda _error: None)
         self._alarm = alarm
         self._opened = AsyncExitStack()
@@ -117,6 +119,7 @@ class Node:
         for listener in config.parsed_listeners:
             await self._server.listen(listener, handle=self._guarded(listener, dispatcher))
         self.address = next(iter(self._server.endpoints.values()))
+        http = await self._open_http(opened)
         await self._cluster.join(self._server, services, self._guarded)
         identity.confirm(self._store.image.cluster_id)
         if warning := ignored_value(self._store.image, config):
@@ -141,6 +144,9 @@ class Node:
         await self._server.serve()
         opened.push_async_callback(self._cluster.leave)
         await self._cluster.unfence()
+        if http is not None:
+            opened.callback(http.stop_serving)
+            http.serve()
 
     async def warm_up(self) -> None:
         """Load, a little at a time, what the start left to the first request that needs it."""
@@ -177,15 +183,28 @@ class Node:
 
     def _secure(self, opened: AsyncExitStack) -> TlsEndpoints | None:
         """What speaks TLS. Where no listener does, nothing of it is loaded."""
-        listeners = [*self.config.parsed_listeners, self.config.parsed_controller_listener]
+        config = self.config
+        listeners = [*config.parsed_listeners, *config.parsed_http_listeners, config.parsed_controller_listener]
         secure = [each for each in listeners if each is not None and each.is_encrypted]
         if not secure:
             return None
         from tidemark.broker.tls.endpoints import TlsEndpoints
 
-        tls = TlsEndpoints(self.config, secure)
+        tls = TlsEndpoints(config, secure)
         opened.callback(tls.close)
         return tls
+
+    async def _open_http(self, opened: AsyncExitStack) -> HttpRuntime | None:
+        """Where no listener is set for it, nothing of it is loaded."""
+        if not self.config.http_listeners:
+            return None
+        from tidemark.broker.http.runtime import HttpRuntime
+
+        http = HttpRuntime(self.config, store=self._store, replicas=self._replicas.table, tls=self._tls)
+        opened.push_async_callback(http.close)
+        await http.open()
+        self.http_endpoints = http.endpoints
+        return http
 
     def _watch_certificates(self, tls: TlsEndpoints, jobs: PeriodicJobs) -> None:
         from tidemark.broker.tls.watch import CertificateWatch
@@ -245,12 +264,12 @@ class Node:
         """What a handler may name as an argument."""
         slots_max = self.config.max_incremental_fetch_session_cache_slots
         made: dict[str, Any] = {
-            "authorizer": None if self._guard is None else self._guard.authorizer,
             "cluster": self._cluster.view,
             "creation": self._creation,
             "fetch_sessions": FetchSessions(slots_max=slots_max, time=monotonic),
             "guard": self._guard,
             "follower_sessions": self._replicas.follower_sessions,
+            "directory_moves": self._replicas.moves,
             "housekeeping": self._replicas.housekeeping,
             "producer_ids": ProducerIds(self._cluster.allocate_producer_ids),
             "replicas": self._replicas.table,
@@ -279,10 +298,10 @@ class Node:
         if not any(each is not None and each.name == name and each.has_logins for each in listeners):
             return secure
         from tidemark.broker.config.sasl import ListenerSasl
-        from tidemark.broker.peers.login import LoginConnector
+        from tidemark.broker.peers.login import LoginConnector, login_of
         from tidemark.broker.peers.peers import client_id_of
 
-        login = ListenerSasl(self.config, name).login
+        login = login_of(ListenerSasl(self.config, name))
         return LoginConnector(login, client_id=client_id_of(self.config.node_id), inner=secure)
 
     @cached_property

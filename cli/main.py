@@ -24,6 +24,7 @@ COMMANDS: Final = {
     "log": "look into the files of a log, check and repair them, without a broker",
     "users": "create, list and delete users of SCRAM, and change their passwords",
     "cluster": "show the cluster's nodes and quorum, move partitions, remove brokers",
+    "health": "ask a node whether it is ready for clients",
     "certs": "make throw-away certificates for development and tests",
     "format": "make a new cluster's first users, or let a node whose metadata is lost join again",
     "recover-quorum": "make a stopped node the only voter, when a majority of the voters is lost",

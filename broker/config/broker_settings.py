@@ -353,6 +353,21 @@ class BrokerSettings(CoordinatorSettings):
         check=Between(0.001),
         scope=Scope.CLUSTER_WIDE,
     )
+    log_scrub_bytes_per_second: int = long(
+        0,
+        "How fast logs are read again in the background, to find what a disk has changed since it was written:"
+        " batches, their order, and indexes. 0: not at all, as in Apache Kafka. Off unless asked for, since it reads"
+        " everything there is: that is paid for on many rented disks, and a file system with checksums of its own"
+        " does it anyway. One megabyte per second is 86 GB a day.",
+        check=Between(0),
+        scope=Scope.CLUSTER_WIDE,
+    )
+    log_scrub_interval_ms: int = long(
+        24 * 60 * 60 * 1000,
+        "How often a log is read again at most, where log.scrub.bytes.per.second is set.",
+        check=Between(0),
+        scope=Scope.CLUSTER_WIDE,
+    )
     replica_high_watermark_checkpoint_interval_ms: int = long(
         5_000,
         "How many milliseconds the broker waits between two writes of the partitions' high watermarks.",
@@ -429,7 +444,6 @@ class BrokerSettings(CoordinatorSettings):
         LONG_MAX,
         "How many bytes per second are copied when replicas move between the log directories of this broker.",
         scope=Scope.PER_BROKER,
-        idle="replicas do not move between log directories",
     )
 
     # Shutdown.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Final
@@ -47,8 +48,16 @@ class _Due:
 
 
 class Cleaner:
-    def __init__(self, table: ReplicaTable, executor: Executor) -> None:
+    def __init__(
+        self,
+        table: ReplicaTable,
+        executor: Executor,
+        *,
+        is_moving: Callable[[tuple[str, int]], bool] = lambda _place: False,
+    ) -> None:
+        """`is_moving`: to another directory; such a log is left alone."""
         self._table = table
+        self._is_moving = is_moving
         self._executor = executor  # for checkpoints
         self._waiting = new_executor(THREADS_MAX, name="cleaner")  # they only wait for a process
         self._under_way: set[Key] = set()
@@ -93,6 +102,8 @@ class Cleaner:
         if key in but or key in self._under_way or key in self.uncleanable:
             return None
         place = replica.topic, replica.index
+        if self._is_moving(place):
+            return None
         directory = next((each for each in self._table.directories if each.logs.get(place) is replica.log), None)
         if directory is None:
             return None
@@ -134,8 +145,9 @@ class Cleaner:
             result = await loop.run_in_executor(self._waiting, runner.next_result)
             if isinstance(result, CleaningStats):
                 return result
-            if replica.is_truncating:
-                raise CleaningFailed(f"{replica.topic}-{replica.index} is being truncated", is_passing=True)
+            if replica.is_truncating or self._is_moving((replica.topic, replica.index)):
+                reason = f"{replica.topic}-{replica.index} is being truncated, or moves to another directory"
+                raise CleaningFailed(reason, is_passing=True)
             swap(replica.log, result)
 
     def _note_failure(self, replica: Replica, error: Exception) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import socket
 from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
@@ -14,8 +13,9 @@ from tidemark import portable
 from tidemark.broker.config import BrokerConfig, Listener
 from tidemark.broker.core.ordered_set import OrderedSet
 from tidemark.broker.server.connection import Connection
+from tidemark.broker.server.listening_socket import listening_socket
 from tidemark.broker.server.request_memory import MemoryBudget
-from tidemark.environment import new_executor, new_socket
+from tidemark.environment import new_executor
 from tidemark.protocol.frames import Scratch
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ class Server:
         handle = handle or self._handle
         if lost is not None:
             self._lost[listener.name] = lost
-        sock = _bind(listener.host, listener.port, self._config)
+        sock = listening_socket(listener.host, listener.port, self._config)
         server = await self.loop.create_server(
             self._protocol_factory(listener, handle),
             sock=sock,
@@ -224,25 +224,3 @@ async def _turns(count: int) -> None:
 
 def _limit_of(host: str, config: BrokerConfig) -> int:
     return config.parsed_max_connections_per_ip_overrides.get(host, config.max_connections_per_ip)
-
-
-def _bind(host: str, port: int, config: BrokerConfig) -> socket.socket:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    sock = new_socket(family, socket.SOCK_STREAM)
-    try:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        # Accepted sockets inherit it. Without it an answer waits 40 ms for the acknowledgement of the one before.
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        # Likewise: a client whose machine is gone is noticed, though it never says so.
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        # Before listen, so that accepted sockets inherit it; -1 leaves it to the system, which tunes itself.
-        if config.socket_receive_buffer_bytes > 0:
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, config.socket_receive_buffer_bytes)
-        if config.socket_send_buffer_bytes > 0:
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, config.socket_send_buffer_bytes)
-        sock.bind((host, port))
-        sock.setblocking(False)
-    except OSError as error:
-        sock.close()
-        raise OSError(error.errno, f"cannot listen on {host}:{port}: {error.strerror}") from error
-    return sock

@@ -37,6 +37,7 @@ from tidemark.protocol.messages import (
     alter_partition,
     alter_partition_reassignments,
     alter_user_scram_credentials,
+    assign_replicas_to_dirs,
     broker_heartbeat,
     broker_registration,
     create_acls,
@@ -355,6 +356,13 @@ add(
     "AlterPartition",
     2,
     lambda _: alter_partition.AlterPartitionRequest(broker_id=4711, broker_epoch=1, topics=[]),
+    on_cluster(ACTION),
+    on_controller=True,
+)
+add(
+    "AssignReplicasToDirs",
+    0,
+    lambda _: assign_replicas_to_dirs.AssignReplicasToDirsRequest(broker_id=4711, broker_epoch=1),
     on_cluster(ACTION),
     on_controller=True,
 )

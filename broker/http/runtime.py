@@ -1,0 +1,74 @@
+"""A node's HTTP listeners put together: opened early, so that health can be asked while a node joins its cluster, and
+serving the rest once the node does."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidemark.broker.config import BrokerConfig
+from tidemark.broker.http.application import HttpApplication
+from tidemark.broker.http.health import Check, Health
+from tidemark.broker.http.listener import HttpListener
+from tidemark.broker.http.router import Router
+from tidemark.broker.metadata.store import MetadataStore
+from tidemark.broker.replication.replica_table import ReplicaTable
+
+if TYPE_CHECKING:
+    from tidemark.broker.tls.endpoints import TlsEndpoints
+
+
+class HttpRuntime:
+    def __init__(
+        self, config: BrokerConfig, *, store: MetadataStore, replicas: ReplicaTable, tls: TlsEndpoints | None
+    ) -> None:
+        self._config = config
+        self._store = store
+        self._replicas = replicas
+        router = Router()
+        self.health = Health(self._checks(), node_id=config.node_id)
+        router.add(*self.health.routes())
+        self._application = HttpApplication(router)
+        self._listener = HttpListener(config, self._application, tls=tls)
+        self.endpoints = self._listener.endpoints
+
+    async def open(self) -> None:
+        await self._listener.open(self._config.parsed_http_listeners)
+
+    def serve(self) -> None:
+        """The node serves clients from now on."""
+        self._application.is_serving = True
+
+    def stop_serving(self) -> None:
+        self._application.is_serving = False
+
+    async def close(self) -> None:
+        await self._listener.close()
+
+    # -- is this node ready? -----------------------------------------------
+
+    def _checks(self) -> dict[str, Check]:
+        return {
+            "metadata": self._metadata_lacks,
+            "listeners": self._listeners_lack,
+            "lease": self._lease_lacks,
+            "log_dirs": self._log_dirs_lack,
+        }
+
+    def _metadata_lacks(self) -> str | None:
+        node = self._store.driver.node
+        if node.leader_id is None:
+            return "there is no controller that this node knows of"
+        if not self._store.image.is_active(self._config.node_id):
+            return "this broker is not registered, or fenced"
+        behind = node.commit_index - self._store.applied_index
+        return f"{behind} metadata records are not applied yet" if behind > 0 else None
+
+    def _listeners_lack(self) -> str | None:
+        return None if self._application.is_serving else "the listeners for clients are not open"
+
+    def _lease_lacks(self) -> str | None:
+        return None if self._replicas.is_leased else "this node holds no lease: it hears from no controller"
+
+    def _log_dirs_lack(self) -> str | None:
+        offline = self._replicas.offline_directories
+        return None if not offline else "; ".join(f"{path} is offline: {offline[path]}" for path in sorted(offline))
