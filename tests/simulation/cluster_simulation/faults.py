@@ -91,6 +91,14 @@ def one_way(cluster: Cluster, fault: Fault) -> None:
     _cut(cluster, fault, paths if fault.amount < 0.5 else [(b, a) for a, b in paths], both_ways=False)
 
 
+def cut_clients(cluster: Cluster, fault: Fault) -> None:
+    """Some clients do not reach a node, or hear nothing from it."""
+    names = [each.machine.name for each in cluster.clients]
+    chosen = [name for at, name in enumerate(names) if (at * 7 + int(fault.amount * 100)) % 3]
+    paths = [(fault_name(fault), name) for name in chosen]
+    _cut(cluster, fault, paths if fault.amount < 0.7 else [(b, a) for a, b in paths], both_ways=fault.amount < 0.2)
+
+
 def fault_name(fault: Fault) -> str:
     return f"node-{fault.node}"
 
@@ -230,7 +238,14 @@ def clock_jump(cluster: Cluster, fault: Fault) -> None:
 KINDS: Final[dict[str, dict[str, Begin]]] = {
     "crash": {"kill": kill, "stop": stop, "pause": pause, "sleep": sleep},
     "power": {"power": power, "blackout": blackout, "kills_then_blackout": kills_then_blackout},
-    "network": {"isolate": isolate, "cut_pair": cut_pair, "one_way": one_way, "slow": slow, "resets": resets},
+    "network": {
+        "isolate": isolate,
+        "cut_pair": cut_pair,
+        "one_way": one_way,
+        "cut_clients": cut_clients,
+        "slow": slow,
+        "resets": resets,
+    },
     "disk": {
         "disk_full": disk_full,
         "disk_hang": disk_hang,

@@ -35,12 +35,18 @@ class Hostile:
         self.stopping = False
 
     async def run(self) -> None:
-        doings = [self.garbage, self.half_a_frame, self.forged_replica, self.truncated_request, self.hang_up_early]
+        doings = [
+            self.garbage,
+            self.half_a_frame,
+            *[self.forged_replica] * 3,
+            self.truncated_request,
+            self.hang_up_early,
+        ]
         while not self.stopping:
             with contextlib.suppress(Exception):
                 async with asyncio.timeout(SECONDS_MAX):
                     await self.random.choice(doings)()
-            await asyncio.sleep(self.random.random())
+            await asyncio.sleep(self.random.random() * 0.6)
         await self.client.close()
 
     async def _send(self, data: bytes, *, then_wait: float = 0.0) -> None:

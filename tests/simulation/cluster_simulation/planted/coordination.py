@@ -7,7 +7,6 @@ from unittest.mock import patch
 
 from cluster_simulation.planted.bug import Bug
 from tidemark.broker.groups import offset_commit
-from tidemark.broker.groups.consumer import reconciliation
 from tidemark.broker.groups.pending_offsets import PendingOffsets
 from tidemark.protocol.errors import ErrorCode
 
@@ -21,11 +20,6 @@ def _aborted_offsets_count() -> Any:
     return patch.object(PendingOffsets, "end", lambda self, producer_id, *, commit: end(self, producer_id, commit=True))
 
 
-def _partitions_move_before_they_are_revoked() -> Any:
-    """KIP-848: what another member still holds is free."""
-    return patch.object(reconciliation, "_holds_any", lambda owned, partitions: False)
-
-
 BUGS: Final = {
     "old-generations-may-commit": Bug(
         patches=_old_generations_may_commit,
@@ -35,11 +29,4 @@ BUGS: Final = {
         seconds=15.0,
     ),
     "aborted-offsets-count": Bug(patches=_aborted_offsets_count, faults=("crash",), workloads=("transform",), seeds=2),
-    "partitions-move-before-they-are-revoked": Bug(
-        patches=_partitions_move_before_they_are_revoked,
-        faults=("network",),
-        workloads=("consumer",),
-        seeds=10,
-        seconds=15.0,
-    ),
 }

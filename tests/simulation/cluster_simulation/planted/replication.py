@@ -123,7 +123,7 @@ BUGS: Final = {
         seeds=8,
     ),
     "anybody-may-fetch-as-a-replica": Bug(
-        patches=_anybody_may_fetch_as_a_replica, faults=("kill", "isolate"), workloads=("hostile",), seeds=8
+        patches=_anybody_may_fetch_as_a_replica, faults=("isolate", "slow"), workloads=("hostile",), seeds=8
     ),
     "epochs-that-never-were": Bug(
         patches=_epochs_that_never_were, faults=("bit_flip",), mode="unlucky", seeds=40, seconds=12.0
