@@ -309,8 +309,12 @@ class RoleAssignment:
         the disk hangs, say, which holds it here. A reader that has heard of the new leader's records and asks this one
         for more would be told that there is no such offset."""
         hosted = self._table.topics_by_id.get(partition.topic_id)
-        if hosted is not None and hosted.partitions.get(partition.index) is partition:
-            self._retire(hosted, partition.index, None)
+        led = None if hosted is None else hosted.partitions.get(partition.index)
+        if hosted is None or led is None or led is not partition:
+            return
+        if (directory := self._table.directory_of(led)) is not None:
+            directory.high_watermarks[led.topic, led.index] = led.high_watermark  # for the role that follows
+        self._retire(hosted, led.index, None)
 
     def directory_failed(self, directory: LogDirectory, reason: str) -> None:
         """Nothing in it is led or followed any more."""
