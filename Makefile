@@ -32,7 +32,7 @@ help:
 	@echo "make bench    measure beside Apache Kafka"
 	@echo "make jars     gather Apache Kafka's jars, for the Java cases and the benchmarks"
 	@echo "make spark    what the pipeline needs: PySpark in $(VENV), and its jars in .cache/spark-jars"
-	@echo "make docs     make docs/config.md    make clean   remove what was built (not $(VENV), not ./data)"
+	@echo "make docs     make docs/config.md and docs/metrics.md    make clean   remove what was built (not $(VENV), not ./data)"
 
 # The environment. A stamp per set of extras, so that a second run goes straight to work, and `make run` on a new machine
 # fetches only what a broker needs. editable_mode=compat: a plain path entry, which a start does not pay 20 ms for.
@@ -142,6 +142,7 @@ bench: $(BENCH) system $(JARS) $(SPARK_JARS)
 
 docs: $(RUN)
 	@$(PY) -m tidemark.broker.config.docs > docs/config.md
+	@$(PY) -m tidemark.broker.metrics.docs > docs/metrics.md
 
 clean:
 	rm -rf build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .cache/jars .cache/spark-jars .cache/clients

@@ -520,6 +520,9 @@ class Log:
 
     # Moving to another directory: see storage/moving.py
 
+    def settle(self) -> None:
+        """Every append that has begun is finished. Here they all are when they return."""
+
     def renamed_to(self, directory: str) -> None:
         """The log's directory has another name."""
         self.directory = directory

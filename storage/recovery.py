@@ -31,6 +31,7 @@ from tidemark.storage.scan import Damage, checked_headers, find_batch
 from tidemark.storage.segment import Segment
 
 _PAGE = 4096
+_LONG_BYTES = 256 << 20  # takes a second or so
 _ZEROS_MIN = 64  # so many before a page's end are taken for a page that was never written
 
 _logger = logging.getLogger(__name__)
@@ -52,6 +53,9 @@ def recover(
     first = max((at for at, segment in enumerate(segments) if segment.base_offset <= recovery_point), default=0)
     scanned_from = end_offset = segments[first].base_offset
     kept = len(segments)
+    to_read = sum(segment.size for segment in segments[first:])
+    if to_read >= _LONG_BYTES:
+        _logger.info("%s: checking %d MB, from offset %d on", segments[0].directory, to_read >> 20, scanned_from)
     for at in range(first, len(segments)):
         segment = segments[at]
         if at > first and not _follows(

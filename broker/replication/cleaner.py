@@ -62,6 +62,7 @@ class Cleaner:
         self._waiting = new_executor(THREADS_MAX, name="cleaner")  # they only wait for a process
         self._under_way: set[Key] = set()
         self.uncleanable: dict[Key, str] = {}  # and why; until the next start, as in Kafka
+        self.cleaned_logs = self.bytes_before = self.bytes_after = 0  # since the start
 
     def close(self) -> None:
         self._waiting.shutdown(wait=True)
@@ -163,6 +164,9 @@ class Cleaner:
         if replica.log.generation != job.generation or directory.logs.get((replica.topic, replica.index)) is None:
             return
         directory.cleaned_up_to[replica.topic, replica.index] = stats.end_offset
+        self.cleaned_logs += 1
+        self.bytes_before += stats.bytes_before
+        self.bytes_after += stats.bytes_after
         log.info(
             "%s-%d: cleaned up to offset %d; %d records in %d bytes became %d in %d",
             replica.topic,

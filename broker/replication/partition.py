@@ -19,6 +19,7 @@ from tidemark.broker.core.ordered_set import OrderedSet
 from tidemark.broker.replication.examination import Examination, MustWait, Placed
 from tidemark.broker.replication.leadership import OUTSIDE_SECONDS_MAX, Leadership, Proposal
 from tidemark.broker.replication.replica import Replica, Watcher
+from tidemark.broker.replication.traffic import TopicTraffic
 from tidemark.broker.replication.unwritten_batches import UnwrittenBatches
 from tidemark.broker.replication.validation import CONTROL, TRANSACTIONAL
 from tidemark.environment import monotonic
@@ -66,6 +67,7 @@ class ReplicaWatcher(Protocol):
 
 class Partition(Replica):
     __slots__ = (
+        "_counted_end",
         "_flush_waiting",
         "_flushed_end",
         "_lag_seconds_max",
@@ -96,6 +98,7 @@ class Partition(Replica):
         leadership: Leadership | None = None,
         lag_seconds_max: Callable[[], float] = lambda: LAG_SECONDS_MAX,
         fails: Callable[[Partition, Exception], None] = lambda _partition, _error: None,
+        traffic: TopicTraffic | None = None,
     ) -> None:
         """`lag_seconds_max` says what `replica.lag.time.max.ms` is on this node; `fails` is called when the disk does
         not do what it should."""
@@ -111,6 +114,7 @@ class Partition(Replica):
         self._flushed_end = log.recovery_point
         self._unwritten = UnwrittenBatches()
         self._over: Exception | None = None  # why this leadership has ended
+        self._counted_end = log.end_offset  # records up to here are in `traffic`
         self.append_queue: deque[QueuedAppend] | None = None  # see `append_queues`; None when nothing waits
         if high_watermark is None and config.flush_messages == 1:
             high_watermark = log.recovery_point
@@ -123,6 +127,7 @@ class Partition(Replica):
             config=config,
             executor=executor,
             high_watermark=high_watermark,
+            traffic=traffic,
         )
 
     def configure(self, config: TopicConfig) -> None:
@@ -193,6 +198,7 @@ class Partition(Replica):
             if (why := self._unwritten.why_skipped(header.producer_id)) is not None:
                 raise why from None
             raise
+        self.traffic.bytes_in += len(batch)
         if self._unwritten:
             self._unwritten.written(header.producer_id)
         if self.log.end_offset - self.log.recovery_point >= self.unflushed_limit:
@@ -221,6 +227,12 @@ class Partition(Replica):
 
     def _watcher_failed(self) -> None:
         log.exception("%s-%d: a follower's session failed", self.topic, self.index)
+
+    def count_records(self) -> None:
+        """Bring `traffic` up to date: how many records came needs no counting, as each has an offset."""
+        end_offset = self.log.end_offset
+        self.traffic.records_in += end_offset - self._counted_end
+        self._counted_end = end_offset
 
     # -- acknowledging -----------------------------------------------------
 
@@ -365,6 +377,7 @@ class Partition(Replica):
     def resign(self, error: Exception) -> None:
         """This leadership is over: every wait ends, and readers look for another leader."""
         self._over = error
+        self.count_records()
         self.close_waiting(error)
         self.wake_all()
         for watcher in list(self.replica_watchers):

@@ -223,6 +223,7 @@ class RoleAssignment:
             leadership=leadership,
             lag_seconds_max=self._table.lag_seconds_max,
             fails=self.step_aside,
+            traffic=hosted.traffic,
         )
         self._retire(hosted, index, None)
         hosted.partitions[index] = partition
@@ -245,6 +246,7 @@ class RoleAssignment:
                 config=hosted.config,
                 executor=self._executor,
                 high_watermark=high_watermark,
+                traffic=hosted.traffic,
             )
             self._retire(hosted, index, None)
             hosted.followed[index] = followed
