@@ -34,6 +34,7 @@ from tidemark.storage.files import REAL_FILES, Files, OpenFile
 from tidemark.storage.flush import Flush
 from tidemark.storage.log import Appended, Log
 from tidemark.storage.lookup import Found
+from tidemark.storage.pending_append import PendingAppend
 from tidemark.storage.producers import ProducerState, RememberedBatch
 from tidemark.storage.slices import FileSlice
 
@@ -65,6 +66,7 @@ __all__ = [
     "OffsetOutOfRange",
     "OpenFile",
     "OutOfOrderSequence",
+    "PendingAppend",
     "ProducerState",
     "RememberedBatch",
     "Runner",

@@ -223,6 +223,7 @@ class RoleAssignment:
             leadership=leadership,
             lag_seconds_max=self._table.lag_seconds_max,
             fails=self.step_aside,
+            writers=self._table.writers_of(log_on_disk),
         )
         self._retire(hosted, index, None)
         hosted.partitions[index] = partition
