@@ -21,7 +21,7 @@ from tidemark.broker.replication.leadership import OUTSIDE_SECONDS_MAX, Leadersh
 from tidemark.broker.replication.replica import Replica, Watcher
 from tidemark.broker.replication.unwritten_batches import UnwrittenBatches
 from tidemark.broker.replication.validation import CONTROL, TRANSACTIONAL
-from tidemark.broker.replication.writers import Writers
+from tidemark.broker.replication.writers import UNTIMED_BYTES_MAX, Writers
 from tidemark.environment import monotonic
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.records import BatchHeader, EndTransaction, build_end_transaction, check_batch, read_header
@@ -159,7 +159,7 @@ class Partition(Replica):
 
     def append(self, records: memoryview, now_ms: int, at_once: bool = True) -> Appended:
         """Check one batch, and append it as its leader. `await_high_watermark` says when it may be acknowledged.
-        MustWait: it has to be examined first (rather than at once), or others are before it, or it is large."""
+        MustWait: it has to be examined first (rather than at once), or others are before it, or the disk is slow."""
         header = check_batch(records)
         records, header = self.rules.validated(records, header, now_ms, PLAIN, at_once)
         if self.append_queue is not None or len(records) > self.writers.at_once_bytes_max:
@@ -202,16 +202,19 @@ class Partition(Replica):
 
     def append_checked(self, batch: bytearray | memoryview, header: BatchHeader, now_ms: int) -> Appended:
         """Append a batch whose turn it is, and in which everything is as it should be."""
+        begun = monotonic() if header.batch_length > UNTIMED_BYTES_MAX else 0.0
         try:
             appended = self.log.append(batch, header, leader_epoch=self.leader_epoch, now_ms=now_ms)
         except _UNAPPENDED as error:
             self._note_failure(header, error)
             raise
+        if begun:
+            self.writers.note(monotonic() - begun)
         self._has_appended(header)
         return appended
 
     def begin_append(self, batch: memoryview, header: BatchHeader, now_ms: int) -> Appended | PendingAppend:
-        """As `append_checked`; but a large batch is to be written on a thread before `finish_append`."""
+        """As `append_checked`; but if the disk is slow, it is to be written on a thread before `finish_append`."""
         if len(batch) <= self.writers.at_once_bytes_max:
             return self.append_checked(batch, header, now_ms)
         try:

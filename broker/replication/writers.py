@@ -1,15 +1,16 @@
-"""Threads that write large batches to one log directory, so that the event loop need not wait for its disk.
+"""Threads that write to one log directory while its disk is slow, so that the event loop need not wait for it.
 
-A write(2) of a few kilobytes takes microseconds, less than handing it to a thread would. A large one takes a while in
-any case, and when the disk is behind, the kernel makes whoever writes much wait: for the blocks of a file that is being
-written out, or until there are fewer dirty pages. So batches up to a limit are written at once, and larger ones by
-threads of the directory's own: a disk that hangs holds up no other. While writes are seen to be slow, only very small
-batches are still written at once.
+A write(2) of a few kilobytes takes microseconds, and one of a megabyte less than a millisecond: handing it to a thread
+would cost more than that. But when the disk is behind, the kernel makes whoever writes wait: for the blocks of a file
+that is being written out, or until there are fewer dirty pages. So batches are written at once until a write took
+long; from then on, and for a while after the last such write, all but very small ones are written by threads. They
+are the directory's own: a disk that hangs holds up no other.
 """
 
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Callable
 from concurrent.futures import Executor
 from typing import Final
@@ -17,24 +18,35 @@ from typing import Final
 from tidemark.environment import monotonic, new_executor
 from tidemark.storage import PendingAppend
 
-AT_ONCE_BYTES_MAX: Final = 64 << 10
+UNTIMED_BYTES_MAX: Final = 8 << 10  # smaller writes are not worth two looks at the clock
 AT_ONCE_BYTES_MAX_IF_SLOW: Final = 4 << 10
 THREADS: Final = 4  # more would only queue up in the kernel
-SLOW_SECONDS: Final = 0.02  # a write that takes longer: the disk is behind
-SLOW_FOR_SECONDS: Final = 2.0  # after such a write
+SLOW_SECONDS: Final = 0.025  # a write that takes longer: the disk is behind
+SLOW_FOR_SECONDS: Final = 30.0  # after such a write
 
 
 class Writers:
     """`at_once_bytes_max`: larger batches are to be given to `write`."""
 
-    __slots__ = ("_limit", "_pool", "_slow_until", "_stopped", "at_once_bytes_max")
+    __slots__ = ("_pool", "_slow_until", "_stopped", "at_once_bytes_max")
 
-    def __init__(self, at_once_bytes_max: int = AT_ONCE_BYTES_MAX) -> None:
-        self._limit = at_once_bytes_max
-        self.at_once_bytes_max = at_once_bytes_max
+    def __init__(self) -> None:
+        self.at_once_bytes_max = sys.maxsize
         self._pool: Executor | None = None
         self._slow_until = 0.0
         self._stopped = False
+
+    def note(self, seconds: float) -> None:
+        """A write has taken so long."""
+        if seconds < SLOW_SECONDS and not self._slow_until:
+            return
+        now = monotonic()
+        if seconds >= SLOW_SECONDS:
+            self._slow_until = now + SLOW_FOR_SECONDS
+            self.at_once_bytes_max = AT_ONCE_BYTES_MAX_IF_SLOW
+        elif now >= self._slow_until:
+            self._slow_until = 0.0
+            self.at_once_bytes_max = sys.maxsize
 
     def write(self, pending: PendingAppend, done: Callable[[], None]) -> None:
         """`done` is called on the event loop when the batch is written, or failed to be."""
@@ -55,11 +67,6 @@ class Writers:
             loop.call_soon_threadsafe(self._written, pending, done)
 
     def _written(self, pending: PendingAppend, done: Callable[[], None]) -> None:
-        if self._stopped:
-            return
-        now = monotonic()
-        if pending.seconds >= SLOW_SECONDS:
-            self._slow_until = now + SLOW_FOR_SECONDS
-        slow = now < self._slow_until
-        self.at_once_bytes_max = min(self._limit, AT_ONCE_BYTES_MAX_IF_SLOW) if slow else self._limit
-        done()
+        if not self._stopped:
+            self.note(pending.seconds)
+            done()
