@@ -245,14 +245,15 @@ class Appending:
     def finish_turn(self, batch: QueuedBatch, pending: PendingAppend) -> Appended | PartitionProduceResponse:
         """It is written; but whether that counts is decided by what has happened meanwhile."""
         partition, data = batch.partition, batch.data
+        outcome: Appended | PartitionProduceResponse
         try:
-            appended = partition.finish_append(pending)
+            outcome = partition.finish_append(pending)
         except EXPECTED as error:
-            return refused_result(data.index, fault_of(error, where=f"{partition.topic}-{partition.index}"))
+            outcome = refused_result(data.index, fault_of(error, where=f"{partition.topic}-{partition.index}"))
         refused = self._no_longer_led(batch)
         if refused is not None and refused.error_code == ErrorCode.NOT_ENOUGH_REPLICAS:
             refused.error_code = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
-        return refused or appended
+        return refused or outcome
 
     def end_turn(self, batch: QueuedBatch, outcome: Appended | PartitionProduceResponse) -> None:
         partition, result = batch.partition, batch.result
