@@ -91,8 +91,9 @@ class AppendQueues:
         partition.writers.write(pending, partial(self._written, partition, first, pending))
 
     def _written(self, partition: Partition, first: QueuedAppend, pending: PendingAppend) -> None:
-        if self._stopped:
+        if self._stopped or not first.is_writing:
             return
+        first.is_writing = False
         written = _leave(partition)
         assert written is first, "appends have their turns one after the other"
         try:

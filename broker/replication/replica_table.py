@@ -71,7 +71,7 @@ class ReplicaTable:
         """Of the log directory that it is in."""
         path = os.path.dirname(log.directory)
         if path not in self._writers:
-            self._writers[path] = Writers()
+            self._writers[path] = Writers(path)
         return self._writers[path]
 
     def stop_appending(self) -> None:

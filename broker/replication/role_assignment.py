@@ -236,6 +236,7 @@ class RoleAssignment:
             raise LogOffline(damage)
         if followed is None:
             log_on_disk, high_watermark = self._log_of(hosted, index, load_error)
+            log_on_disk.settle()  # what the leader that this node was has begun to write
             followed = Followed(
                 topic=hosted.name,
                 topic_id=hosted.topic_id,

@@ -10,6 +10,7 @@ are the directory's own: a disk that hangs holds up no other.
 from __future__ import annotations
 
 import asyncio
+import logging
 import sys
 from collections.abc import Callable
 from concurrent.futures import Executor
@@ -18,19 +19,23 @@ from typing import Final
 from tidemark.environment import monotonic, new_executor
 from tidemark.storage import PendingAppend
 
+log = logging.getLogger(__name__)
+
 UNTIMED_BYTES_MAX: Final = 8 << 10  # smaller writes are not worth two looks at the clock
 AT_ONCE_BYTES_MAX_IF_SLOW: Final = 4 << 10
 THREADS: Final = 4  # more would only queue up in the kernel
-SLOW_SECONDS: Final = 0.025  # a write that takes longer: the disk is behind
+SLOW_SECONDS: Final = 0.1  # a write that takes longer: the disk is behind. On a busy machine it may be the CPU, if less
+STILL_SLOW_SECONDS: Final = 0.025  # likewise, once that is known
 SLOW_FOR_SECONDS: Final = 30.0  # after such a write
 
 
 class Writers:
     """`at_once_bytes_max`: larger batches are to be given to `write`."""
 
-    __slots__ = ("_pool", "_slow_until", "_stopped", "at_once_bytes_max")
+    __slots__ = ("_directory", "_pool", "_slow_until", "_stopped", "at_once_bytes_max")
 
-    def __init__(self) -> None:
+    def __init__(self, directory: str = "") -> None:
+        self._directory = directory
         self.at_once_bytes_max = sys.maxsize
         self._pool: Executor | None = None
         self._slow_until = 0.0
@@ -38,21 +43,32 @@ class Writers:
 
     def note(self, seconds: float) -> None:
         """A write has taken so long."""
-        if seconds < SLOW_SECONDS and not self._slow_until:
-            return
-        now = monotonic()
-        if seconds >= SLOW_SECONDS:
-            self._slow_until = now + SLOW_FOR_SECONDS
+        if self._slow_until:
+            self._note_while_slow(seconds)
+        elif seconds >= SLOW_SECONDS:
+            log.info("%s: a write took %.0f ms; from here on threads write", self._directory, seconds * 1000)
+            self._slow_until = monotonic() + SLOW_FOR_SECONDS
             self.at_once_bytes_max = AT_ONCE_BYTES_MAX_IF_SLOW
+
+    def _note_while_slow(self, seconds: float) -> None:
+        now = monotonic()
+        if seconds >= STILL_SLOW_SECONDS:
+            self._slow_until = now + SLOW_FOR_SECONDS
         elif now >= self._slow_until:
             self._slow_until = 0.0
             self.at_once_bytes_max = sys.maxsize
 
     def write(self, pending: PendingAppend, done: Callable[[], None]) -> None:
-        """`done` is called on the event loop when the batch is written, or failed to be."""
+        """`done` is called on the event loop when the batch is written, or failed to be; in rare cases twice."""
         if self._pool is None:
             self._pool = new_executor(THREADS, name="write")
-        self._pool.submit(self._run, pending, asyncio.get_running_loop(), done)
+        loop = asyncio.get_running_loop()
+        try:
+            self._pool.submit(self._run, pending, loop, done)
+        except RuntimeError as error:  # the system gives us no thread
+            log.warning("%s is written to without a thread: %s", self._directory, error)
+            pending()
+            loop.call_soon(self._written, pending, done)
 
     def stop(self) -> None:
         """No `done` is called any more. Closing a log waits for what is being written to it."""

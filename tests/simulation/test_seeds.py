@@ -42,8 +42,8 @@ def test_nothing_acknowledged_is_lost_where_threads_write(monkeypatch: pytest.Mo
     class Slow(Writers):
         __slots__ = ()
 
-        def __init__(self) -> None:
-            super().__init__()
+        def __init__(self, directory: str) -> None:
+            super().__init__(directory)
             self.at_once_bytes_max = 0
 
         def note(self, seconds: float) -> None:

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 
 import pytest
 
-from tidemark.broker.replication.writers import AT_ONCE_BYTES_MAX_IF_SLOW, SLOW_FOR_SECONDS, SLOW_SECONDS, Writers
+from tidemark.broker.replication.writers import (
+    AT_ONCE_BYTES_MAX_IF_SLOW,
+    SLOW_FOR_SECONDS,
+    SLOW_SECONDS,
+    STILL_SLOW_SECONDS,
+    Writers,
+)
 
 
 @pytest.fixture
@@ -33,10 +40,33 @@ def test_a_disk_counts_as_slow_until_it_has_been_quick_for_a_while(clock):
     writers = Writers()
     writers.note(SLOW_SECONDS)
     clock[0] += SLOW_FOR_SECONDS - 1
-    writers.note(SLOW_SECONDS)
+    writers.note(STILL_SLOW_SECONDS)
     clock[0] += SLOW_FOR_SECONDS - 1
     writers.note(0.001)
     assert writers.at_once_bytes_max == AT_ONCE_BYTES_MAX_IF_SLOW
     clock[0] += 2
     writers.note(0.001)
     assert writers.at_once_bytes_max == sys.maxsize
+
+
+class Pending:
+    seconds = 0.0
+
+    def __init__(self, steps: list[str]) -> None:
+        self._steps = steps
+
+    def __call__(self) -> None:
+        self._steps.append("written")
+
+
+class NoThreads:
+    def submit(self, *_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+
+async def test_without_a_thread_the_loop_writes(monkeypatch):
+    monkeypatch.setattr("tidemark.broker.replication.writers.new_executor", lambda *_, **__: NoThreads())
+    steps = []
+    Writers().write(Pending(steps), lambda: steps.append("done"))
+    await asyncio.sleep(0)
+    assert steps == ["written", "done"]
