@@ -6,6 +6,8 @@
 # Clients connect to the address that the broker tells them. The default suits clients on the same machine; for others:
 #   docker run … -e ADVERTISED_LISTENERS=PLAINTEXT://broker.example:9092 tidemark
 # More settings follow the image's name: tidemark --set num.partitions=3
+# HTTP (health, metrics, records as JSON) is for the container itself, and for its health check. To let others in:
+#   docker run … -p 127.0.0.1:8082:8082 tidemark --set http.listeners=HTTP://0.0.0.0:8082
 
 FROM python:3.11-slim AS build
 WORKDIR /src
@@ -28,6 +30,6 @@ EXPOSE 9092
 # SIGTERM is the clean stop: what was accepted is finished, logs are synced and closed.
 STOPSIGNAL SIGTERM
 HEALTHCHECK --interval=30s --timeout=10s --start-period=10s --retries=3 \
-    CMD ["tidemark", "topics", "list", "--bootstrap", "127.0.0.1:9092", "--timeout", "5"]
+    CMD ["tidemark", "health", "http://127.0.0.1:8082", "--timeout", "5"]
 # sh only to fill in the address; exec leaves the broker as the container's first process, where signals reach it.
-ENTRYPOINT ["sh", "-c", "exec tidemark start --set listeners=PLAINTEXT://0.0.0.0:9092 --set log.dirs=/var/lib/tidemark --set advertised.listeners=\"$ADVERTISED_LISTENERS\" \"$@\"", "tidemark"]
+ENTRYPOINT ["sh", "-c", "exec tidemark start --set listeners=PLAINTEXT://0.0.0.0:9092 --set http.listeners=HTTP://127.0.0.1:8082 --set log.dirs=/var/lib/tidemark --set advertised.listeners=\"$ADVERTISED_LISTENERS\" \"$@\"", "tidemark"]

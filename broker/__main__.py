@@ -18,6 +18,7 @@ from tidemark.broker.config import BrokerConfig, ConfigError, load_config
 from tidemark.broker.core.garbage import collect_rarely
 from tidemark.broker.core.loop_delay import Alarm
 from tidemark.broker.node import Node
+from tidemark.broker.server.crowd import BrokerLoop
 from tidemark.storage import StorageError
 
 log = logging.getLogger("tidemark.broker")
@@ -44,7 +45,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     for warning in config.warnings:
         log.warning("%s", warning)
     try:
-        return 0 if asyncio.run(_serve(config)) else EXIT_FAILED
+        with asyncio.Runner(loop_factory=BrokerLoop) as runner:
+            return 0 if runner.run(_serve(config)) else EXIT_FAILED
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
         print(f"tidemark: {where}{error.strerror or error}", file=sys.stderr)
@@ -105,9 +107,11 @@ async def _serve(config: BrokerConfig) -> bool:
         return not failures
     await starting
     host, port = node.address
-    shown = f"[{host}]" if ":" in host else host or "0.0.0.0"
     where = _absolute(config.log_dirs)
-    print(f"Tidemark is ready: {shown}:{port} (node {config.node_id}, data in {where}). Stop with Ctrl-C.", flush=True)
+    told = f"node {config.node_id}, data in {where}"
+    for listener, (http_host, http_port) in node.http_endpoints.items():
+        told += f", {listener.lower()}://{_shown(http_host)}:{http_port}"
+    print(f"Tidemark is ready: {_shown(host)}:{port} ({told}). Stop with Ctrl-C.", flush=True)
     warming = asyncio.create_task(_warm_up(node))
     await stop.wait()
     warming.cancel()
@@ -120,6 +124,10 @@ async def _serve(config: BrokerConfig) -> bool:
 async def _warm_up(node: Node) -> None:
     await node.warm_up()
     collect_rarely()
+
+
+def _shown(host: str) -> str:
+    return f"[{host}]" if ":" in host else host or "0.0.0.0"
 
 
 def _absolute(paths: Sequence[str]) -> str:

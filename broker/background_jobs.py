@@ -48,6 +48,9 @@ def background_jobs(settings: DynamicConfig, replicas: Replicas, coordinators: C
     async def clean() -> None:
         await replicas.cleaner.clean_all_due(settings.current)
 
+    async def scrub() -> None:
+        await replicas.scrubber.scrub_all_due(lambda: settings.current)
+
     delay_ms = settings.static.log_initial_task_delay_ms
     yield Job(lambda: TICK_MS, tick)
     yield Job(lambda: TICK_MS, check_directories)
@@ -55,6 +58,7 @@ def background_jobs(settings: DynamicConfig, replicas: Replicas, coordinators: C
     yield Job(setting("replica_high_watermark_checkpoint_interval_ms"), housekeeping.checkpoint_high_watermarks)
     yield Job(setting("log_retention_check_interval_ms"), apply_retention, delay_ms)
     yield Job(setting("log_cleaner_backoff_ms"), clean)
+    yield Job(lambda: TICK_MS, scrub, delay_ms)
     yield Job(setting("producer_id_expiration_check_interval_ms"), expire_producers)
     yield Job(setting("offsets_retention_check_interval_ms"), coordinators.expire_offsets)
     yield Job(setting("transaction_abort_timed_out_transaction_cleanup_interval_ms"), coordinators.abort_timed_out)

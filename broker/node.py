@@ -30,6 +30,7 @@ from tidemark.broker.metadata.image import Image
 from tidemark.broker.metadata.min_isr import ignored_value
 from tidemark.broker.metadata.producer_ids import ProducerIds
 from tidemark.broker.metadata.records import Endpoint
+from tidemark.broker.quotas.service import Quotas
 from tidemark.broker.replication.replicas import Replicas
 from tidemark.broker.server.dispatch import Dispatcher
 from tidemark.broker.server.server import Server
@@ -38,6 +39,8 @@ from tidemark.storage import LogDirectory
 
 if TYPE_CHECKING:
     from tidemark.broker.cluster_runtime import ClusterRuntime
+    from tidemark.broker.http.runtime import HttpRuntime
+    from tidemark.broker.metrics.registry import Metrics
     from tidemark.broker.peers import Connector
     from tidemark.broker.security.delegation_tokens import DelegationTokens
     from tidemark.broker.security.guard import Guard
@@ -67,6 +70,7 @@ class Node:
         self.config = config
         self.settings = DynamicConfig(config)
         self.address = ("", 0)
+        self.http_endpoints: dict[str, tuple[str, int]] = {}  # by listener, where HTTP is served
         self._failed = failed or (lambda _error: None)
         self._alarm = alarm
         self._opened = AsyncExitStack()
@@ -92,6 +96,7 @@ class Node:
         self._tls = self._secure(opened)
         self._replicas = Replicas(node_id=config.node_id, config=config, directories=directories, now_ms=wall_clock_ms)
         self._replicas.table.offline_directories.update(offline)
+        self._quotas = Quotas(config)
         self._cluster = self._runtime(identity, services)
         self._store = self._cluster.store
         if config.authorizer_class_name:
@@ -108,7 +113,8 @@ class Node:
         )
         self._replicas.roles.opening.opened_later = self._coordinators.opened
         services.update(self._services())
-        dispatcher = Dispatcher(services)
+        dispatcher = self._new_dispatcher(services)
+        dispatcher.hold_to(self._quotas)
         self._server = Server(config, dispatcher, tls=self._tls)
         self._server.current_config = lambda: self.settings.current
         opened.callback(self._replicas.table.stop_appending)  # when the last connection is gone
@@ -117,6 +123,7 @@ class Node:
         for listener in config.parsed_listeners:
             await self._server.listen(listener, handle=self._guarded(listener, dispatcher))
         self.address = next(iter(self._server.endpoints.values()))
+        http = self._http = await self._open_http(opened)
         await self._cluster.join(self._server, services, self._guarded)
         identity.confirm(self._store.image.cluster_id)
         if warning := ignored_value(self._store.image, config):
@@ -141,6 +148,10 @@ class Node:
         await self._server.serve()
         opened.push_async_callback(self._cluster.leave)
         await self._cluster.unfence()
+        if http is not None:
+            http.add_metrics(self._metrics(dispatcher, http), guard=self._guard)
+            opened.callback(http.stop_serving)
+            http.serve()
 
     async def warm_up(self) -> None:
         """Load, a little at a time, what the start left to the first request that needs it."""
@@ -177,15 +188,53 @@ class Node:
 
     def _secure(self, opened: AsyncExitStack) -> TlsEndpoints | None:
         """What speaks TLS. Where no listener does, nothing of it is loaded."""
-        listeners = [*self.config.parsed_listeners, self.config.parsed_controller_listener]
+        config = self.config
+        listeners = [*config.parsed_listeners, *config.parsed_http_listeners, config.parsed_controller_listener]
         secure = [each for each in listeners if each is not None and each.is_encrypted]
         if not secure:
             return None
         from tidemark.broker.tls.endpoints import TlsEndpoints
 
-        tls = TlsEndpoints(self.config, secure)
+        tls = TlsEndpoints(config, secure)
         opened.callback(tls.close)
         return tls
+
+    def _new_dispatcher(self, services: dict[str, Callable[[], Any]]) -> Dispatcher:
+        """Requests are measured where somebody can ask for the figures."""
+        if not self.config.http_listeners:
+            return Dispatcher(services)
+        from tidemark.broker.server.measured_dispatch import MeasuredDispatcher
+
+        return MeasuredDispatcher(services)
+
+    async def _open_http(self, opened: AsyncExitStack) -> HttpRuntime | None:
+        """Where no listener is set for it, nothing of it is loaded."""
+        if not self.config.http_listeners:
+            return None
+        from tidemark.broker.http.runtime import HttpRuntime
+
+        http = HttpRuntime(self.config, store=self._store, replicas=self._replicas.table, tls=self._tls)
+        opened.push_async_callback(http.close)
+        await http.open()
+        self.http_endpoints = http.endpoints
+        return http
+
+    def _metrics(self, dispatcher: Dispatcher, http: HttpRuntime) -> Metrics:
+        from tidemark.broker.metrics.of_node import node_metrics
+        from tidemark.broker.server.measured_dispatch import MeasuredDispatcher
+
+        assert isinstance(dispatcher, MeasuredDispatcher)
+        return node_metrics(
+            settings=self.settings,
+            dispatcher=dispatcher,
+            loop_delay=self.loop_delay,
+            replicas=self._replicas,
+            store=self._store,
+            coordinators=self._coordinators,
+            server=self._server,
+            logins=lambda: self._sasl.log if "_sasl" in self.__dict__ else None,
+            http=lambda: http.load,
+        )
 
     def _watch_certificates(self, tls: TlsEndpoints, jobs: PeriodicJobs) -> None:
         from tidemark.broker.tls.watch import CertificateWatch
@@ -245,14 +294,15 @@ class Node:
         """What a handler may name as an argument."""
         slots_max = self.config.max_incremental_fetch_session_cache_slots
         made: dict[str, Any] = {
-            "authorizer": None if self._guard is None else self._guard.authorizer,
             "cluster": self._cluster.view,
             "creation": self._creation,
             "fetch_sessions": FetchSessions(slots_max=slots_max, time=monotonic),
             "guard": self._guard,
             "follower_sessions": self._replicas.follower_sessions,
+            "directory_moves": self._replicas.moves,
             "housekeeping": self._replicas.housekeeping,
             "producer_ids": ProducerIds(self._cluster.allocate_producer_ids),
+            "quotas": self._quotas,
             "replicas": self._replicas.table,
             "settings": self.settings,
             "store": self._store,
@@ -279,10 +329,10 @@ class Node:
         if not any(each is not None and each.name == name and each.has_logins for each in listeners):
             return secure
         from tidemark.broker.config.sasl import ListenerSasl
-        from tidemark.broker.peers.login import LoginConnector
+        from tidemark.broker.peers.login import LoginConnector, login_of
         from tidemark.broker.peers.peers import client_id_of
 
-        login = ListenerSasl(self.config, name).login
+        login = login_of(ListenerSasl(self.config, name))
         return LoginConnector(login, client_id=client_id_of(self.config.node_id), inner=secure)
 
     @cached_property
@@ -316,8 +366,10 @@ class Node:
         """From here on settings, replicas and coordinators are as the metadata says."""
         self.settings.watch(self._replicas.roles.reconfigure_all)
         self.settings.watch(self._coordinators.reconfigure)
+        self.settings.watch(self._server.rates.configure)
+        quotas = (self._quotas.follow, self._server.rates.follow)
         empty = Image()
-        for follow in (self.settings.follow, self._replicas.roles.follow, self._coordinators.follow):
+        for follow in (self.settings.follow, self._replicas.roles.follow, self._coordinators.follow, *quotas):
             self._store.watch(follow)
             follow(empty, self._store.image)
 

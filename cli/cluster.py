@@ -8,9 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tidemark.cli import values
+from tidemark.cli import log_dirs, values
 from tidemark.cli.cluster_client import ClusterClient, check
 from tidemark.cli.cluster_state import Broker, ClusterState, Partition, describe_cluster
+from tidemark.cli.http_client import get_json
 from tidemark.cli.moves import Move, away_from, cancel, move
 from tidemark.cli.options import add_json, add_wait, client_options
 from tidemark.cli.output import print_json, table
@@ -27,12 +28,20 @@ if TYPE_CHECKING:
 def add_parser(commands: Subparsers, *, help: str) -> None:
     parser = commands.add_parser("cluster", help=help)
     actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
-    for add in (_add_status, _add_under_replicated, _add_reassign, _add_give_vote, _add_decommission):
+    looking = (_add_status, _add_under_replicated, log_dirs.add_parsers)
+    for add in (*looking, _add_reassign, _add_give_vote, _add_decommission):
         add(actions, client_options())
 
 
 def _add_status(actions: Subparsers, options: argparse.ArgumentParser) -> None:
     parser = actions.add_parser("status", parents=[options], help="show nodes, controller, quorum and partitions")
+    parser.add_argument(
+        "--http",
+        action="append",
+        default=[],
+        metavar="URL",
+        help="a node's HTTP listener, which is asked whether the node is ready; may be repeated",
+    )
     add_json(parser)
     parser.set_defaults(run=status)
 
@@ -115,8 +124,12 @@ def _add_decommission(actions: Subparsers, options: argparse.ArgumentParser) -> 
 def status(args: argparse.Namespace) -> int:
     with ClusterClient(args) as cluster:
         view = describe_cluster(cluster)
+        up = [each.broker_id for each in view.brokers if not each.is_fenced and each.broker_id in cluster.brokers]
+        directories = [each for broker in up for each in log_dirs.of(cluster, broker)]
+    readiness = _readiness(args)
     if args.json:
-        print_json(view.as_json())
+        places = {"log_dirs": [each.as_json() for each in directories]}
+        print_json(view.as_json() | places | ({"readiness": readiness} if args.http else {}))
         return ExitCode.OK
     lacking = list(_under_replicated(view))
     leaderless = [each for each in view.partitions if each.leader < 0]
@@ -126,8 +139,38 @@ def status(args: argparse.Namespace) -> int:
         f" {len(leaderless)} without a leader"
     )
     heads = ["node", "address", "rack", "state", "quorum", "lag", "leads", "replicas"]
-    print(table(heads, [_row(view, broker) for broker in view.brokers]))
+    rows = [_row(view, broker) for broker in view.brokers]
+    if args.http:
+        told = {each["node_id"]: each["status"] for each in readiness if "node_id" in each}
+        heads.append("ready")
+        rows = [[*row, told.get(row[0], "not asked")] for row in rows]
+    print(table(log_dirs.HEADS, [each.row for each in directories]))
+    print(table(heads, rows))
+    for line in _complaints(readiness):
+        print(line)
     return ExitCode.OK
+
+
+def _readiness(args: argparse.Namespace) -> list[dict[str, Any]]:
+    """What each of the nodes that were named says of itself; of one that does not answer, that."""
+    found = []
+    for url in args.http:
+        try:
+            found.append({"url": url, **get_json(url, "/readyz", seconds_max=args.timeout)[1]})
+        except CommandFailed as failure:
+            if failure.code == ExitCode.USAGE:
+                raise
+            found.append({"url": url, "status": str(failure)})
+    return found
+
+
+def _complaints(readiness: list[dict[str, Any]]) -> Iterator[str]:
+    for each in readiness:
+        if "node_id" not in each:
+            yield each["status"]
+        for name, finding in each.get("checks", {}).items():
+            if finding != "ok":
+                yield f"node {each['node_id']}: {name}: {finding}"
 
 
 def _row(view: ClusterState, broker: Broker) -> list[object]:

@@ -39,7 +39,7 @@ class NodePlan:
 
 def plan(config: BrokerConfig, count: int) -> list[NodePlan]:
     listeners = config.parsed_listeners
-    if any(listener.port == 0 for listener in listeners):
+    if any(listener.port == 0 for listener in (*listeners, *config.parsed_http_listeners)):
         raise CommandFailed(
             "--nodes counts ports up from the listener's, which therefore cannot be 0.", code=ExitCode.USAGE
         )
@@ -47,6 +47,7 @@ def plan(config: BrokerConfig, count: int) -> list[NodePlan]:
     ids = range(first, first + count)
     # The clients' ports first, then those of the controller listeners.
     own_port = max(listener.port for listener in listeners) + count
+    http = config.parsed_http_listeners
     host = _reachable(listeners[0].host)
     voters = ",".join(f"{ids[k]}@{host}:{own_port + k}" for k in range(_voters(count)))
     common = _common(config, count)
@@ -61,6 +62,8 @@ def plan(config: BrokerConfig, count: int) -> list[NodePlan]:
             f"log.dirs={','.join(str(Path(path) / f'node-{node_id}') for path in config.log_dirs)}",
             *common,
         ]
+        if http:
+            settings.append(f"http.listeners={','.join(str(_moved(listener, k)) for listener in http)}")
         if config.advertised_listeners:
             advertised = [_moved(listener, k) for listener in config.parsed_advertised_listeners]
             settings.append(f"advertised.listeners={','.join(map(str, advertised))}")

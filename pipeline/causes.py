@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import Any
 
 from tidemark.pipeline.checkpoint import WHAT_TO_DO
@@ -26,10 +27,35 @@ _MALFORMED = re.compile(r"Malformed record in \S+ at offset \d+")
 _DAMAGED = re.compile(
     r"\[(?P<what>CHECKPOINT_FILE_CHECKSUM_VERIFICATION_FAILED|CANNOT_LOAD_STATE_STORE\.CANNOT_READ_\w+)\](?P<how>[^\n]*)"
 )
+_MISMATCH = re.compile(r"CheckpointMismatch: (?P<what>[^\n]+)")
+_TOO_SLOW = re.compile(
+    r"TransactionTooSlow: Batch (?P<batch>\d+) is too large for one transaction: "
+    r"(?P<rows>\d+) rows in (?P<seconds>\d+) s"
+)
+_CHANGED_STATE = re.compile(
+    r"\[(?P<what>STATE_STORE_\w*SCHEMA\w*|STATE_STORE_\w*NOT_COMPATIBLE|STREAMING_STATEFUL_OPERATOR_NOT_MATCH\w*)[\w.]*\]"
+)
+_MORE = re.compile(r"\.\.\. \d+ more")
 _LEFT_OVER = re.compile(r"LeftOver: (?P<what>[^\n]+)")
 _PYTHON = re.compile(
     r"^(?P<what>[A-Za-z_.]*(Error|Exception|Failed|Unreadable|Disagree|LeftOver): [^\n]+)$", re.MULTILINE
 )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TooSlow:
+    """An attempt at a batch that outlived its transaction."""
+
+    batch: int
+    rows: int
+    seconds: float
+
+
+def too_slow(message: str) -> TooSlow | None:
+    found = _TOO_SLOW.search(message)
+    if found is None:
+        return None
+    return TooSlow(batch=int(found["batch"]), rows=int(found["rows"]), seconds=float(found["seconds"]))
 
 
 def text_of(failure: Any) -> str:
@@ -42,8 +68,10 @@ def text_of(failure: Any) -> str:
 
 def may_pass(message: str) -> bool:
     """Would the same batch, tried again from the checkpoint, perhaps go through?"""
-    for_good = is_loss(message) or _MALFORMED.search(message) or _DAMAGED.search(message)
-    return not for_good and bool(_PASSING.search(message))
+    for_good = (_MALFORMED, _DAMAGED, _MISMATCH, _CHANGED_STATE)
+    if is_loss(message) or any(each.search(message) for each in for_good):
+        return False
+    return bool(_PASSING.search(message))
 
 
 def is_loss(message: str) -> bool:
@@ -54,17 +82,30 @@ def sentence(message: str) -> str:
     """The one line of a stack trace that says what happened."""
     if found := _MALFORMED.search(message):
         return f"{found[0]}; set 'on_malformed: count' or 'dead_letter' to go on past such records."
+    if found := _MISMATCH.search(message):
+        return found["what"]
+    if found := _CHANGED_STATE.search(message):
+        return (
+            f"An aggregation, join or dedupe has changed since the checkpoint was begun, and its state does not fit "
+            f"({found['what']}). Put the step back as it was; or start with an empty checkpoint, and new outputs."
+        )
+    if found := _TOO_SLOW.search(message):
+        return f"{found[0].removeprefix('TransactionTooSlow: ')}, and its time was over."
     if _LEFT_OVER.search(message):
         return "Another run of this pipeline has taken over its sinks."
     if found := _DAMAGED.search(message):
         return f"The checkpoint is damaged: {_shortened(found['how'].strip()).rstrip('.')}. {WHAT_TO_DO}"
     if _REPORT.search(message):
         return "Spark's connector finished a batch that an earlier run had begun, and failed in its report of it."
-    lines = [line.strip() for line in message.splitlines() if line.strip() and not line.strip().startswith("at ")]
+    lines = [line.strip() for line in message.splitlines() if _says_something(line.strip())]
     caused = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
     python = [found["what"] for found in _PYTHON.finditer(message)]
     reported = (python or caused or lines or ["the query stopped without a reason"])[-1]
     return f"{_shortened(reported).rstrip('.')}."
+
+
+def _says_something(line: str) -> bool:
+    return bool(line) and not line.startswith("at ") and _MORE.fullmatch(line) is None
 
 
 def _shortened(text: str) -> str:

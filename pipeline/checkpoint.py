@@ -36,10 +36,42 @@ class Checkpoint:
         return _offsets(directory / "offsets" / str(done))
 
     def last_batch(self, sink: str) -> int | None:
-        commits = Path(self.of_sink(sink)) / "commits"
-        if not self.is_local or not commits.is_dir():
+        """The newest batch that is finished."""
+        return self._newest(sink, "commits")
+
+    def last_planned(self, sink: str) -> int | None:
+        """The newest batch whose records are fixed; it is finished, or comes next."""
+        return self._newest(sink, "offsets")
+
+    def _newest(self, sink: str, log: str) -> int | None:
+        directory = Path(self.of_sink(sink)) / log
+        if not self.is_local or not directory.is_dir():
             return None
-        return max((int(each.name) for each in commits.iterdir() if each.name.isdecimal()), default=None)
+        return max((int(each.name) for each in directory.iterdir() if each.name.isdecimal()), default=None)
+
+    def planned(self, sink: str, batch: int) -> dict[Partition, int]:
+        """Where a batch ends; empty if it is not planned, or the checkpoint is on another machine."""
+        log = Path(self.of_sink(sink)) / "offsets" / str(batch)
+        return _offsets(log) if self.is_local and log.exists() else {}
+
+    def query_id(self, sink: str) -> str | None:
+        metadata = Path(self.of_sink(sink)) / "metadata"
+        if not self.is_local or not metadata.exists():
+            return None
+        found = _json(metadata, metadata.read_text(errors="replace"))
+        return str(found["id"]) if isinstance(found, dict) and "id" in found else None
+
+    def forget_planned(self, sink: str) -> bool:
+        """Lets Spark plan the next batch anew, if it is planned but not finished. True if there was one.
+
+        The caller knows that nothing of it was written, and that nobody is about to."""
+        planned, done = self.last_planned(sink), self.last_batch(sink)
+        if planned is None or (done is not None and planned <= done):
+            return False
+        offsets = Path(self.of_sink(sink)) / "offsets"
+        (offsets / f".{planned}.crc").unlink(missing_ok=True)
+        (offsets / str(planned)).unlink()
+        return True
 
     def require_sound(self, sink: str) -> None:
         """What Spark would fail on with a stack trace is found here, and said with what to do."""
@@ -62,6 +94,9 @@ class Checkpoint:
             _require_version(directory / "commits" / str(done))
         if done is not None and numbers and done > numbers[-1]:
             raise _damaged(offsets / str(done), "the batch is finished, but what it read is not recorded")
+
+    def has_state(self, sink: str) -> bool:
+        return not self.is_local or (Path(self.of_sink(sink)) / "state").is_dir()
 
     def read_note(self, name: str) -> dict[str, Any]:
         note = self.path / name
@@ -117,6 +152,14 @@ def positions_in(content: object) -> dict[Partition, int]:
     }
 
 
+def as_json(positions: Mapping[Partition, int]) -> dict[str, dict[str, int]]:
+    """Positions in the connector's form, {"topic": {"0": 12}}."""
+    found: dict[str, dict[str, int]] = {}
+    for (topic, partition), offset in sorted(positions.items()):
+        found.setdefault(topic, {})[str(partition)] = offset
+    return found
+
+
 def _json(file: Path, text: str) -> object:
     try:
         found: object = json.loads(text)
@@ -126,8 +169,9 @@ def _json(file: Path, text: str) -> object:
 
 
 WHAT_TO_DO = (
-    "Restore the checkpoint's directory from a copy; or delete it, and the pipeline starts again from its sources' "
-    "'start' and writes everything once more."
+    "Restore the checkpoint's directory from a copy that was made after the last batch was written (an older one is "
+    "refused); or delete it, and the pipeline starts again from its sources' 'start' and writes everything once more: "
+    "give table sinks a new path then, so that no row is in a table twice."
 )
 
 

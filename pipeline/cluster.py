@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 Partition = tuple[str, int]
 TIMEOUT_S = 15.0
+BROKER_MAX_S = 900.0  # Kafka's transaction.max.timeout.ms, where a cluster does not tell its own
 
 
 def client_settings(bootstrap: str, kafka: Mapping[str, str]) -> dict[str, Any]:
@@ -35,16 +36,21 @@ def java_settings(bootstrap: str, kafka: Mapping[str, str]) -> dict[str, str]:
     if "sasl.username" in kafka:
         scram = rest.get("sasl.mechanism", "PLAIN").startswith("SCRAM")
         module = "scram.ScramLoginModule" if scram else "plain.PlainLoginModule"
-        user, password = (kafka.get(f"sasl.{each}", "").replace('"', '\\"') for each in ("username", "password"))
+        user, password = (_in_quotes(kafka.get(f"sasl.{each}", "")) for each in ("username", "password"))
         rest["sasl.jaas.config"] = (
-            f'org.apache.kafka.common.security.{module} required username="{user}" password="{password}";'
+            f"org.apache.kafka.common.security.{module} required username={user} password={password};"
         )
     rest = for_java(rest)
     return {f"kafka.{k}": v for k, v in {"bootstrap.servers": bootstrap, **rest}.items()}
 
 
-class Cluster:
-    """One cluster, asked through librdkafka."""
+def _in_quotes(text: str) -> str:
+    """As Java's login configuration reads it: a backslash takes the next character as it is."""
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+class ClusterAdmin:
+    """One cluster, asked and changed through librdkafka, by the driver."""
 
     def __init__(self, bootstrap: str, kafka: Mapping[str, str]) -> None:
         self.bootstrap = bootstrap
@@ -105,16 +111,52 @@ class Cluster:
 
     def ranges(self, partitions: Iterable[Partition]) -> dict[Partition, tuple[int, int]]:
         """The first offset that a partition still holds, and the one after its last."""
+        return self._ranges(partitions, "read_uncommitted")
+
+    def ends(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
+        """Up to where a read_committed reader may read now."""
+        return {each: high for each, (_, high) in self._ranges(partitions, "read_committed").items()}
+
+    def _ranges(self, partitions: Iterable[Partition], isolation: str) -> dict[Partition, tuple[int, int]]:
         from confluent_kafka import KafkaException, TopicPartition
 
         found = {}
-        with self.consumer() as reader:
+        with self.consumer(**{"isolation.level": isolation}) as reader:
             for topic, index in partitions:
                 try:
                     found[topic, index] = reader.get_watermark_offsets(TopicPartition(topic, index), timeout=TIMEOUT_S)
                 except KafkaException as error:
                     raise self._failure(error.args[0]) from None
         return found
+
+    def topic_ids(self, names: Iterable[str]) -> dict[str, str]:
+        """The ids of those topics that exist: a topic that was deleted and made anew has another."""
+        from confluent_kafka import KafkaException, TopicCollection
+
+        wanted = sorted(names)
+        if not wanted:
+            return {}
+        answers = self.admin.describe_topics(TopicCollection(wanted), request_timeout=TIMEOUT_S)
+        found = {}
+        for name, answer in answers.items():
+            try:
+                found[name] = str(answer.result().topic_id)
+            except KafkaException:
+                continue  # gone, or not ours to see: who reads it is told by its own client
+        return found
+
+    def transaction_timeout_max_s(self) -> float:
+        """The broker's transaction.max.timeout.ms; Kafka's default where we may not ask."""
+        from confluent_kafka import KafkaException
+        from confluent_kafka.admin import ConfigResource
+
+        try:
+            node = next(iter(self.admin.list_topics(timeout=TIMEOUT_S).brokers))
+            broker = ConfigResource(ConfigResource.Type.BROKER, str(node))
+            told = self.admin.describe_configs([broker], request_timeout=TIMEOUT_S)[broker].result()
+            return int(told["transaction.max.timeout.ms"].value) / 1000
+        except (KafkaException, KeyError, ValueError, StopIteration):
+            return BROKER_MAX_S
 
     def consumer(self, **settings: Any) -> Consumer:
         from confluent_kafka import Consumer

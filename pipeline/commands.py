@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidemark.failure import CommandFailed, ExitCode
 from tidemark.pipeline.checkpoint import Checkpoint
-from tidemark.pipeline.cluster import Cluster
+from tidemark.pipeline.cluster import ClusterAdmin
 from tidemark.pipeline.spec import Pipeline, load
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ def _passing_log() -> Path:
 def _require_sources(pipeline: Pipeline) -> None:
     from tidemark.pipeline.inputs import topics_of
 
-    cluster = Cluster(pipeline.bootstrap, pipeline.kafka)
+    cluster = ClusterAdmin(pipeline.bootstrap, pipeline.kafka)
     for source in pipeline.topic_sources:
         topics_of(source, cluster)
 
@@ -164,7 +164,7 @@ def _views(pipeline: Pipeline, master: str) -> dict[str, Any]:
     from tidemark.pipeline.spec import TopicSink
 
     spark = _session(pipeline, master, log=_passing_log(), **{"spark.ui.enabled": "false"})
-    cluster = Cluster(pipeline.bootstrap, pipeline.kafka)
+    cluster = ClusterAdmin(pipeline.bootstrap, pipeline.kafka)
     schemas = resolve_schemas(spark, pipeline, cluster, Checkpoint(pipeline.checkpoint), keep=False)
     graph = Graph(spark, pipeline, schemas=schemas)
     views = {}

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tidemark.failure import CommandFailed, ExitCode
 from tidemark.pipeline.balance import ReadPlan
-from tidemark.pipeline.inputs import lake_input, topic_input
+from tidemark.pipeline.inputs import BatchLimit, lake_input, topic_input
 from tidemark.pipeline.spec import LakeSource, Pipeline, Sink, Step, TopicSink, TopicSource
 
 if TYPE_CHECKING:
@@ -60,8 +60,10 @@ class Graph:
         self._schemas = schemas
         self._plans = plans or {}
 
-    def view_of(self, sink: Sink, *, source_options: Mapping[str, str] | None = None) -> DataFrame:
-        views = self._sources(source_options or {})
+    def view_of(
+        self, sink: Sink, *, source_options: Mapping[str, str] | None = None, limit: BatchLimit | None = None
+    ) -> DataFrame:
+        views = self._sources(source_options or {}, limit or BatchLimit())
         if sink.view in views:
             return views[sink.view]
         for step in self._pipeline.steps:
@@ -70,7 +72,7 @@ class Graph:
                 break
         return views[sink.view]
 
-    def _sources(self, source_options: Mapping[str, str]) -> dict[str, DataFrame]:
+    def _sources(self, source_options: Mapping[str, str], limit: BatchLimit) -> dict[str, DataFrame]:
         views = {}
         for source in self._pipeline.sources:
             if isinstance(source, LakeSource):
@@ -83,6 +85,7 @@ class Graph:
                     schema=self._schemas.get(source.name),
                     plan=self._plans.get(source.name, ReadPlan()),
                     extra=source_options,
+                    limit=limit,
                 )
             made.good.createOrReplaceTempView(source.name)
             views[source.name] = made.good

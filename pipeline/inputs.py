@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tidemark.failure import CommandFailed, ExitCode
 from tidemark.pipeline.balance import ReadPlan
-from tidemark.pipeline.cluster import Cluster, Partition, java_settings
+from tidemark.pipeline.cluster import ClusterAdmin, Partition, java_settings
 from tidemark.pipeline.formats import decoded, good_rows, with_metadata
 from tidemark.pipeline.spec import LakeSource, Pipeline, TopicSource
 
@@ -19,6 +19,21 @@ SAMPLE_RECORDS = 500
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BatchLimit:
+    """The most records of one batch: what holds where the file says nothing, and what holds whatever it says."""
+
+    usual: int | None = None
+    forced: int | None = None
+
+    def applied(self, options: Mapping[str, str]) -> dict[str, str]:
+        said = options.get("maxOffsetsPerTrigger")
+        most = said if said is not None else self.usual
+        if self.forced is not None:
+            most = self.forced if most is None else min(int(most), self.forced)
+        return {**options, "maxOffsetsPerTrigger": str(most)} if most is not None else dict(options)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Input:
     """One source: the rows that steps see, and all rows with the reason of the malformed."""
 
@@ -26,7 +41,7 @@ class Input:
     all: DataFrame | None = None
 
 
-def topics_of(source: TopicSource, cluster: Cluster) -> list[str]:
+def topics_of(source: TopicSource, cluster: ClusterAdmin) -> list[str]:
     """The topics that a source reads now. One that is named must be there."""
     if source.pattern is not None:
         found = cluster.matching(source.pattern)
@@ -42,7 +57,7 @@ def topics_of(source: TopicSource, cluster: Cluster) -> list[str]:
     return list(source.topics)
 
 
-def partitions_of(source: TopicSource, cluster: Cluster) -> list[Partition]:
+def partitions_of(source: TopicSource, cluster: ClusterAdmin) -> list[Partition]:
     there = cluster.topics()
     return [(topic, index) for topic in topics_of(source, cluster) for index in there[topic]]
 
@@ -55,9 +70,10 @@ def topic_input(
     schema: str | None,
     plan: ReadPlan,
     extra: Mapping[str, str],
+    limit: BatchLimit,
 ) -> Input:
     options = enough_is_no_more_than_most(
-        {**_options(source, pipeline), **plan.options(), **extra, **_connector_options(source)}
+        limit.applied({**_options(source, pipeline), **plan.options(), **extra, **_connector_options(source)})
     )
     if source.table:
         table = with_metadata(spark.read.format("kafka").options(**_table_options(options)).load())
@@ -79,7 +95,7 @@ def lake_input(spark: SparkSession, source: LakeSource) -> Input:
     return Input(good=reader.options(**source.options).load(source.path))
 
 
-def infer_schema(spark: SparkSession, source: TopicSource, cluster: Cluster) -> str:
+def infer_schema(spark: SparkSession, source: TopicSource, cluster: ClusterAdmin) -> str:
     """The columns of the newest records, as DDL."""
     sample = _sample(cluster, partitions_of(source, cluster))
     if not sample:
@@ -100,7 +116,7 @@ def infer_schema(spark: SparkSession, source: TopicSource, cluster: Cluster) -> 
     return ", ".join(f"`{name}` {kind}" for name, kind in zip(names, kinds, strict=True))
 
 
-def record_bytes(pipeline: Pipeline, cluster: Cluster) -> int | None:
+def record_bytes(pipeline: Pipeline, cluster: ClusterAdmin) -> int | None:
     """The mean size of the newest values; None if there are none yet."""
     streams = [each for each in pipeline.topic_sources if not each.table]
     sample = [text for source in streams for text in _sample(cluster, partitions_of(source, cluster))]
@@ -172,7 +188,7 @@ def _counted(every: DataFrame, source: TopicSource) -> DataFrame:
     return every.observe(f"source:{source.name}", f.count("*").alias("records"), f.count("_reason").alias("malformed"))
 
 
-def _sample(cluster: Cluster, partitions: list[Partition]) -> list[str]:
+def _sample(cluster: ClusterAdmin, partitions: list[Partition]) -> list[str]:
     from confluent_kafka import TopicPartition
 
     ranges = cluster.ranges(partitions)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
+from collections.abc import Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from tidemark.failure import CommandFailed, ExitCode
@@ -20,6 +21,7 @@ class Metrics:
         self._rows: dict[str, int] = defaultdict(int)
         self._batches: dict[str, int] = defaultdict(int)
         self._malformed: dict[str, int] = defaultdict(int)
+        self.lag: Mapping[str, int] = {}  # by sink, to the logs' ends; replaced as a whole
         self.restarts = 0
         self.lost_records = 0
 
@@ -45,7 +47,7 @@ class Metrics:
                 ("malformed_total", "counter", "Malformed records.", {**self._malformed}),
                 ("restarts_total", "counter", "Queries started again after a failure.", {"": self.restarts}),
                 ("lost_records_total", "counter", "Records gone before they were read.", {"": self.lost_records}),
-                ("lag_records", "gauge", "Records not read yet.", _by_sink({k: v.lag for k, v in newest.items()})),
+                ("lag_records", "gauge", "Records not read yet.", _by_sink(dict(self.lag))),
                 ("rows_per_second", "gauge", "Of the newest batch.",
                  _by_sink({k: v.rows_per_second for k, v in newest.items()})),
                 ("batch_seconds", "gauge", "Of the newest batch.",

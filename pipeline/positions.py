@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from tidemark.pipeline.cluster import Cluster, Partition
+from tidemark.pipeline.cluster import ClusterAdmin, Partition
 
 
 class GroupPosition:
     """Where the pipeline is: a partition's position is that of the sink that is furthest behind."""
 
-    def __init__(self, cluster: Cluster, group: str, sinks: Iterable[str]) -> None:
+    def __init__(self, cluster: ClusterAdmin, group: str, sinks: Iterable[str]) -> None:
         self._cluster = cluster
         self._group = group
         self._by_sink: dict[str, dict[Partition, int]] = {sink: {} for sink in sinks}
@@ -23,6 +23,9 @@ class GroupPosition:
 
     def note(self, sink: str, positions: Mapping[Partition, int]) -> None:
         self._by_sink[sink].update(positions)
+
+    def of_sink(self, sink: str) -> Mapping[Partition, int]:
+        return self._by_sink[sink]
 
     def position(self) -> dict[Partition, int]:
         """Of the partitions that every sink which reads topics has got to."""

@@ -10,6 +10,7 @@ from typing import Any
 
 from tidemark.pipeline.checkpoint import positions_in
 from tidemark.pipeline.cluster import Partition
+from tidemark.pipeline.lag import records_behind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,7 +21,7 @@ class Progress:
     rows: int
     rows_per_second: float
     batch_seconds: float
-    lag: int
+    lag: int  # to the log's end, as it was when the batch was told of
     state_rows: int
     state_bytes: int
     malformed: Mapping[str, int] = field(default_factory=dict)
@@ -34,15 +35,14 @@ class Progress:
         return self.rows == sum(end - self.starts.get(partition, 0) for partition, end in self.positions.items())
 
 
-def read_progress(sink: str, reported: Mapping[str, Any]) -> Progress:
-    """From the JSON of Spark's StreamingQueryProgress."""
+def read_progress(sink: str, reported: Mapping[str, Any], *, ends: Mapping[Partition, int]) -> Progress:
+    """From the JSON of Spark's StreamingQueryProgress. Its own latestOffset is where the batch was planned to end, so
+    lag is counted to `ends`, where the log ends."""
     starts: dict[Partition, int] = {}
     positions: dict[Partition, int] = {}
-    newest: dict[Partition, int] = {}
     for source in reported.get("sources", ()):
         starts |= positions_in(_offsets(source.get("startOffset")))
         positions |= positions_in(_offsets(source.get("endOffset")))
-        newest |= positions_in(_offsets(source.get("latestOffset")))
     operators = reported.get("stateOperators", ())
     observed = reported.get("observedMetrics") or {}
     return Progress(
@@ -52,7 +52,7 @@ def read_progress(sink: str, reported: Mapping[str, Any]) -> Progress:
         rows=int(reported.get("numInputRows") or 0),
         rows_per_second=float(reported.get("processedRowsPerSecond") or 0),
         batch_seconds=float((reported.get("durationMs") or {}).get("triggerExecution", 0)) / 1000,
-        lag=sum(max(0, end - positions.get(partition, 0)) for partition, end in newest.items()),
+        lag=records_behind(positions, {each: end for each, end in ends.items() if each in positions}),
         state_rows=sum(int(each.get("numRowsTotal", 0)) for each in operators),
         state_bytes=sum(int(each.get("memoryUsedBytes", 0)) for each in operators),
         malformed={

@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
+from tidemark.pipeline.history import History
 from tidemark.pipeline.progress import Progress
 
 WIDTH, HEIGHT, LEFT, BOTTOM = 720, 180, 70, 24
 COLOURS = ("#1f6f8b", "#c8553d", "#588157", "#8f5aa8", "#b08900")
 
 
-def summary(name: str, history: Sequence[Progress], *, seconds: float, malformed: int) -> str:
-    by_sink = {sink: [each for each in history if each.sink == sink] for sink in sinks_of(history)}
+def summary(name: str, history: History, *, seconds: float, malformed: int, lag: Mapping[str, int]) -> str:
     lines = [f"{name}: {seconds:.1f} s"]
-    for sink, batches in by_sink.items():
-        rows = sum(each.rows for each in batches)
-        busy = sum(each.batch_seconds for each in batches) or 1e-9
+    for sink, totals in history.totals.items():
         lines.append(
-            f"  {sink}: {rows:,} rows in {len(batches)} batch{'es' if len(batches) > 1 else ''}, "
-            f"{rows / busy:,.0f} rows/s while at work, "
-            f"lag {batches[-1].lag:,}"
+            f"  {sink}: {totals.rows:,} rows in {totals.batches} batch{'es' if totals.batches > 1 else ''}, "
+            f"{totals.rows / (totals.busy_seconds or 1e-9):,.0f} rows/s while at work, "
+            f"lag {lag.get(sink, 0):,}"
         )
     if malformed:
         lines.append(f"  {malformed:,} malformed records")

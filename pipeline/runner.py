@@ -12,19 +12,24 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TextIO
 
 from tidemark.failure import CommandFailed
-from tidemark.pipeline import causes, loss, report
+from tidemark.pipeline import causes, loss, recreated, report
 from tidemark.pipeline.balance import ReadPlan, plan_reads
 from tidemark.pipeline.checkpoint import Checkpoint
-from tidemark.pipeline.cluster import Cluster
+from tidemark.pipeline.cluster import ClusterAdmin, Partition
 from tidemark.pipeline.graph import Graph, all_sinks
-from tidemark.pipeline.inputs import partitions_of, record_bytes
+from tidemark.pipeline.history import History
+from tidemark.pipeline.inputs import BatchLimit, partitions_of, record_bytes
+from tidemark.pipeline.lag import LogEnds, records_behind
 from tidemark.pipeline.metrics import Metrics
 from tidemark.pipeline.positions import GroupPosition
 from tidemark.pipeline.progress import Progress, line, read_progress
+from tidemark.pipeline.recreated import TopicIds
 from tidemark.pipeline.schemas import resolve_schemas
 from tidemark.pipeline.sinks import files
-from tidemark.pipeline.sinks.topic import TopicBatches, records
-from tidemark.pipeline.spec import FileSink, Pipeline, Sink, TopicSink
+from tidemark.pipeline.sinks.topic import TopicBatches, batches_topic, division_of, records
+from tidemark.pipeline.sinks.transaction_time import measured, records_after_timeout, records_per_batch
+from tidemark.pipeline.sinks.written import last_part, require_same_history
+from tidemark.pipeline.spec import FileSink, Pipeline, Sink, TopicSink, TopicSource
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -33,8 +38,8 @@ if TYPE_CHECKING:
 LOOK_EVERY_S = 0.5
 LOOK_FOR_LOSSES_EVERY_S = 5.0
 RESTART_PAUSE_S = 2.0
-HISTORY_MAX = 20_000
 STATUS_NOTE = "status.json"
+RATES_NOTE = "rates.json"
 
 
 @dataclass(slots=True)
@@ -42,7 +47,8 @@ class _Running:
     sink: Sink
     query: StreamingQuery
     restarts: int = 0
-    seen: set[tuple[str, int, str]] = field(default_factory=set)
+    seen: set[tuple[str, int, str]] = field(default_factory=set)  # of what Spark still tells
+    records_max: int | None = None  # of a batch, after one was too large for a transaction
 
 
 class Runner:
@@ -51,7 +57,7 @@ class Runner:
         self._pipeline = pipeline
         self._once = once
         self._out = out
-        self._cluster = Cluster(pipeline.bootstrap, pipeline.kafka)
+        self._cluster = ClusterAdmin(pipeline.bootstrap, pipeline.kafka)
         self._checkpoint = Checkpoint(pipeline.checkpoint)
         self._sinks = all_sinks(pipeline)
         self._position = GroupPosition(self._cluster, pipeline.group, [sink.name for sink in self._sinks])
@@ -59,8 +65,12 @@ class Runner:
         self._stopping = False
         self._losses = loss.LossWatch()
         self._looked_for_losses = 0.0
+        self._topic_ids = TopicIds(self._checkpoint)
+        self._streamed: list[Partition] = []  # what the sources read as streams, as of the last look
+        self._ends = LogEnds(lambda: self._cluster.ends(self._streamed))
+        self._rates: dict[str, float] = dict(self._checkpoint.read_note(RATES_NOTE))
         self.metrics = Metrics(pipeline.name)
-        self.history: list[Progress] = []
+        self.history = History()
 
     def run(self) -> None:
         """Until everything there is has been read (`once`), a signal, or a failure that trying again cannot mend."""
@@ -98,7 +108,37 @@ class Runner:
                 self._cluster.create_topic(sink.topic, partitions=sink.partitions)
         for sink in self._sinks:
             self._position.note(sink.name, self._checkpoint.positions(sink.name))
+            require_same_history(
+                self._spark,
+                sink,
+                batches_topic=batches_topic(pipeline=self._pipeline.name, sink=sink.name),
+                cluster=self._cluster,
+                checkpoint=self._checkpoint,
+            )
+        self._look_at_topics()
         self._report_losses(at_start=True)
+
+    def _look_at_topics(self) -> None:
+        """Which partitions there are now, and whether a topic is still the one that was read."""
+        sources = {each.name: partitions_of(each, self._cluster) for each in self._pipeline.topic_sources}
+        streams = [each.name for each in self._pipeline.topic_sources if not each.table]
+        self._streamed = sorted({each for name in streams for each in sources[name]})
+        now = self._cluster.topic_ids({topic for topic, _ in self._streamed})
+        anew = self._topic_ids.changed(now)
+        for source in self._pipeline.topic_sources:
+            of_source = [name for name in anew if name in {topic for topic, _ in sources[source.name]}]
+            if of_source and not source.table:
+                self._report_recreated(source, of_source)
+        self._topic_ids.keep(now)
+
+    def _report_recreated(self, source: TopicSource, topics: list[str]) -> None:
+        told = f"sources.{source.name}: {recreated.sentence(topics, self._position.position())}."
+        if source.on_data_loss == "fail":
+            raise CommandFailed(
+                f"{told} Start with an empty checkpoint to read the new ones from their beginning; or set "
+                "'on_data_loss: continue' to go on at the old offsets."
+            )
+        self._print(f"{told} Going on, as configured.")
 
     def _read_plans(self) -> dict[str, ReadPlan]:
         plans = {}
@@ -110,11 +150,20 @@ class Runner:
             plans[source.name] = plan_reads(backlog, cores=cores)
         return plans
 
-    def _start(self, graph: Graph, sink: Sink) -> StreamingQuery:
+    def _limit(self, sink: Sink, records_max: int | None) -> BatchLimit:
+        """Batches of a topic sink are transactions, and those have a time-out."""
+        if not isinstance(sink, TopicSink):
+            return BatchLimit()
+        usual = records_per_batch(
+            rows_per_second=self._rates.get(sink.name), rate_max=sink.rate, timeout_s=sink.transaction_timeout_s
+        )
+        return BatchLimit(usual=usual, forced=records_max)
+
+    def _start(self, graph: Graph, sink: Sink, *, records_max: int | None = None) -> StreamingQuery:
         options = {}
         if isinstance(sink, FileSink) and sink.commit_every_s is not None:
             options = files.commit_by_size_or_time(sink, record_bytes=record_bytes(self._pipeline, self._cluster))
-        view = graph.view_of(sink, source_options=options)
+        view = graph.view_of(sink, source_options=options, limit=self._limit(sink, records_max))
         trigger: dict[str, Any] = {"availableNow": True}
         if not self._once:
             trigger = {"processingTime": f"{int(sink.trigger_s * 1000)} milliseconds"}
@@ -127,7 +176,14 @@ class Runner:
         )
         if isinstance(sink, FileSink):
             return files.start(self._spark, view, sink, writer)
-        batches = TopicBatches(sink, pipeline=self._pipeline.name, cluster=self._cluster)
+        batches = TopicBatches(
+            sink,
+            pipeline=self._pipeline.name,
+            cluster=self._cluster,
+            checkpoint=self._checkpoint,
+            division=division_of(view, sink, behind_table=self._pipeline.is_behind_table(sink.view)),
+            topic_ids=lambda: dict(self._topic_ids.known),
+        )
         query = writer.foreachBatch(batches).start()
         batches.query_id.set_result(query.id)
         return query
@@ -149,17 +205,29 @@ class Runner:
             if failure is not None:
                 self._restart(graph, running, causes.text_of(failure))
         self._position.commit()
-        self._watch_losses()
+        self._watch_topics()
+        self._note_lag()
         return self._stopping or not any(running.query.isActive for running in self._running)
 
+    def _note_lag(self) -> None:
+        """Whether a batch ends or not: an alert on lag must fire when nothing moves, too."""
+        self.metrics.lag = {sink.name: self._lag_of(sink) for sink in self._sinks}
+
+    def _lag_of(self, sink: Sink) -> int:
+        """Of the topics that the sink reads; before its first batch, those of all sources."""
+        positions, ends = self._position.of_sink(sink.name), self._ends.now()
+        topics = {topic for topic, _ in positions}
+        return records_behind(positions, {each: end for each, end in ends.items() if not topics or each[0] in topics})
+
     def _read_progress(self, running: _Running) -> None:
+        told = set()
         for reported in running.query.recentProgress:
             content = json.loads(reported.json) if hasattr(reported, "json") else dict(reported)
             key = (content["runId"], content["batchId"], content["timestamp"])
-            if key in running.seen:
-                continue
-            running.seen.add(key)
-            self._note(running, read_progress(running.sink.name, content))
+            told.add(key)
+            if key not in running.seen:
+                self._note(running, read_progress(running.sink.name, content, ends=self._ends.now()))
+        running.seen = told
 
     def _note(self, running: _Running, progress: Progress) -> None:
         self._position.note(running.sink.name, progress.positions)
@@ -170,8 +238,10 @@ class Runner:
             return  # Spark reports now and then that nothing happened
         running.restarts = 0
         self.metrics.note(progress)
-        if len(self.history) < HISTORY_MAX:
-            self.history.append(progress)
+        self.history.note(progress)
+        rate = measured(rows=progress.rows, seconds=progress.batch_seconds)
+        if rate is not None:
+            self._rates[progress.sink] = rate
         self._print(line(progress))
         self._write_status()
 
@@ -180,12 +250,33 @@ class Runner:
             self._report_losses(at_start=False)
         running.restarts += 1
         why = causes.sentence(message)
-        if not causes.may_pass(message) or running.restarts > self._pipeline.restarts_max:
+        if (slow := causes.too_slow(message)) is not None:
+            self._plan_anew(running, slow)
+        elif not causes.may_pass(message) or running.restarts > self._pipeline.restarts_max:
             raise CommandFailed(f"{self._pipeline.name}.{running.sink.name} failed: {why}")
         self._print(f"{running.sink.name}: {why} Starting again ({running.restarts}/{self._pipeline.restarts_max}).")
         time.sleep(RESTART_PAUSE_S * running.restarts)
         self.metrics.restarts += 1
-        running.query = self._start(graph, running.sink)
+        running.query = self._start(graph, running.sink, records_max=running.records_max)
+
+    def _plan_anew(self, running: _Running, slow: causes.TooSlow) -> None:
+        """A way out for a batch that no transaction is long enough for: fewer records, if none of them is written."""
+        name, limit_s = f"{self._pipeline.name}.{running.sink.name}", self._cluster.transaction_timeout_max_s()
+        assert isinstance(running.sink, TopicSink)
+        topic = batches_topic(pipeline=self._pipeline.name, sink=running.sink.name)
+        part = last_part(self._cluster, topic, query=running.query.id)
+        written = part is not None and part.batch >= slow.batch
+        if written or running.restarts > self._pipeline.restarts_max or not self._checkpoint.is_local:
+            raise CommandFailed(
+                f"{name} failed: batch {slow.batch} takes longer than a transaction may, at the broker's maximum of "
+                f"{limit_s:.0f} s. Raise the broker's transaction.max.timeout.ms, and set 'batch_records_max' for "
+                "batches to come."
+            )
+        running.records_max = records_after_timeout(rows=slow.rows, seconds=slow.seconds, broker_max_s=limit_s)
+        self._checkpoint.forget_planned(running.sink.name)
+        self._print(
+            f"{running.sink.name}: batch {slow.batch} is planned anew, with {running.records_max:,} records at most."
+        )
 
     def _report_losses(self, *, at_start: bool) -> None:
         """What retention took before we came. Spark only knows that something is missing; we say what."""
@@ -204,12 +295,19 @@ class Runner:
                 self._losses.report(found)
                 self._print(f"sources.{source.name}: {loss.sentence(found)}. Going on, as configured.")
 
-    def _watch_losses(self) -> None:
-        """Where the logs start now, for those sources whose losses Spark passes over in silence."""
-        lenient = [each for each in self._pipeline.topic_sources if each.on_data_loss == "continue"]
-        if not lenient or time.time() - self._looked_for_losses < LOOK_FOR_LOSSES_EVERY_S:
+    def _watch_topics(self) -> None:
+        """What Spark passes over in silence: topics made anew and, where losses are gone past, where logs start now."""
+        if time.time() - self._looked_for_losses < LOOK_FOR_LOSSES_EVERY_S:
             return
         self._looked_for_losses = now = time.time()
+        try:
+            self._look_at_topics()
+        except CommandFailed:
+            if self._topic_ids.changed(self._cluster.topic_ids(self._topic_ids.known)):
+                raise
+        lenient = [each for each in self._pipeline.topic_sources if each.on_data_loss == "continue"]
+        if not lenient:
+            return
         with suppress(CommandFailed):  # a broker that is away is Spark's to wait for
             partitions = [each for source in lenient for each in partitions_of(source, self._cluster)]
             self._losses.see(self._cluster.ranges(partitions), at=now)
@@ -230,7 +328,11 @@ class Runner:
         if not self._running:
             return
         malformed = max((sum(self._malformed_by_sink(sink.name)) for sink in self._sinks), default=0)
-        text = report.summary(self._pipeline.name, self.history, seconds=seconds, malformed=malformed)
+        with suppress(CommandFailed):
+            self._note_lag()
+        text = report.summary(
+            self._pipeline.name, self.history, seconds=seconds, malformed=malformed, lag=self.metrics.lag
+        )
         self._print(text)
         self._write_status(running=False)
         if self._checkpoint.is_local:
@@ -243,7 +345,6 @@ class Runner:
         return [count for labels, count in self.metrics.malformed.items() if f'sink="{sink}"' in labels]
 
     def _write_status(self, *, running: bool = True) -> None:
-        newest = {progress.sink: progress for progress in self.history[-200:]}
         sinks = {
             name: {
                 "batch": each.batch,
@@ -253,8 +354,9 @@ class Runner:
                 "batch_seconds": each.batch_seconds,
                 "state_rows": each.state_rows,
             }
-            for name, each in newest.items()
+            for name, each in self.history.newest.items()
         }
+        self._checkpoint.write_note(RATES_NOTE, self._rates)
         self._checkpoint.write_note(STATUS_NOTE, {"pid": os.getpid() if running else None, "sinks": sinks})
 
     def _print(self, text: str) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tidemark.failure import CommandFailed, ExitCode
 from tidemark.pipeline.checkpoint import Checkpoint
-from tidemark.pipeline.cluster import Cluster
+from tidemark.pipeline.cluster import ClusterAdmin
 from tidemark.pipeline.inputs import infer_schema
 from tidemark.pipeline.spec import Pipeline, TopicSource
 
@@ -29,7 +29,7 @@ def changes(*, before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
 
 
 def resolve_schemas(
-    spark: SparkSession, pipeline: Pipeline, cluster: Cluster, checkpoint: Checkpoint, *, keep: bool = True
+    spark: SparkSession, pipeline: Pipeline, cluster: ClusterAdmin, checkpoint: Checkpoint, *, keep: bool = True
 ) -> dict[str, str]:
     """The schema of each source that has one, by name: declared, kept from the first run, or inferred now."""
     kept: dict[str, str] = checkpoint.read_note(NOTE)
@@ -44,7 +44,7 @@ def resolve_schemas(
 
 
 def _resolve_schema(
-    spark: SparkSession, source: TopicSource, cluster: Cluster, checkpoint: Checkpoint, kept: str | None
+    spark: SparkSession, source: TopicSource, cluster: ClusterAdmin, checkpoint: Checkpoint, kept: str | None
 ) -> str:
     if source.schema is None:
         if not checkpoint.is_local:

@@ -8,7 +8,7 @@ from typing import Any
 
 from tidemark.failure import CommandFailed
 from tidemark.pipeline.checkpoint import Checkpoint
-from tidemark.pipeline.cluster import Cluster
+from tidemark.pipeline.cluster import ClusterAdmin
 from tidemark.pipeline.graph import all_sinks
 from tidemark.pipeline.runner import STATUS_NOTE
 from tidemark.pipeline.spec import Pipeline
@@ -31,7 +31,7 @@ def status(pipeline: Pipeline) -> dict[str, Any]:
     checkpoint = Checkpoint(pipeline.checkpoint)
     if not checkpoint.is_local:
         raise CommandFailed(f"The checkpoint {checkpoint.location} is not a directory of this machine.")
-    cluster = Cluster(pipeline.bootstrap, pipeline.kafka)
+    cluster = ClusterAdmin(pipeline.bootstrap, pipeline.kafka)
     noted = checkpoint.read_note(STATUS_NOTE)
     pid = noted.get("pid")
     return {
@@ -45,7 +45,7 @@ def status(pipeline: Pipeline) -> dict[str, Any]:
     }
 
 
-def _of_sink(name: str, checkpoint: Checkpoint, cluster: Cluster, noted: dict[str, Any]) -> dict[str, Any]:
+def _of_sink(name: str, checkpoint: Checkpoint, cluster: ClusterAdmin, noted: dict[str, Any]) -> dict[str, Any]:
     positions = checkpoint.positions(name)
     ranges = cluster.ranges(positions) if positions else {}
     return {

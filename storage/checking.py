@@ -40,6 +40,7 @@ class Finding:
     reason: str
     is_derived: bool  # the file can be made anew from the batches
     base_offset: int = -1  # of the segment that it belongs to
+    aborted: tuple[AbortedTransaction, ...] | None = None  # what an index of aborted transactions should hold, if known
 
     def __str__(self) -> str:
         return f"{self.path}, byte {self.position}: {self.reason}"
@@ -52,6 +53,10 @@ Step = Finding | int
 class SegmentFile:
     base_offset: int
     size: int
+    # Of a segment that a broker is writing to: how many entries of its indexes are in their files for sure. None: all.
+    offset_entries: int | None = None
+    time_entries: int | None = None
+    is_live: bool = False  # more may have been written since
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +65,7 @@ class Known:
 
     topic_id: bytes | None = None
     end_offset: int | None = None
+    following: int | None = None  # where the segment after the last of these begins, if that is not the log's last
     epochs: Sequence[tuple[int, int]] | None = None  # (epoch, first offset)
     compacted: bool = False  # offsets may be missing
 
@@ -89,31 +95,51 @@ def segment_files(files: Files, directory: str) -> list[SegmentFile]:
 def check_log(files: Files, directory: str, segments: Sequence[SegmentFile], known: Known) -> Iterator[Step]:
     """Checks these segments and everything beside them in the directory."""
     yield from check_side_files(files, directory, known)
+    yield from check_segments(files, directory, segments, known)
+
+
+def check_segments(files: Files, directory: str, segments: Sequence[SegmentFile], known: Known) -> Iterator[Step]:
+    """Checks these segments, which follow each other, and their indexes."""
     if not segments:
         return
     epochs = known.epochs if known.epochs is not None else read_epochs(files, directory)
     walk = _Walk(segments[0].base_offset)
-    walk.knows_producers = _load_producers(files, directory, walk)
+    # What compaction has taken cannot be told from what is left: a transaction that was aborted may be empty by now.
+    walk.knows_producers = _load_producers(files, directory, walk) and not known.compacted
     for at, segment in enumerate(segments):
         if at and segment.base_offset != walk.next_offset:
             yield from _check_gap(directory, segment, walk, known)
-        is_last = at + 1 == len(segments)
+        is_last = at + 1 == len(segments) and known.following is None
         yield from check_segment(files, directory, segment, walk, epochs, is_sealed=not is_last)
-    if known.end_offset is not None and walk.next_offset != known.end_offset and not walk.is_damaged:
-        path = os.path.join(directory, names.file_name(segments[-1].base_offset, names.LOG))
+    yield from _check_end(directory, segments[-1], walk, known)
+
+
+def _check_end(directory: str, last: SegmentFile, walk: _Walk, known: Known) -> Iterator[Finding]:
+    if walk.is_damaged:
+        return
+    reason = None
+    if known.following is not None and not _may_follow(known.following, walk, known):
+        reason = f"the segment ends at offset {walk.next_offset}, and the next begins at {known.following}"
+    elif known.end_offset is not None and walk.next_offset != known.end_offset:
         reason = f"the log ends at offset {walk.next_offset}, and should at {known.end_offset}"
-        yield Finding(path=path, position=segments[-1].size, reason=reason, is_derived=False)
+    if reason is not None:
+        path = os.path.join(directory, names.file_name(last.base_offset, names.LOG))
+        yield Finding(path=path, position=last.size, reason=reason, is_derived=False, base_offset=last.base_offset)
 
 
 def _check_gap(directory: str, segment: SegmentFile, walk: _Walk, known: Known) -> Iterator[Finding]:
-    gap = segment.base_offset - walk.next_offset
-    may_be = gap > 0 and (walk.has_gaps or known.compacted or gap > MAX_RELATIVE_OFFSET // 2)
     walk.knows_producers = False
-    if not may_be and not walk.is_damaged:
+    if not _may_follow(segment.base_offset, walk, known) and not walk.is_damaged:
         path = os.path.join(directory, names.file_name(segment.base_offset, names.LOG))
         reason = f"the segment before it ends at offset {walk.next_offset}"
         yield Finding(path=path, position=0, reason=reason, is_derived=False, base_offset=segment.base_offset)
     walk.next_offset = max(walk.next_offset, segment.base_offset)
+
+
+def _may_follow(base_offset: int, walk: _Walk, known: Known) -> bool:
+    """Whether a segment may begin there. Compaction leaves gaps; a large one is a leap of replicated offsets."""
+    gap = base_offset - walk.next_offset
+    return gap == 0 or (gap > 0 and (walk.has_gaps or known.compacted or gap > MAX_RELATIVE_OFFSET // 2))
 
 
 def _load_producers(files: Files, directory: str, walk: _Walk) -> bool:
@@ -140,8 +166,8 @@ def check_segment(
 ) -> Iterator[Step]:
     """Every batch, and every entry of its indexes. `is_sealed`: it is not the log's last."""
     stem = os.path.join(directory, names.file_name(segment.base_offset, ""))
-    offsets = OffsetEntries(files, stem + names.OFFSET_INDEX, segment.base_offset)
-    times = TimeEntries(files, stem + names.TIME_INDEX, segment.base_offset)
+    offsets = OffsetEntries(files, stem + names.OFFSET_INDEX, segment.base_offset, limit=segment.offset_entries)
+    times = TimeEntries(files, stem + names.TIME_INDEX, segment.base_offset, limit=segment.time_entries)
     aborted: list[AbortedTransaction] = []
     unsaid = 0
     file = files.open_to_read(stem + names.LOG)
@@ -164,11 +190,19 @@ def check_segment(
         file.close()
     yield unsaid
     problems = [*offsets.finish(), *times.finish(is_sealed=is_sealed)]
+    known_aborts = tuple(aborted) if walk.knows_producers else None
     problems += AbortedEntries(files, stem + names.ABORTED_INDEX).problems(
-        aborted if walk.knows_producers else None, first=segment.base_offset, end=walk.next_offset
+        known_aborts, first=segment.base_offset, end=walk.next_offset, is_live=segment.is_live
     )
     for path, position, reason in problems[:FINDINGS_MAX]:
-        yield Finding(path=path, position=position, reason=reason, is_derived=True, base_offset=segment.base_offset)
+        yield Finding(
+            path=path,
+            position=position,
+            reason=reason,
+            is_derived=True,
+            base_offset=segment.base_offset,
+            aborted=known_aborts,
+        )
 
 
 def _batches(files: Files, fd: int, segment: SegmentFile, walk: _Walk) -> Iterator[tuple[int, BatchHeader] | Damage]:

@@ -24,7 +24,8 @@ _OFFSET_ENTRY = Struct(">ii")
 class _Entries:
     """A file of entries, and the first of them that no batch has confirmed."""
 
-    def __init__(self, files: Files, path: str, entry: Struct) -> None:
+    def __init__(self, files: Files, path: str, entry: Struct, limit: int | None = None) -> None:
+        """`limit`: how many entries are to be there; what follows them is not looked at."""
         self.path = path
         self._size = entry.size
         self._at = 0
@@ -33,6 +34,10 @@ class _Entries:
             data = files.read_all(path)
         except FileNotFoundError:
             data = b""
+        if limit is not None:
+            if len(data) < limit * entry.size:
+                self._complain(len(data), f"the file ends here, and should not before byte {limit * entry.size}")
+            data = data[: limit * entry.size]
         if left := len(data) % entry.size:
             self._complain(len(data) - left, f"{left} bytes are no whole entry")
         self._entries = list(entry.iter_unpack(_without_padding(data[: len(data) - left], entry.size)))
@@ -57,8 +62,8 @@ class _Entries:
 class OffsetEntries(_Entries):
     """(last offset of a batch, relative; where the batch starts)."""
 
-    def __init__(self, files: Files, path: str, base_offset: int) -> None:
-        super().__init__(files, path, _OFFSET_ENTRY)
+    def __init__(self, files: Files, path: str, base_offset: int, limit: int | None = None) -> None:
+        super().__init__(files, path, _OFFSET_ENTRY, limit)
         self._base = base_offset
 
     def note(self, position: int, header: BatchHeader) -> None:
@@ -78,8 +83,8 @@ class OffsetEntries(_Entries):
 class TimeEntries(_Entries):
     """(largest timestamp so far; last offset of the first batch that has it, relative)."""
 
-    def __init__(self, files: Files, path: str, base_offset: int) -> None:
-        super().__init__(files, path, TimeIndex.ENTRY)
+    def __init__(self, files: Files, path: str, base_offset: int, limit: int | None = None) -> None:
+        super().__init__(files, path, TimeIndex.ENTRY, limit)
         self._base = base_offset
         self._largest = (-1, -1)
 
@@ -108,15 +113,21 @@ class AbortedEntries:
     def __init__(self, files: Files, path: str) -> None:
         self._file = _Entries(files, path, ABORTED)
 
-    def problems(self, expected: Sequence[AbortedTransaction] | None, *, first: int, end: int) -> list[Problem]:
-        """`expected` is what the markers say; None if that cannot be told, since records are missing."""
+    def problems(
+        self, expected: Sequence[AbortedTransaction] | None, *, first: int, end: int, is_live: bool = False
+    ) -> list[Problem]:
+        """`expected` is what the markers say; None if that cannot be told, since records are missing. `is_live`: there
+        may be more in the file by now, of later markers."""
         found = self._file
         if expected is None:
-            found.problems += self._implausible(first=first, end=end)
+            found.problems += self._implausible(first=first, end=end, is_live=is_live)
             return found.problems
         wanted = iter(expected)
         while (entry := found._next()) is not None:
-            if (told := next(wanted, None)) is None or entry != (ABORTED_VERSION, *told):
+            told = next(wanted, None)
+            if told is None and is_live:
+                break
+            if told is None or entry != (ABORTED_VERSION, *told):
                 found._wrong(f"entry {entry} is of no aborted transaction")
             else:
                 found._at += 1
@@ -124,9 +135,9 @@ class AbortedEntries:
             found._complain(found._at * ABORTED.size, f"the abort at offset {missing.last_offset} is missing")
         return found.problems
 
-    def _implausible(self, *, first: int, end: int) -> Iterator[Problem]:
+    def _implausible(self, *, first: int, end: int, is_live: bool) -> Iterator[Problem]:
         for at, (version, producer_id, begin, last, stable) in enumerate(self._file._entries):
-            fits = first <= last < end and 0 <= begin <= last and producer_id >= 0 and stable >= 0
+            fits = first <= last and (last < end or is_live) and 0 <= begin <= last and producer_id >= 0 and stable >= 0
             if version != ABORTED_VERSION or not fits:
                 yield self._file.path, at * ABORTED.size, "this is no aborted transaction of the segment"
 

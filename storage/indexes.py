@@ -29,6 +29,9 @@ class Indexes:
         self.offsets, self.times = OffsetIndex(self._base), TimeIndex(self._base)
         return self.offsets, self.times
 
+    def renamed_to(self, stem: str) -> None:
+        self._stem = stem
+
     def forget(self) -> None:
         self.offsets = self.times = None
         self._saved_offsets = self._saved_times = 0
@@ -45,6 +48,19 @@ class Indexes:
         self.offsets, self._saved_offsets = loaded.offsets, loaded._saved_offsets
         if self.times is None:
             self.times, self._saved_times = loaded.times, loaded._saved_times
+
+    def replace(self, offsets: OffsetIndex, times: TimeIndex) -> None:
+        """Both were made anew, and are in their files already."""
+        self.offsets, self.times = offsets, times
+        self._saved_offsets, self._saved_times = len(offsets), len(times)
+
+    @property
+    def saved_entries(self) -> tuple[int | None, int | None]:
+        """How many entries of each are in its file; None while nothing was loaded, and so nothing added."""
+        return (
+            None if self.offsets is None else self._saved_offsets,
+            None if self.times is None else self._saved_times,
+        )
 
     # Loading: None when the file cannot be believed and both must be rebuilt
 

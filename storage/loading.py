@@ -7,7 +7,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from tidemark.storage import history, leftovers, names
+from tidemark.storage import damage_note, history, leftovers, names
 from tidemark.storage.checkpoints import read_partition_metadata, write_partition_metadata
 from tidemark.storage.config import LogConfig
 from tidemark.storage.epochs import EpochCache
@@ -51,6 +51,8 @@ def load(
 ) -> Loaded:
     created = files.make_directory(directory)
     found = [] if created else leftovers.clear(files, directory)
+    if damage_note.NAME in found:
+        damage_note.check(files, directory)
     topic_id = _check_topic_id(files, directory, topic_id, is_known=names.PARTITION_METADATA in found)
     epochs = EpochCache.load(files, os.path.join(directory, names.EPOCHS))
     segments = _find_segments(files, directory, found, now_ms=now_ms)

@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple, overload
 
 from tidemark.environment import chance, wall_clock_ms
 from tidemark.protocol.records import BatchHeader, EndTransaction, place_batch, read_end_transaction
-from tidemark.storage import history, loading, lookup, reading, replicated, retention, truncation
+from tidemark.storage import history, loading, lookup, names, reading, replicated, retention, truncation
 from tidemark.storage.aborted import AbortedTransaction
 from tidemark.storage.cache import SegmentCache
 from tidemark.storage.cold import CachedFiles
@@ -605,6 +605,30 @@ class Log:
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Empties the log; it continues at `offset`, as a follower does that fell behind its leader's start."""
         truncation.truncate_fully_and_start_at(self, offset)
+
+    # Moving to another directory: see storage/moving.py
+
+    def renamed_to(self, directory: str) -> None:
+        """The log's directory has another name."""
+        self.directory = directory
+        for segment in self.segments:
+            segment.renamed_to(directory)
+        self.epochs.renamed_to(os.path.join(directory, names.EPOCHS))
+        self.snapshots.renamed_to(directory)
+
+    def adopt(self, moved: Log) -> None:
+        """Goes on in the files of another log that holds the same records. Readers of the old ones keep them."""
+        assert self._pending is None, "an append would go to the old files"
+        old = self.segments
+        moved.unsynced.continue_after(self.unsynced)
+        moved.epochs.restore(self.epochs.entries())
+        self.directory, self.files = moved.directory, moved.files
+        self._cached_files = moved._cached_files
+        self.segments, self.epochs, self.snapshots = moved.segments, moved.epochs, moved.snapshots
+        self.unsynced, self.deletions = moved.unsynced, moved.deletions
+        self.recovery_point = moved.recovery_point
+        self.activate(self.segments.active)
+        old.close()
 
     # Retention
 

@@ -91,6 +91,12 @@ class Segment:
     def path(self, suffix: str) -> str:
         return os.path.join(self.directory, names.file_name(self.base_offset, suffix))
 
+    def renamed_to(self, directory: str) -> None:
+        """The log's directory has another name. What is open stays so."""
+        self.directory = directory
+        self.indexes.renamed_to(self.path(""))
+        self._aborted_index = None
+
     # Writing
 
     def write(self, data: Buffer, size: int) -> int:
@@ -293,6 +299,15 @@ class Segment:
         """As `seal`, but on a full disk the files stay behind: they will be rebuilt when next needed."""
         self.time_index().append_if_later(timestamp=self._largest_timestamp, offset=self._largest_timestamp_offset)
         self.indexes.save_if_possible()
+
+    def adopt_mended(self, offsets: OffsetIndex, times: TimeIndex, *, aborts: bool | None) -> None:
+        """The indexes were made anew and are on disk; the aborted transactions too, unless `aborts` is None."""
+        self.indexes.replace(offsets, times)
+        self.memo.clear()
+        self._largest_timestamp = _UNKNOWN if self.size else NO_TIMESTAMP
+        if aborts is not None:
+            self._aborts = aborts
+            self._aborted_index = None
 
     # Reading
 

@@ -91,7 +91,7 @@ def test_the_health_check_is_a_command_that_we_have(stages: list[list[tuple[str,
     command = json.loads(only(stages[-1], "HEALTHCHECK").partition("CMD")[2])
     assert command[0] == "tidemark"
     args = parse(command[1:])
-    assert args.bootstrap == f"127.0.0.1:{only(stages[-1], 'EXPOSE')}"
+    assert f"http.listeners={args.url.upper()}" in only(stages[-1], "ENTRYPOINT")
 
 
 def test_the_entry_point_starts_a_broker_that_others_can_reach(

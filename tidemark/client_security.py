@@ -52,16 +52,40 @@ def for_librdkafka(given: Mapping[str, str]) -> dict[str, str]:
 def for_java(given: Mapping[str, str]) -> dict[str, str]:
     """The same settings by the Java client's names."""
     settings = dict(given)
+    if settings.pop("enable.ssl.certificate.verification", "true").lower() == "false":
+        raise BadSecurity("The Java client always verifies certificates: name the authority (ssl.ca.location).")
     if (trusted := settings.pop("ssl.ca.location", None)) is not None:
         settings |= {"ssl.truststore.location": trusted, "ssl.truststore.type": "PEM"}
+    if (trusted := settings.pop("ssl.ca.pem", None)) is not None:
+        settings |= {"ssl.truststore.certificates": trusted, "ssl.truststore.type": "PEM"}
     certificate, key = (settings.pop(f"ssl.{each}.location", None) for each in ("certificate", "key"))
     if certificate is not None:
         settings["ssl.keystore.type"] = "PEM"
         settings["ssl.keystore.certificate.chain"] = _read(certificate).decode()
-        settings["ssl.keystore.key"] = _read(key or certificate).decode()
+        settings["ssl.keystore.key"] = _pkcs8(_read(key or certificate).decode(), given.get("ssl.key.password"))
+    certificate, key = (settings.pop(f"ssl.{each}.pem", None) for each in ("certificate", "key"))
+    if certificate is not None:
+        settings["ssl.keystore.type"] = "PEM"
+        settings["ssl.keystore.certificate.chain"] = certificate
+        settings["ssl.keystore.key"] = _pkcs8(key or certificate, given.get("ssl.key.password"))
     if settings.get("ssl.endpoint.identification.algorithm") == "none":
         settings["ssl.endpoint.identification.algorithm"] = ""
     return settings
+
+
+def _pkcs8(pem: str, password: str | None) -> str:
+    """Java reads no other form of a key: those that begin with RSA or EC are written anew, closed as they were."""
+    if "BEGIN PRIVATE KEY" in pem or "BEGIN ENCRYPTED PRIVATE KEY" in pem:
+        return pem
+    from cryptography.hazmat.primitives import serialization as form
+
+    secret = password.encode() if password else None
+    try:
+        key = form.load_pem_private_key(pem.encode(), secret)
+    except (ValueError, TypeError) as error:
+        raise BadSecurity(f"The client's key cannot be read: {error}.") from None
+    closing = form.BestAvailableEncryption(secret) if secret else form.NoEncryption()
+    return key.private_bytes(form.Encoding.PEM, form.PrivateFormat.PKCS8, closing).decode()
 
 
 def _trusted(location: str, password: str | None) -> dict[str, str]:

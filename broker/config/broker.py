@@ -17,6 +17,7 @@ from tidemark.broker.config.listeners import (
     advertised_listeners,
     client_listeners,
     controller_listener,
+    http_listeners,
     inter_broker_listener,
     server_addresses,
     voter_addresses,
@@ -67,6 +68,14 @@ class BrokerConfig(BrokerSettings):
         return controller_listener(
             self.listeners, protocols=self.listener_security_protocol_map, names=self.controller_listener_names
         )
+
+    @property
+    def parsed_http_listeners(self) -> tuple[Listener, ...]:
+        if not self.http_listeners:
+            return ()
+        controllers = self.parsed_controller_listener
+        opened = [*self.parsed_listeners, *([] if controllers is None else [controllers])]
+        return http_listeners(self.http_listeners, protocols=self.listener_security_protocol_map, opened=opened)
 
     @property
     def parsed_controller_voters(self) -> tuple[Voter, ...]:
@@ -124,6 +133,7 @@ class BrokerConfig(BrokerSettings):
         _ = self.parsed_super_users
         _ = self.parsed_advertised_listeners, self.parsed_max_connections_per_ip_overrides
         _ = self.parsed_controller_listener, self.parsed_bootstrap_servers, self.parsed_inter_broker_listener_name
+        _ = self.parsed_http_listeners
         others = [voter for voter in self.parsed_controller_voters if voter.node_id != self.node_id]
         if others and self.parsed_controller_listener is None:
             raise ConfigError(

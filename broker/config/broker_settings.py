@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, TypeVar, cast
 
-from tidemark.broker.config.coordinator_settings import CoordinatorSettings
 from tidemark.broker.config.key import (
     DOUBLE_MAX,
     INT_MAX,
@@ -22,6 +21,7 @@ from tidemark.broker.config.key import (
     long,
     string,
 )
+from tidemark.broker.config.quota_settings import QuotaSettings
 from tidemark.broker.config.topic import TopicConfig
 
 STANDARD_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
@@ -46,7 +46,7 @@ def default_of(topic_key: str, *, default: V = UNSET, unit: str | None = None, *
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
-class BrokerSettings(CoordinatorSettings):
+class BrokerSettings(QuotaSettings):
     # This node's identity, and where it can be reached.
     node_id: int = integer(0, "The id of this node, unique in its cluster.", check=Between(0), kafka_default="none")
     broker_id: int = integer(-1, "An older name of node.id; its value is used when node.id is not set.")
@@ -353,6 +353,21 @@ class BrokerSettings(CoordinatorSettings):
         check=Between(0.001),
         scope=Scope.CLUSTER_WIDE,
     )
+    log_scrub_bytes_per_second: int = long(
+        0,
+        "How fast logs are read again in the background, to find what a disk has changed since it was written:"
+        " batches, their order, and indexes. 0: not at all, as in Apache Kafka. Off unless asked for, since it reads"
+        " everything there is: that is paid for on many rented disks, and a file system with checksums of its own"
+        " does it anyway. One megabyte per second is 86 GB a day.",
+        check=Between(0),
+        scope=Scope.CLUSTER_WIDE,
+    )
+    log_scrub_interval_ms: int = long(
+        24 * 60 * 60 * 1000,
+        "How often a log is read again at most, where log.scrub.bytes.per.second is set.",
+        check=Between(0),
+        scope=Scope.CLUSTER_WIDE,
+    )
     replica_high_watermark_checkpoint_interval_ms: int = long(
         5_000,
         "How many milliseconds the broker waits between two writes of the partitions' high watermarks.",
@@ -429,7 +444,6 @@ class BrokerSettings(CoordinatorSettings):
         LONG_MAX,
         "How many bytes per second are copied when replicas move between the log directories of this broker.",
         scope=Scope.PER_BROKER,
-        idle="replicas do not move between log directories",
     )
 
     # Shutdown.

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tidemark.broker.config.http_settings import HttpSettings
 from tidemark.broker.config.key import INT_MAX, Between, OneOf, Scope, boolean, integer, listing, long, short, string
-from tidemark.broker.config.sasl_settings import SaslSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
-class CoordinatorSettings(SaslSettings):
+class CoordinatorSettings(HttpSettings):
     # Groups, and the topic that holds what they committed.
     offsets_topic_num_partitions: int = integer(
         50, "How many partitions the topic __consumer_offsets is created with.", check=Between(1)
@@ -116,10 +116,9 @@ class CoordinatorSettings(SaslSettings):
     )
     group_consumer_regex_refresh_interval_ms: int = integer(
         600_000,
-        "How many milliseconds pass between two evaluations of the regular expressions that consumer groups"
-        " subscribe with.",
+        "How many milliseconds pass until the regular expressions that consumer groups subscribe with are evaluated"
+        " again though no topic has changed: with an authorizer, what a member may describe can change as well.",
         check=Between(10_000),
-        idle="they are evaluated whenever topics or the group's members change",
     )
 
     # Transactions.

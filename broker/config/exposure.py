@@ -11,7 +11,7 @@ from tidemark.broker.config.listeners import Listener
 def open_listeners(config: BrokerConfig) -> list[Listener]:
     """Those that other machines can reach, and that ask nobody who they are."""
     controllers = config.parsed_controller_listener
-    every = [*config.parsed_listeners, *([] if controllers is None else [controllers])]
+    every = [*config.parsed_listeners, *config.parsed_http_listeners, *([] if controllers is None else [controllers])]
     return [each for each in every if not _is_loopback(each.host) and not _authenticates(each, config)]
 
 

@@ -12,6 +12,7 @@ from tidemark.broker.config.errors import ConfigError
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 WILDCARDS = ("0.0.0.0", "::")
+HTTP_PROTOCOLS = {"HTTP": "PLAINTEXT", "HTTPS": "SSL"}
 
 _ADDRESS = re.compile(
     r"(?P<name>[A-Za-z0-9_.-]+)://(?:\[(?P<v6>[0-9A-Fa-f:.%]+)\]|(?P<host>[^\s/:\[\]]*)):(?P<port>\d{1,5})"
@@ -75,6 +76,18 @@ def advertised_listeners(
     if not parsed:
         raise ConfigError("advertised.listeners: it names no listener for clients.", key="advertised.listeners")
     return tuple(_reachable(listener, key="advertised.listeners") for listener in parsed)
+
+
+def http_listeners(addresses: Sequence[str], *, protocols: str, opened: Sequence[Listener]) -> tuple[Listener, ...]:
+    """Those that serve HTTP. HTTP and HTTPS need no entry in the map. `opened`: the others, whose ports are taken."""
+    mapped = _protocol_map(protocols)
+    usual = ",".join(f"{name}:{protocol}" for name, protocol in HTTP_PROTOCOLS.items() if name not in mapped)
+    parsed = _parse("http.listeners", addresses, protocols=",".join(filter(None, (protocols, usual))), without=())
+    for one, other in combinations([*opened, *parsed], 2):
+        if other in parsed and (_collide(one, other) or one.name == other.name):
+            what = "have the same name" if one.name == other.name else "use the same port"
+            raise ConfigError(f"http.listeners: {one} and {other} {what}.", key="http.listeners")
+    return parsed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -100,7 +100,7 @@ def _about_ignored(path: Path | None, names: Sequence[str]) -> list[str]:
 
 
 def _about_exposure(config: BrokerConfig) -> list[str]:
-    if config.explicit.keys().isdisjoint(("listeners", "listener.security.protocol.map")):
+    if config.explicit.keys().isdisjoint(("listeners", "listener.security.protocol.map", "http.listeners")):
         return []  # the default is on loopback: nothing to load, and nothing to say
     from tidemark.broker.config.exposure import about_open_listeners
 
@@ -109,7 +109,8 @@ def _about_exposure(config: BrokerConfig) -> list[str]:
 
 def _about_strays(config: BrokerConfig) -> list[str]:
     controllers = config.parsed_controller_listener
-    names = [each.name for each in config.parsed_listeners] + ([] if controllers is None else [controllers.name])
+    opened = [*config.parsed_listeners, *config.parsed_http_listeners, *([] if controllers is None else [controllers])]
+    names = [each.name for each in opened]
     strays = without_listener(config.overrides, [*names, *config.controller_listener_names])
     return (
         [f"no listener has the name in these settings, so they change nothing: {', '.join(strays)}."] if strays else []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tidemark.broker.config.broker import KEYS, BrokerConfig
 from tidemark.broker.config.errors import ConfigError
@@ -19,6 +19,16 @@ REQUIRED_OAUTH = (
     "sasl.oauthbearer.expected.audience",
 )
 KAFKAS_UNSECURED_HANDLER = "OAuthBearerUnsecuredValidatorCallbackHandler"  # a Java class that people name here
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenEndpoint:
+    """Where a node gets the tokens that it logs in with at others."""
+
+    url: str
+    client_id: str = ""
+    client_secret: str = field(default="", repr=False)
+    scope: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +85,26 @@ class ListenerSasl:
                 key="sasl.node.user",
             )
         return Login(mechanism=mechanism, user=found[0], password=found[1])
+
+    @property
+    def token_endpoint(self) -> TokenEndpoint:
+        """For nodes that log in at each other by OAUTHBEARER."""
+        config, line = self.config.of_listener(self.listener, mechanism=OAUTH), self.jaas(OAUTH)
+        options = {} if line is None else line.options
+        url = config.sasl_oauthbearer_token_endpoint_url
+        client_id = config.sasl_oauthbearer_client_credentials_client_id or options.get("clientId", "")
+        if url is None:
+            key = "sasl.oauthbearer.token.endpoint.url"
+            raise ConfigError(f"{key}: nodes log in at each other on {self.listener} by {OAUTH}, and need it.", key=key)
+        if not url.startswith("file:") and not client_id:
+            key = "sasl.oauthbearer.client.credentials.client.id"
+            raise ConfigError(f"{key}: {url} must be asked with a client id.", key=key)
+        return TokenEndpoint(
+            url=url,
+            client_id=client_id,
+            client_secret=config.sasl_oauthbearer_client_credentials_client_secret or options.get("clientSecret", ""),
+            scope=config.sasl_oauthbearer_scope or options.get("scope", ""),
+        )
 
     def login_at_others(self, mechanism: str) -> tuple[str, str] | None:
         """Name and password that this node logs in with, and that it accepts from others."""

@@ -8,7 +8,6 @@ from tidemark.broker.config.key import Between, OneOf, boolean, class_name, inte
 from tidemark.broker.config.tls_settings import TlsSettings
 
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
-NODE_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -60,13 +59,13 @@ class SaslSettings(TlsSettings):
     sasl_mechanism_inter_broker_protocol: str = string(
         "SCRAM-SHA-512",
         "The mechanism by which this node logs in at other brokers, if their listener asks for that.",
-        check=OneOf(NODE_MECHANISMS),
+        check=OneOf(MECHANISMS),
         kafka_default="GSSAPI",
     )
     sasl_mechanism_controller_protocol: str = string(
         "SCRAM-SHA-512",
         "The mechanism by which this node logs in at controller listeners, if they ask for that.",
-        check=OneOf(NODE_MECHANISMS),
+        check=OneOf(MECHANISMS),
         kafka_default="GSSAPI",
     )
     sasl_node_user: str | None = string(
@@ -127,6 +126,28 @@ class SaslSettings(TlsSettings):
         False,
         "Whether tokens without a signature are accepted: for tests only, everybody can make them. Tidemark's own"
         " setting; Kafka accepts them unless told otherwise.",
+        per_listener=True,
+    )
+    # How nodes get the tokens that they log in with at each other, by OAUTHBEARER.
+    sasl_oauthbearer_token_endpoint_url: str | None = string(
+        None,
+        "Where this node gets the token that it logs in with at others by OAUTHBEARER: an issuer's token endpoint"
+        " behind http(s)://, asked with client id and secret, or a file:// that has the token in it.",
+        per_listener=True,
+    )
+    sasl_oauthbearer_client_credentials_client_id: str | None = string(
+        None,
+        "The client id that this node asks the token endpoint with; or clientId in sasl.jaas.config.",
+        per_listener=True,
+    )
+    sasl_oauthbearer_client_credentials_client_secret: str | None = password(
+        None,
+        "The secret of that client id; or clientSecret in sasl.jaas.config.",
+        per_listener=True,
+    )
+    sasl_oauthbearer_scope: str | None = string(
+        None,
+        "The scope that this node asks the token endpoint for; or scope in sasl.jaas.config.",
         per_listener=True,
     )
     # Delegation tokens.

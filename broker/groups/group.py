@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from tidemark.broker.coordination.record import CoordinatorRecord
@@ -25,11 +26,12 @@ class Caller(NamedTuple):
     client_id: str
     host: str
     version: int  # of the request
+    may_describe: Callable[[str], bool] | None = None  # a topic, by its name; None: there is no authorizer
 
 
-def caller_of(call: Call) -> Caller:
+def caller_of(call: Call, may_describe: Callable[[str], bool] | None = None) -> Caller:
     """Hosts are written as Kafka, and Java, write them."""
-    return Caller(call.client_id or "", f"/{call.connection.host}", call.version)
+    return Caller(call.client_id or "", f"/{call.connection.host}", call.version, may_describe)
 
 
 class Group(ABC):

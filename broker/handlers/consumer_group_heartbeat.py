@@ -11,6 +11,7 @@ from tidemark.broker.groups.consumer.heartbeat import consumer_heartbeat, refusa
 from tidemark.broker.groups.coordinator import GroupCoordinator
 from tidemark.broker.groups.group import caller_of
 from tidemark.broker.groups.group_shard_host import GroupShardHost
+from tidemark.broker.security.guard import Guard
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
@@ -20,11 +21,12 @@ from tidemark.protocol.messages.consumer_group_heartbeat import (
 
 @handles(ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse)
 def consumer_group_heartbeat(
-    request: ConsumerGroupHeartbeatRequest, call: Call, *, groups: GroupCoordinator
+    request: ConsumerGroupHeartbeatRequest, call: Call, *, groups: GroupCoordinator, guard: Guard | None
 ) -> MaybeDeferred[ConsumerGroupHeartbeatResponse]:
     if not request.group_id:
         return refusal(ErrorCode.INVALID_REQUEST, "GroupId can't be empty.")
     hosted = groups.find(request.group_id)
     if not isinstance(hosted, GroupShardHost):
         return refusal(hosted)
-    return hosted.finish(consumer_heartbeat(hosted.shard, request, caller_of(call), groups.now_ms()))
+    caller = caller_of(call, None if guard is None else guard.may_describe(call))
+    return hosted.finish(consumer_heartbeat(hosted.shard, request, caller, groups.now_ms()))

@@ -17,13 +17,16 @@ from tidemark.broker.groups.classic.join import refusal
 from tidemark.broker.groups.coordinator import GroupCoordinator
 from tidemark.broker.groups.group import caller_of
 from tidemark.broker.groups.group_shard_host import GroupShardHost
+from tidemark.broker.security.guard import Guard
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 
 
 @handles(JoinGroupRequest, JoinGroupResponse)
-def join_group(request: JoinGroupRequest, call: Call, *, groups: GroupCoordinator) -> MaybeDeferred[JoinGroupResponse]:
-    caller = caller_of(call)
+def join_group(
+    request: JoinGroupRequest, call: Call, *, groups: GroupCoordinator, guard: Guard | None
+) -> MaybeDeferred[JoinGroupResponse]:
+    caller = caller_of(call, None if guard is None else guard.may_describe(call))
     config = groups.settings.current
     if not request.group_id:
         return refusal(ErrorCode.INVALID_GROUP_ID, caller, member_id=request.member_id)

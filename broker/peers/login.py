@@ -11,10 +11,11 @@ from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.headers import RequestHeader, request_frame, response_body_at
 from tidemark.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from tidemark.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
-from tidemark.protocol.sasl.client import ClientMechanism, Login, LoginRefused, client_mechanism
+from tidemark.protocol.sasl.client import OAUTHBEARER, ClientMechanism, Login, LoginRefused, client_mechanism
 from tidemark.protocol.schema import DecodeError, api, codec
 
 if TYPE_CHECKING:
+    from tidemark.broker.config.sasl import ListenerSasl
     from tidemark.broker.peers.link import Channel, Connector
 
 log = logging.getLogger(__name__)
@@ -25,6 +26,16 @@ NONCE_BYTES: Final = 24
 STEPS_MAX: Final = 5  # of any mechanism, and one more
 
 T = TypeVar("T")
+
+
+def login_of(sasl: ListenerSasl) -> Login:
+    """What this node logs in with at others' listener of that name."""
+    if sasl.node_mechanism != OAUTHBEARER:
+        return sasl.login
+    from tidemark.broker.peers.token_endpoint import tokens_of
+
+    endpoint = sasl.token_endpoint
+    return Login(mechanism=OAUTHBEARER, user=endpoint.client_id, token=tokens_of(endpoint))
 
 
 class LoginConnector:

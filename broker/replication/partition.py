@@ -19,6 +19,7 @@ from tidemark.broker.core.ordered_set import OrderedSet
 from tidemark.broker.replication.examination import Examination, MustWait, Placed
 from tidemark.broker.replication.leadership import OUTSIDE_SECONDS_MAX, Leadership, Proposal
 from tidemark.broker.replication.replica import Replica, Watcher
+from tidemark.broker.replication.traffic import TopicTraffic
 from tidemark.broker.replication.unwritten_batches import UnwrittenBatches
 from tidemark.broker.replication.validation import CONTROL, TRANSACTIONAL
 from tidemark.broker.replication.writers import UNTIMED_BYTES_MAX, Writers
@@ -82,6 +83,7 @@ class ReplicaWatcher(Protocol):
 
 class Partition(Replica):
     __slots__ = (
+        "_counted_end",
         "_flush_waiting",
         "_flushed_end",
         "_lag_seconds_max",
@@ -114,6 +116,7 @@ class Partition(Replica):
         lag_seconds_max: Callable[[], float] = lambda: LAG_SECONDS_MAX,
         fails: Callable[[Partition, Exception], None] = lambda _partition, _error: None,
         writers: Writers | None = None,
+        traffic: TopicTraffic | None = None,
     ) -> None:
         """`lag_seconds_max` says what `replica.lag.time.max.ms` is on this node; `fails` is called when the disk does
         not do what it should; `writers` are those of the log's directory."""
@@ -130,6 +133,7 @@ class Partition(Replica):
         self._flushed_end = log.recovery_point
         self._unwritten = UnwrittenBatches()
         self._over: Exception | None = None  # why this leadership has ended
+        self._counted_end = log.end_offset  # records up to here are in `traffic`
         self.append_queue: deque[QueuedAppend] | None = None  # see `append_queues`; None when nothing waits
         if high_watermark is None and config.flush_messages == 1:
             high_watermark = log.recovery_point
@@ -142,6 +146,7 @@ class Partition(Replica):
             config=config,
             executor=executor,
             high_watermark=high_watermark,
+            traffic=traffic,
         )
 
     def configure(self, config: TopicConfig) -> None:
@@ -245,6 +250,7 @@ class Partition(Replica):
 
     def _has_appended(self, header: BatchHeader) -> None:
         """There is more in the log."""
+        self.traffic.bytes_in += header.size
         if self._unwritten:
             self._unwritten.written(header.producer_id)
         if self.log.end_offset - self.log.recovery_point >= self.unflushed_limit:
@@ -272,6 +278,12 @@ class Partition(Replica):
 
     def _watcher_failed(self) -> None:
         log.exception("%s-%d: a follower's session failed", self.topic, self.index)
+
+    def count_records(self) -> None:
+        """Bring `traffic` up to date: how many records came needs no counting, as each has an offset."""
+        end_offset = self.log.end_offset
+        self.traffic.records_in += end_offset - self._counted_end
+        self._counted_end = end_offset
 
     # -- acknowledging -----------------------------------------------------
 
@@ -416,6 +428,7 @@ class Partition(Replica):
     def resign(self, error: Exception) -> None:
         """This leadership is over: every wait ends, and readers look for another leader."""
         self._over = error
+        self.count_records()
         self.close_waiting(error)
         self.wake_all()
         for watcher in list(self.replica_watchers):

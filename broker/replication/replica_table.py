@@ -37,6 +37,7 @@ class ReplicaTable:
         self.node_id = node_id
         self.directories = directories
         self.offline_directories: dict[str, str] = {}  # path: why it is not used
+        self.opening_progress: Callable[[], tuple[int, int]] = lambda: (0, 0)  # logs that are open, of how many
         self.config = config
         self.now_ms = now_ms
         self.topics: dict[str, HostedTopic] = {}
@@ -50,8 +51,12 @@ class ReplicaTable:
         self._writers: dict[str, Writers] = {}  # by log directory
         self.stopping = False  # long polls end with what there is
         self.readers = new_executor(READ_THREADS, name="read")  # of what is not in memory
-        self.leader_throttle = Throttle(lambda: self.config.leader_replication_throttled_rate)
-        self.follower_throttle = Throttle(lambda: self.config.follower_replication_throttled_rate)
+        window = self._replication_quota_seconds
+        self.leader_throttle = Throttle(lambda: self.config.leader_replication_throttled_rate, window)
+        self.follower_throttle = Throttle(lambda: self.config.follower_replication_throttled_rate, window)
+
+    def _replication_quota_seconds(self) -> float:
+        return self.config.replication_quota_window_num * self.config.replication_quota_window_size_seconds
 
     @property
     def is_leased(self) -> bool:

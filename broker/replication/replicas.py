@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Final
 from tidemark.broker.config import BrokerConfig
 from tidemark.broker.replication.cleaner import Cleaner
 from tidemark.broker.replication.directory_failures import DirectoryFailures
+from tidemark.broker.replication.directory_moves import DirectoryMoves
 from tidemark.broker.replication.follower_progress import FollowerProgress
 from tidemark.broker.replication.follower_sessions import FollowerSessions
 from tidemark.broker.replication.housekeeping import Housekeeping
 from tidemark.broker.replication.replica_logs import ReplicaLogs
 from tidemark.broker.replication.replica_table import EXPIRED, ReplicaTable
 from tidemark.broker.replication.role_assignment import RoleAssignment
+from tidemark.broker.replication.scrubber import Scrubber
 from tidemark.environment import new_executor
 from tidemark.storage import LogDirectory
 
@@ -37,7 +39,11 @@ class Replicas:
         self.failures = DirectoryFailures(self.table, self.roles, self._executor)
         self.roles.suspect_disk = self.failures.suspect
         self.housekeeping = Housekeeping(self.table, self._executor, suspect_disk=self.failures.suspect)
-        self.cleaner = Cleaner(self.table, self._executor)
+        self.moves = DirectoryMoves(self.table, self._logs)
+        self.moves.suspect_disk = self.failures.suspect
+        self.moves.placed = lambda replica: self.roles.placed(replica)  # which is set later
+        self.cleaner = Cleaner(self.table, self._executor, is_moving=self.moves.__contains__)
+        self.scrubber = Scrubber(self.table, self.roles, self._executor)
         self.follower_sessions = FollowerSessions(self.table, FollowerProgress(self.roles))
 
     def start_replication(self, peers: Peers) -> None:
@@ -54,8 +60,10 @@ class Replicas:
     def retire_strays(self) -> None:
         """See `ReplicaLogs.retire_strays`. Call it when the metadata is up to date, and its logs are open."""
         self._logs.retire_strays()
+        self.moves.resume()
 
     async def stop_replication(self) -> None:
+        await self.moves.stop()
         await self.roles.opening.close()
         await self.roles.replicator.stop()
 
@@ -72,6 +80,7 @@ class Replicas:
         self.roles.close()
         self.table.readers.shutdown(wait=True, cancel_futures=True)
         self.cleaner.close()
+        self.scrubber.close()
         self._executor.shutdown(wait=True)
         for directory in self.table.directories:
             try:

@@ -78,6 +78,11 @@ class Guard:
 
         return may
 
+    def may_describe(self, call: Call) -> Callable[[str], bool]:
+        """Whether a client may know of a topic: one that it does not name is left out without a word."""
+        rights = self.authorizer.rights(call.connection.principal, call.connection.host)
+        return partial(rights.may, AclOperation.DESCRIBE, ResourceType.TOPIC)
+
     def quick(self, quick: Quick, topic_of: QuickTopic) -> Quick:
         """The quick way of Produce, if the client may write: anything else is left to the handler, and its rule."""
         rights_of, store, write, kind = self.authorizer.rights, self._store, AclOperation.WRITE, ResourceType.TOPIC

@@ -33,6 +33,7 @@ from cluster.nemesis import (
     Nemesis,
     Newcomer,
     Pause,
+    RenewedCertificates,
     RollingRestart,
 )
 from cluster.nemesis_clients import Changes, HostileRequests
@@ -53,6 +54,7 @@ from harness.bad_syncs import BadSyncs
 from harness.clock import Clock
 from harness.cluster import Cluster, ClusterNode
 from harness.network import Network
+from harness.secure_cluster import SecureCluster, SecureNode
 
 TOPIC = "chaos"
 PARTITIONS = 6
@@ -102,12 +104,15 @@ class Outcome:
 def run(
     cluster: Cluster, faults: Sequence[Fault], *, seconds: float, seed: int, writers: int = 2, readers: int = 1
 ) -> Outcome:
+    if isinstance(cluster, SecureCluster):
+        cluster.let_in(topic=TOPIC, groups=("reader-", "final"))
     cluster.create_topic(TOPIC, partitions=PARTITIONS, replicas=3, min_insync_replicas="2")
     history = History()
     bootstrap = cluster.bootstrap
     started = time.monotonic()
-    writing = [Writer(number, bootstrap, TOPIC, partitions=PARTITIONS, history=history) for number in range(writers)]
-    reading = [Reader(number, bootstrap, TOPIC, partitions=PARTITIONS, history=history) for number in range(readers)]
+    known = {"partitions": PARTITIONS, "history": history, "client": cluster.user}
+    writing = [Writer(number, bootstrap, TOPIC, **known) for number in range(writers)]
+    reading = [Reader(number, bootstrap, TOPIC, **known) for number in range(readers)]
     nemesis = Nemesis(cluster, faults, seed=seed, healthy=lambda: cluster.await_in_sync(TOPIC))
     try:
         nemesis.run(seconds)
@@ -117,7 +122,7 @@ def run(
         for writer in writing:
             writer.thread.join(120)
     took = time.monotonic() - started
-    final = read_everything(bootstrap, TOPIC, partitions=PARTITIONS)
+    final = read_everything(bootstrap, TOPIC, partitions=PARTITIONS, client=cluster.user)
     for reader in reading:
         reader.finish(sum(map(len, final.values())))
     return Outcome(report=check(history, final), faults=nemesis.injected, seconds=took)
@@ -145,6 +150,7 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=5.0)
     parser.add_argument("--seed", type=int, default=None)
     parser.add_argument("--only", default="", help="faults whose name has this in it")
+    parser.add_argument("--secure", action="store_true", help="with TLS, logins and an authorizer, everywhere")
     parser.add_argument("--keep", type=Path, default=None, help="a directory for the nodes' data and logs, which stay")
     arguments = parser.parse_args()
     seed = int(time.time()) if arguments.seed is None else arguments.seed
@@ -155,14 +161,16 @@ def main() -> int:
         if network.available():
             over = opened.enter_context(Network(NODES + 1))
             faults += cuts(over)
-            cluster = Cluster(directory, nodes=NODES, make=partial(_on, over))
+            cluster = _new_cluster(directory, secure=arguments.secure, over=over)
             metadata_apart(cluster)
             opened.enter_context(disks_of_their_own(cluster, megabytes=64 + round(16 * arguments.minutes)))
             faults += [FullDisk(TOPIC), FullController(TOPIC)]
         else:
             print("without cuts in the network and full disks: they need Linux and root", flush=True)
-            cluster = Cluster(directory, nodes=NODES)
+            cluster = _new_cluster(directory, secure=arguments.secure)
             metadata_apart(cluster)
+        if isinstance(cluster, SecureCluster):
+            faults.append(RenewedCertificates(cluster.renew_certificates))
         if bad_syncs.available():
             disks = with_bad_syncs(cluster, directory)
             faults += [FailedSyncs(TOPIC, disks), SlowSyncs(disks), HungController(TOPIC, disks)]
@@ -182,9 +190,20 @@ def main() -> int:
     return 0 if outcome.report.is_clean else 1
 
 
-def _on(over: Network, path: Path, settings: Mapping[str, str] | None, *, node_id: int) -> ClusterNode:
+def _new_cluster(directory: Path, *, secure: bool, over: Network | None = None) -> Cluster:
+    kind = SecureNode if secure else ClusterNode
+    make = kind if over is None else partial(_on, over, kind)
+    if not secure:
+        return Cluster(directory, nodes=NODES, make=make)
+    hosts = () if over is None else tuple(map(over.host, range(1, NODES + 2)))
+    return SecureCluster(directory, nodes=NODES, make=make, hosts=hosts)
+
+
+def _on(
+    over: Network, kind: type[ClusterNode], path: Path, settings: Mapping[str, str] | None, *, node_id: int
+) -> ClusterNode:
     place = min(node_id, NODES + 1)  # those who join come one after the other, under ever new ids
-    return ClusterNode(path, settings, node_id=node_id, host=over.host(place), prefix=over.inside(place))
+    return kind(path, settings, node_id=node_id, host=over.host(place), prefix=over.inside(place))
 
 
 def with_clocks(cluster: Cluster) -> dict[int, Clock]:

@@ -110,7 +110,7 @@ class Newcomer:
 
     def __call__(self, cluster: Cluster, random: Random) -> None:
         old = random.sample(list(cluster.nodes), len(cluster.nodes) - 1)
-        known = ("-b", cluster.bootstrap)
+        known = ("-b", cluster.bootstrap, *cluster.options)
         node = cluster.add_node()
         to = ",".join(map(str, (node.node_id, *old)))
         tidemark("cluster", "reassign", *known, "--topic", self._topic, "--to", to)
@@ -121,6 +121,20 @@ class Newcomer:
         cluster.remove_node(node)
         eventually(lambda: cluster.is_fenced(node.node_id), seconds_max=30)
         tidemark("cluster", "decommission", *known, "--broker", str(node.node_id))
+
+
+class RenewedCertificates:
+    """Nodes get new certificates; then one that has never seen the old ones comes back and must be let in."""
+
+    name = "certificates are renewed"
+
+    def __init__(self, renew: Callable[[], None]) -> None:
+        self._renew = renew
+
+    def __call__(self, cluster: Cluster, random: Random) -> None:
+        self._renew()
+        time.sleep(random.uniform(0.0, 1.0))
+        _any(cluster, random).restart(clean=False)
 
 
 def _any(cluster: Cluster, random: Random) -> ClusterNode:

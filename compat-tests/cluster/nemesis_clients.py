@@ -64,7 +64,7 @@ class Changes:
 
     def _fill(self, cluster: Cluster, name: str, *, records: int) -> None:
         settings = {"bootstrap.servers": cluster.bootstrap, "acks": "all", "linger.ms": 50, "log_level": 2}
-        producer = Producer(settings)
+        producer = Producer({**settings, **cluster.client})
         for number in range(records):
             producer.produce(name, b"x" * 100 + b"%d" % number, partition=0)
         assert producer.flush(SECONDS_MAX) == 0

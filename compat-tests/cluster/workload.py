@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from cluster.history import UNKNOWN, History, Place, Value
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
@@ -17,8 +17,17 @@ class Writer:
     """One idempotent producer with acks=all, at a steady rate, to all partitions in turn."""
 
     def __init__(
-        self, number: int, bootstrap: str, topic: str, *, partitions: int, history: History, per_second: float = 200
+        self,
+        number: int,
+        bootstrap: str,
+        topic: str,
+        *,
+        partitions: int,
+        history: History,
+        per_second: float = 200,
+        client: Mapping[str, str] | None = None,
     ) -> None:
+        """`client`: what it has to say to get in."""
         self._number = number
         self._topic = topic
         self._partitions = partitions
@@ -38,6 +47,7 @@ class Writer:
                 "reconnect.backoff.max.ms": 500,
                 "client.id": f"writer-{number}",
                 "log_level": 2,
+                **(client or {}),
             }
         )
         self.stop = threading.Event()
@@ -79,11 +89,20 @@ class Writer:
 class Reader:
     """A consumer without a group that reads everything from the beginning, as it comes."""
 
-    def __init__(self, number: int, bootstrap: str, topic: str, *, partitions: int, history: History) -> None:
+    def __init__(
+        self,
+        number: int,
+        bootstrap: str,
+        topic: str,
+        *,
+        partitions: int,
+        history: History,
+        client: Mapping[str, str] | None = None,
+    ) -> None:
         self._number = number
         self._history = history
         self.errors: list[str] = []
-        self._consumer = _consumer(bootstrap, f"reader-{number}")
+        self._consumer = _consumer(bootstrap, f"reader-{number}", client)
         self._consumer.assign([TopicPartition(topic, index, OFFSET_BEGINNING) for index in range(partitions)])
         self.stop = threading.Event()
         self.thread = threading.Thread(target=self._run, daemon=True)
@@ -119,7 +138,7 @@ def _place(message: Message) -> Place:
     return Place(partition, offset)
 
 
-def _consumer(bootstrap: str, name: str) -> Consumer:
+def _consumer(bootstrap: str, name: str, client: Mapping[str, str] | None = None) -> Consumer:
     return Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -129,13 +148,16 @@ def _consumer(bootstrap: str, name: str) -> Consumer:
             "auto.offset.reset": "error",
             "reconnect.backoff.max.ms": 500,
             "log_level": 2,
+            **(client or {}),
         }
     )
 
 
-def read_everything(bootstrap: str, topic: str, *, partitions: int) -> dict[int, list[tuple[int, Value]]]:
+def read_everything(
+    bootstrap: str, topic: str, *, partitions: int, client: Mapping[str, str] | None = None
+) -> dict[int, list[tuple[int, Value]]]:
     """The log as it is in the end."""
-    consumer = _consumer(bootstrap, "final")
+    consumer = _consumer(bootstrap, "final", client)
     try:
         ends = {index: _end(consumer, topic, index) for index in range(partitions)}
         found: dict[int, list[tuple[int, Value]]] = {index: [] for index in range(partitions)}

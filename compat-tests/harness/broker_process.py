@@ -210,9 +210,9 @@ class Tidemark(BrokerProcess):
 
     def command(self) -> list[str]:
         settings = {
+            "log.dirs": str(self.data),
             **self.settings,
             "listeners": f"{self.protocol}://127.0.0.1:{self.port}",
-            "log.dirs": str(self.data),
         }
         flags = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
         return [sys.executable, "-m", "tidemark.broker", *flags]
@@ -242,8 +242,10 @@ class ApacheKafka(BrokerProcess):
 
     def _java(self) -> list[str]:
         log4j = Path(__file__).with_name("log4j2.properties")
+        keys = self.settings.get("sasl.oauthbearer.jwks.endpoint.url")  # Kafka asks nobody who is not named here
+        allowed = [] if keys is None else [f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={keys}"]
         return [
-            *JAVA, "-Xms512m", "-Xmx512m", "-XX:+UseG1GC", f"-Dlog4j2.configurationFile={log4j}",
+            *JAVA, "-Xms512m", "-Xmx512m", "-XX:+UseG1GC", f"-Dlog4j2.configurationFile={log4j}", *allowed,
             "-cp", classpath(),
         ]  # fmt: skip
 

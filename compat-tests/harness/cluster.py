@@ -71,6 +71,9 @@ class Cluster:
     ) -> None:
         """With `racks` each node is in one of its own: rack-1, rack-2, …"""
         self.nodes: dict[int, ClusterNode] = {}
+        self.client: Mapping[str, str] = {}  # what clients have to say to get in: librdkafka's settings …
+        self.user: Mapping[str, str] = {}  # … those of clients that administer nothing
+        self.options: Sequence[str] = ()  # … and those of the `tidemark` command
         self._admin: AdminClient | None = None
         self._directory = directory
         self._settings = dict(settings or {})
@@ -130,8 +133,11 @@ class Cluster:
 
     def admin(self) -> AdminClient:
         if self._admin is None:
-            self._admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 2})
+            self._admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 2, **self.client})
         return self._admin
+
+    def connect(self, node: ClusterNode) -> Wire:
+        return Wire(node.host, node.port)
 
     def forget_admin(self) -> None:
         """The next one looks for nodes that are there."""
@@ -162,7 +168,7 @@ class Cluster:
                 if not node.is_running or node.is_paused:
                     continue
                 try:
-                    with Wire(node.host, node.port) as wire:
+                    with self.connect(node) as wire:
                         return metadata(wire, *topics)
                 except (OSError, Closed):
                     continue

@@ -14,19 +14,21 @@ SCRAM_JAAS = (
 )
 
 
-def broker_settings(**more: str) -> dict[str, str]:
+def broker_settings(*, protocol: str = "SASL_PLAINTEXT", **more: str) -> dict[str, str]:
     """In Kafka's own form, so that Apache Kafka takes them as well."""
+    own = f"listener.name.{protocol.lower()}"
     return {
-        "security.protocol": "SASL_PLAINTEXT",
-        "listener.security.protocol.map": "SASL_PLAINTEXT:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
-        "inter.broker.listener.name": "SASL_PLAINTEXT",
+        "security.protocol": protocol,
+        "listener.security.protocol.map": f"{protocol}:{protocol},CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+        "inter.broker.listener.name": protocol,
         "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
         "sasl.mechanism.inter.broker.protocol": "PLAIN",
-        "listener.name.sasl_plaintext.plain.sasl.jaas.config": PLAIN_JAAS,
-        "listener.name.sasl_plaintext.scram-sha-256.sasl.jaas.config": SCRAM_JAAS,
-        "listener.name.sasl_plaintext.scram-sha-512.sasl.jaas.config": SCRAM_JAAS,
+        f"{own}.plain.sasl.jaas.config": PLAIN_JAAS,
+        f"{own}.scram-sha-256.sasl.jaas.config": SCRAM_JAAS,
+        f"{own}.scram-sha-512.sasl.jaas.config": SCRAM_JAAS,
         "delegation.token.secret.key": "only-brokers-know-it",
         "connection.failed.authentication.delay.ms": "20",
+        "group.initial.rebalance.delay.ms": "0",
         **{name.replace("_", "."): value for name, value in more.items()},
     }
 

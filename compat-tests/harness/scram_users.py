@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Mapping
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import (
@@ -20,8 +21,9 @@ MECHANISMS = {"SCRAM-SHA-256": ScramMechanism.SCRAM_SHA_256, "SCRAM-SHA-512": Sc
 class Users:
     """The SCRAM users of a broker."""
 
-    def __init__(self, bootstrap: str) -> None:
-        self.admin = AdminClient(librdkafka(bootstrap, "PLAIN", *ADMIN))
+    def __init__(self, bootstrap: str, more: Mapping[str, str] | None = None) -> None:
+        """`more`: settings of a client, such as those of TLS."""
+        self.admin = AdminClient({**librdkafka(bootstrap, "PLAIN", *ADMIN), **(more or {})})
 
     def set(self, user: str, password: str, *mechanisms: str) -> None:
         for each in mechanisms or MECHANISMS:

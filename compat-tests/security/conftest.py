@@ -40,6 +40,9 @@ def oauth_broker(session_brokers, oidc_url):
             "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms": "500",
             "sasl.oauthbearer.expected.issuer": ISSUER,
             "sasl.oauthbearer.expected.audience": AUDIENCE,
+            "listener.name.sasl_plaintext.oauthbearer.sasl.server.callback.handler.class": (
+                "org.apache.kafka.common.security.oauthbearer.OAuthBearerValidatorCallbackHandler"
+            ),
             "listener.name.sasl_plaintext.oauthbearer.sasl.jaas.config": (
                 "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required;"
             ),

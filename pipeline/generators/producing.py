@@ -9,7 +9,7 @@ from random import Random
 from types import ModuleType
 
 from tidemark.failure import CommandFailed, ExitCode
-from tidemark.pipeline.cluster import Cluster, client_settings
+from tidemark.pipeline.cluster import ClusterAdmin, client_settings
 from tidemark.pipeline.generators import archive, clickstream, orders, quality, replay
 from tidemark.pipeline.generators.generated_record import GeneratedRecord
 
@@ -30,7 +30,7 @@ def generate(name: str, *, bootstrap: str, rate: int, count: int | None, seed: i
         message = f"There is no generator {name!r}; there are {', '.join(GENERATORS)}."
         raise CommandFailed(message, code=ExitCode.USAGE)
     generator = GENERATORS[name]
-    cluster = Cluster(bootstrap, {})
+    cluster = ClusterAdmin(bootstrap, {})
     for topic, partitions in generator.TOPICS.items():
         config = {"cleanup.policy": "compact"} if topic in getattr(generator, "COMPACTED", ()) else {}
         cluster.create_topic(topic, partitions=partitions, config=config)

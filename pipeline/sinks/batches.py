@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import json
 import time
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 RUNS = 0
@@ -19,8 +20,20 @@ LOOK_BACK_RECORDS = 64
 READ_SECONDS_MAX = 60.0
 
 
+BY_KEY, BY_POSITION = "key", "position"
+Ends = Mapping[str, Mapping[str, int]]
+
+
 class BatchesUnreadable(Exception):
     """The topic of finished batches could not be read in time."""
+
+
+class CheckpointMismatch(Exception):
+    """What the checkpoint asks for is not what was written under the same batch number."""
+
+
+class PartsDisagree(Exception):
+    """A part of this batch was written by rows divided in another way: the driver must divide them like that."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +46,8 @@ class Run:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """What one writer wrote of one batch, in one transaction."""
+    """What one writer wrote of one batch, in one transaction, and which records of the sources the batch was made of:
+    a number alone would say nothing once a checkpoint was restored from a copy."""
 
     run: str
     query: str
@@ -41,6 +55,11 @@ class Part:
     writer: int
     writers: int
     rows: int
+    division: str = BY_KEY
+    ends: Ends = field(
+        default_factory=dict
+    )  # {"orders": {"0": 3000}}; empty where the checkpoint cannot be looked into
+    topic_ids: Mapping[str, str] = field(default_factory=dict)
 
 
 def partition_of(writer: int) -> int:
@@ -56,8 +75,50 @@ def encode(record: Run | Part) -> tuple[bytes, bytes]:
 def decode(key: bytes | None, value: bytes | None) -> Run | Part | None:
     if key is None or value is None:
         return None
-    fields = json.loads(value)
-    return Run(**fields) if key == b"run" else Part(**fields)
+    kind = Run if key == b"run" else Part
+    known = {each.name for each in fields(kind)}
+    return kind(**{name: each for name, each in json.loads(value).items() if name in known})
+
+
+def is_finished(part: Part | None, wanted: Part) -> bool:
+    """Is the part that is wanted written? `part` is what its writer finished last.
+
+    The checkpoint decides which batch comes next, and this record what was written. They can only disagree if one of
+    them is not of this history: then going on would lose records or write them twice, and neither is done.
+    """
+    if part is None or part.query != wanted.query or part.batch < wanted.batch:
+        return False
+    if part.batch > wanted.batch:
+        if part.run == wanted.run:
+            return True  # a late attempt at a part that this run has long finished
+        raise CheckpointMismatch(older_checkpoint(part, wanted.batch))
+    if part.ends and wanted.ends and part.ends != wanted.ends:
+        raise CheckpointMismatch(older_checkpoint(part, wanted.batch))
+    if anew := sorted(name for name, was in part.topic_ids.items() if wanted.topic_ids.get(name, was) != was):
+        raise CheckpointMismatch(
+            f"Batch {part.batch} was begun on topics that were deleted since, and made anew: {', '.join(anew)}. "
+            "Start with an empty checkpoint."
+        )
+    if (part.writers, part.division) != (wanted.writers, wanted.division):
+        was, now = (f"{each.writers} writers by {each.division}" for each in (part, wanted))
+        raise PartsDisagree(f"Batch {part.batch} was divided among {was}, not {now}.")
+    return True
+
+
+def older_checkpoint(part: Part, batch: int) -> str:
+    """What to do about a checkpoint that does not know what was written, in sentences."""
+    there = (
+        f"The checkpoint is older than what this sink has written: it goes on with batch {batch}, but batch "
+        f"{part.batch} is written, and was made of other records. Was it restored from a copy? Going on would lose "
+        "records. Restore a copy that was made later"
+    )
+    if not part.ends:
+        return f"{there}; or start with an empty checkpoint and a 'start' after what was written."
+    after = ", ".join(
+        f"{topic}: {{{', '.join(f'{partition}: {offset}' for partition, offset in sorted(by_partition.items()))}}}"
+        for topic, by_partition in sorted(part.ends.items())
+    )
+    return f"{there}; or go on after what was written, with an empty checkpoint and 'start: {{offsets: {{{after}}}}}'."
 
 
 def newest(settings: dict[str, Any], topic: str, partition: int) -> Run | Part | None:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from tidemark.failure import CommandFailed
-from tidemark.pipeline.cluster import Cluster
-from tidemark.pipeline.sinks.transactional import Row, Writing, fence_writers, write_part, writers_of_begun_batch
+from tidemark.failure import CommandFailed, ExitCode
+from tidemark.pipeline.checkpoint import Checkpoint, as_json
+from tidemark.pipeline.cluster import ClusterAdmin
+from tidemark.pipeline.sinks.batches import BY_KEY, BY_POSITION
+from tidemark.pipeline.sinks.transactional import Row, Writing, begun_batch, fence_writers, write_part
 from tidemark.pipeline.spec import TopicSink
 
 if TYPE_CHECKING:
@@ -54,13 +57,41 @@ def _is_binary(view: DataFrame, expression: str | None) -> bool:
     return expression is not None and view.selectExpr(expression).schema[0].dataType.typeName() == "binary"
 
 
+def division_of(view: DataFrame, sink: TopicSink, *, behind_table: bool) -> str:
+    """How rows are divided among writers. Raises CommandFailed where no way is the same when a batch is tried again."""
+    if not behind_table or sink.writers == 1:
+        return BY_KEY
+    missing = [name for name in SOURCE_ORDER if name not in view.columns]
+    if missing:
+        raise CommandFailed(
+            f"sinks.{sink.name}: rows behind a 'type: table' source may differ when a batch is tried again, so several "
+            f"writers share them by their source's partitions; select {', '.join(missing)} in the view {sink.view!r} "
+            "too, or set 'writers: 1'.",
+            code=ExitCode.USAGE,
+        )
+    return BY_POSITION
+
+
 class TopicBatches:
     """What foreachBatch calls, once per batch of one sink; owns the sink's run."""
 
-    def __init__(self, sink: TopicSink, *, pipeline: str, cluster: Cluster) -> None:
+    def __init__(
+        self,
+        sink: TopicSink,
+        *,
+        pipeline: str,
+        cluster: ClusterAdmin,
+        checkpoint: Checkpoint,
+        division: str = BY_KEY,
+        topic_ids: Callable[[], Mapping[str, str]] = dict,
+    ) -> None:
         self._sink = sink
         self._pipeline = pipeline
         self._cluster = cluster
+        self._checkpoint = checkpoint
+        self._division = division
+        self._topic_ids = topic_ids
+        self._timeout_max_s = cluster.transaction_timeout_max_s()
         self._topic = batches_topic(pipeline=pipeline, sink=sink.name)
         self._run = uuid.uuid4().hex
         self._known_writers = 0  # none until this run has taken over
@@ -68,12 +99,12 @@ class TopicBatches:
         self.rows_written = 0
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
-        writing = self._writing(batch_id, writers=self._sink.writers)
+        writing = self._writing(batch_id)
         if not self._known_writers:
             self._take_over(writing)
-            begun = writers_of_begun_batch(writing, known_writers=self._known_writers)
+            begun = begun_batch(writing, known_writers=self._known_writers)
             if begun is not None:  # an older run wrote a part of this batch: its rows are divided as it divided them
-                writing = self._writing(batch_id, writers=begun)
+                writing = replace(writing, writers=begun.writers, division=begun.division)
         self.rows_written += write_batch(batch, writing)
 
     def _take_over(self, writing: Writing) -> None:
@@ -84,12 +115,13 @@ class TopicBatches:
         fence_writers(writing, known_writers=known)
         self._known_writers = known
 
-    def _writing(self, batch_id: int, *, writers: int) -> Writing:
+    def _writing(self, batch_id: int) -> Writing:
         query = self.query_id.result(QUERY_ID_SECONDS_MAX)
-        rate = self._sink.rate
+        rate, writers = self._sink.rate, self._sink.writers
         return Writing(
             settings=self._cluster.settings,
-            transactional_prefix=f"{self._pipeline}.{self._sink.name}.{query}",
+            # Without the query's id: another checkpoint of the same pipeline fences this one, too.
+            transactional_prefix=f"{self._pipeline}.{self._sink.name}",
             batches_topic=self._topic,
             run=self._run,
             query=query,
@@ -97,6 +129,10 @@ class TopicBatches:
             writers=writers,
             transaction_timeout_s=self._sink.transaction_timeout_s,
             rate=None if rate is None else rate / writers,
+            broker_timeout_max_s=self._timeout_max_s,
+            division=self._division,
+            ends=as_json(self._checkpoint.planned(self._sink.name, batch_id)),
+            topic_ids=self._topic_ids(),
         )
 
 
@@ -104,14 +140,18 @@ def write_batch(batch: DataFrame, writing: Writing) -> int:
     """Every record to its writer, every writer's part in one transaction; the rows written now."""
     from pyspark.sql import functions as f
 
-    # By content, not by where Spark happens to hold a row: tried again, a row goes to the same writer, whatever the
-    # number of tasks, executors or machines. Records of one key share a writer, and so keep their order.
+    # Not by where Spark happens to hold a row: tried again, a row goes to the same writer, whatever the number of
+    # tasks, executors or machines. By content, records of one key share a writer, and so keep their order; but content
+    # may differ when a table is read again, so behind a table the partition decides that the source record is in.
     if writing.writers == 1:
         parts = batch.repartition(1)
     else:
-        by_content = f.xxhash64("topic", f.coalesce("key", "value"))
-        writer = f.pmod(by_content, f.lit(writing.writers)).cast("int")
-        parts = batch.repartitionById(writing.writers, writer)
+        place = (
+            f.xxhash64("source_order._topic", "source_order._partition")
+            if writing.division == BY_POSITION
+            else f.xxhash64("topic", f.coalesce("key", "value"))
+        )
+        parts = batch.repartitionById(writing.writers, f.pmod(place, f.lit(writing.writers)).cast("int"))
     if batch.schema["source_order"].dataType.typeName() == "struct":
         parts = parts.sortWithinPartitions("source_order")
     written = parts.drop("source_order").mapInArrow(part_writer(writing), "rows long").collect()
@@ -125,7 +165,7 @@ def part_writer(writing: Writing) -> Callable[[Iterable[RecordBatch]], Iterable[
 
         context = TaskContext.get()
         assert context is not None
-        rows = write_part(writing, context.partitionId(), _rows(batches))
+        rows = write_part(writing, context.partitionId(), _rows(batches), attempt=context.attemptNumber())
         yield pyarrow.RecordBatch.from_arrays([pyarrow.array([rows])], ["rows"])
 
     return write

@@ -8,18 +8,21 @@ transaction commits. The order of the steps is the proof:
    before, or it never will be. Only then it reads which run drives the sink now and which batch was finished last.
 3. If another run drives, the writer is a left-over and stops. One that initialised before the fencing of 1 cannot
    commit; one that does later sees the Run record.
-4. If the batch is recorded as finished, the part was written, and there is nothing to do.
+4. If the batch is recorded as finished, the part was written, and there is nothing to do. If what is recorded was made
+   of other records of the sources, the checkpoint is not of this history, and nothing is written (`is_finished`).
 5. Rows and the record of the batch are committed in one transaction. A writer that was fenced meanwhile fails here.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from tidemark.pipeline.sinks.batches import RUNS, Part, Run, encode, newest, partition_of
+from tidemark.pipeline.cluster import BROKER_MAX_S
+from tidemark.pipeline.sinks.batches import BY_KEY, RUNS, Ends, Part, Run, encode, is_finished, newest, partition_of
+from tidemark.pipeline.sinks.transaction_time import timeout_of_attempt
 
 if TYPE_CHECKING:
     from confluent_kafka import Producer
@@ -33,8 +36,14 @@ class LeftOver(Exception):
     """Another run of the pipeline drives this sink; this writer belongs to one that is over."""
 
 
-class PartsDisagree(Exception):
-    """A part of this batch was written by a different number of writers: the driver must use that number."""
+class TransactionTooSlow(Exception):
+    """The broker has aborted a transaction because its time was over."""
+
+    def __init__(self, *, batch: int, rows: int, seconds: float, timeout_s: float) -> None:
+        super().__init__(
+            f"Batch {batch} is too large for one transaction: {rows} rows in {seconds:.0f} s were not all of it, and a "
+            f"transaction may last {timeout_s:.0f} s."
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,56 +60,83 @@ class Writing:
     transaction_timeout_s: float
     rate: float | None  # rows per second, of one writer
     attempt_seconds_max: float = 120.0
+    broker_timeout_max_s: float = BROKER_MAX_S
+    division: str = BY_KEY
+    ends: Ends = field(default_factory=dict)
+    topic_ids: Mapping[str, str] = field(default_factory=dict)
 
     def transactional_id(self, writer: int | None) -> str:
         return f"{self.transactional_prefix}.{'driver' if writer is None else writer}"
 
+    def part(self, writer: int, *, rows: int) -> Part:
+        return Part(
+            run=self.run,
+            query=self.query,
+            batch=self.batch,
+            writer=writer,
+            writers=self.writers,
+            rows=rows,
+            division=self.division,
+            ends=self.ends,
+            topic_ids=self.topic_ids,
+        )
 
-def write_part(writing: Writing, writer: int, rows: Iterable[Row]) -> int:
+
+def write_part(writing: Writing, writer: int, rows: Iterable[Row], *, attempt: int = 0) -> int:
     """Writes the rows, unless they are written; the number of rows written now."""
     there = _not_empty(rows)
     if there is None:
         return 0  # an empty part needs no record: it is as empty when the batch is tried again
-    producer = _producer(writing, writer)
+    timeout_s = timeout_of_attempt(
+        writing.transaction_timeout_s, attempt=attempt, broker_max_s=writing.broker_timeout_max_s
+    )
+    producer = _producer(writing, writer, timeout_s)
     _patiently(producer.init_transactions, writing.attempt_seconds_max)
     if _is_written(writing, writer):
         return 0
     producer.begin_transaction()
+    began = time.monotonic()
+    sent = _Sent()
     try:
-        count = _send(producer, writing, there)
-        part = Part(
-            run=writing.run,
-            query=writing.query,
-            batch=writing.batch,
-            writer=writer,
-            writers=writing.writers,
-            rows=count,
-        )
+        _send(producer, writing, there, sent)
+        part = writing.part(writer, rows=sent.rows)
         _produce(producer, writing.batches_topic, *encode(part), partition=partition_of(writer))
         _patiently(producer.commit_transaction, writing.attempt_seconds_max)
-    except BaseException:
+    except BaseException as error:
         _abandon(producer)
+        seconds = time.monotonic() - began
+        if seconds >= timeout_s and isinstance(error, _kafka_exception()):
+            raise TransactionTooSlow(
+                batch=writing.batch, rows=sent.rows, seconds=seconds, timeout_s=timeout_s
+            ) from error
         raise
-    return count
+    return sent.rows
 
 
 def fence_writers(writing: Writing, *, known_writers: int) -> None:
     """What a new driver does before it writes anything: from here on no writer of an older run can commit."""
-    driver = _producer(writing, None)
+    driver = _producer(writing, None, writing.transaction_timeout_s)
     _patiently(driver.init_transactions, writing.attempt_seconds_max)
     driver.begin_transaction()
     _produce(driver, writing.batches_topic, *encode(Run(run=writing.run, query=writing.query)), partition=RUNS)
     _patiently(driver.commit_transaction, writing.attempt_seconds_max)
     for writer in range(known_writers):
-        _patiently(_producer(writing, writer).init_transactions, writing.attempt_seconds_max)
+        one = _producer(writing, writer, writing.transaction_timeout_s)
+        _patiently(one.init_transactions, writing.attempt_seconds_max)
 
 
-def writers_of_begun_batch(writing: Writing, *, known_writers: int) -> int | None:
-    """How many writers share the batch, if a part of it is written: rows belong to writers by that number."""
+def begun_batch(writing: Writing, *, known_writers: int) -> Part | None:
+    """A part of the batch that is written already: its rows belong to writers as they were divided then.
+
+    Raises CheckpointMismatch if something later was written than the checkpoint knows of.
+    """
     for writer in range(known_writers):
-        part = newest(writing.settings, writing.batches_topic, partition_of(writer))
-        if isinstance(part, Part) and part.query == writing.query and part.batch == writing.batch:
-            return part.writers
+        part = _finished_last(writing, writer)
+        if part is None or part.query != writing.query or part.batch < writing.batch:
+            continue
+        as_then = replace(writing, writers=part.writers, division=part.division).part(writer, rows=part.rows)
+        if is_finished(part, as_then):
+            return part
     return None
 
 
@@ -108,15 +144,15 @@ def _is_written(writing: Writing, writer: int) -> bool:
     run = newest(writing.settings, writing.batches_topic, RUNS)
     if not isinstance(run, Run) or run.run != writing.run:
         raise LeftOver(f"Run {writing.run} no longer drives {writing.transactional_prefix}.")
-    part = newest(writing.settings, writing.batches_topic, partition_of(writer))
-    if not isinstance(part, Part) or part.query != writing.query or part.batch < writing.batch:
-        return False
-    if part.batch == writing.batch and part.writers != writing.writers:
-        raise PartsDisagree(f"Batch {writing.batch} was begun by {part.writers} writers, not {writing.writers}.")
-    return True
+    return is_finished(_finished_last(writing, writer), writing.part(writer, rows=0))
 
 
-def _producer(writing: Writing, writer: int | None) -> Producer:
+def _finished_last(writing: Writing, writer: int) -> Part | None:
+    found = newest(writing.settings, writing.batches_topic, partition_of(writer))
+    return found if isinstance(found, Part) else None
+
+
+def _producer(writing: Writing, writer: int | None, timeout_s: float) -> Producer:
     from confluent_kafka import Producer
 
     return Producer(
@@ -127,15 +163,25 @@ def _producer(writing: Writing, writer: int | None) -> Producer:
             "queue.buffering.max.messages": 200_000,
             **writing.settings,
             "transactional.id": writing.transactional_id(writer),
-            "transaction.timeout.ms": int(writing.transaction_timeout_s * 1000),
+            "transaction.timeout.ms": int(min(timeout_s, writing.broker_timeout_max_s) * 1000),
             "enable.idempotence": True,
         }
     )
 
 
-def _send(producer: Producer, writing: Writing, rows: Iterable[Row]) -> int:
+@dataclass(slots=True)
+class _Sent:
+    rows: int = 0
+
+
+def _kafka_exception() -> type[Exception]:
+    from confluent_kafka import KafkaException
+
+    return KafkaException
+
+
+def _send(producer: Producer, writing: Writing, rows: Iterable[Row], sent: _Sent) -> None:
     began = time.monotonic()
-    count = 0
     for topic, key, value, headers, timestamp in rows:
         extra: dict[str, Any] = {}
         if headers:
@@ -143,12 +189,11 @@ def _send(producer: Producer, writing: Writing, rows: Iterable[Row]) -> int:
         if timestamp is not None:
             extra["timestamp"] = timestamp
         _produce(producer, topic, key, value, **extra)
-        count += 1
-        if count % POLL_EVERY_ROWS == 0:
+        sent.rows += 1
+        if sent.rows % POLL_EVERY_ROWS == 0:
             producer.poll(0)
         if writing.rate is not None:
-            _keep_pace(producer, began=began, count=count, rate=writing.rate)
-    return count
+            _keep_pace(producer, began=began, count=sent.rows, rate=writing.rate)
 
 
 def _keep_pace(producer: Producer, *, began: float, count: int, rate: float) -> None:

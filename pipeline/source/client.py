@@ -75,7 +75,7 @@ class Topic:
     internal: bool = False
 
 
-class Cluster:
+class ReadingClient:
     """The brokers behind a bootstrap address, as far as they are needed."""
 
     def __init__(self, bootstrap: str, *, timeout_s: float, security: Mapping[str, str] | None = None) -> None:

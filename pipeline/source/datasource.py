@@ -15,7 +15,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
-from tidemark.pipeline.source.client import Cluster, TopicPartition
+from tidemark.pipeline.source.client import ReadingClient, TopicPartition
 from tidemark.pipeline.source.limiting import Limits, limited
 from tidemark.pipeline.source.options import ReadOptions, read_options
 from tidemark.pipeline.source.planning import Planner, Range, split
@@ -178,5 +178,5 @@ def register(spark: Any) -> None:
     spark.dataSource.register(TidemarkDataSource)
 
 
-def _cluster(options: ReadOptions) -> Cluster:
-    return Cluster(options.bootstrap, timeout_s=options.timeout_ms / 1000, security=options.security)
+def _cluster(options: ReadOptions) -> ReadingClient:
+    return ReadingClient(options.bootstrap, timeout_s=options.timeout_ms / 1000, security=options.security)

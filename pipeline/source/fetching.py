@@ -7,7 +7,7 @@ import logging
 import time
 from collections.abc import Iterator
 
-from tidemark.pipeline.source.client import EARLIEST, LATEST, Cluster, ReadFailed, TryAgain, check, leader_of
+from tidemark.pipeline.source.client import EARLIEST, LATEST, ReadFailed, ReadingClient, TryAgain, check, leader_of
 from tidemark.pipeline.source.walking import AbortedTransactions, Walk, walk
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
@@ -34,7 +34,7 @@ class Fetching:
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: ReadingClient,
         *,
         topic: str,
         topic_id: bytes,

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
-from tidemark.pipeline.source.client import EARLIEST, LATEST, Cluster, ReadFailed, Topic, TopicPartition
+from tidemark.pipeline.source.client import EARLIEST, LATEST, ReadFailed, ReadingClient, Topic, TopicPartition
 from tidemark.pipeline.source.fetching import DataLoss
 from tidemark.pipeline.source.options import Position, ReadOptions, Selection
 from tidemark.pipeline.source.segments import Place
@@ -37,7 +37,7 @@ Offsets = dict[TopicPartition, int]
 class Planner:
     """Asks one cluster what there is to read."""
 
-    def __init__(self, cluster: Cluster, options: ReadOptions) -> None:
+    def __init__(self, cluster: ReadingClient, options: ReadOptions) -> None:
         self._cluster = cluster
         self._options = options
         self.topics: dict[str, Topic] = {}

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from tidemark.pipeline.source.arrow import record_batch
-from tidemark.pipeline.source.client import Cluster, ReadFailed
+from tidemark.pipeline.source.client import ReadFailed, ReadingClient
 from tidemark.pipeline.source.cutting import cut, payload_groups
 from tidemark.pipeline.source.fetching import Fetching
 from tidemark.pipeline.source.options import ReadOptions
@@ -40,7 +40,7 @@ def read_range(
             _log.info("reading %s-%d over the protocol: %s", wanted.topic, wanted.partition, reason)
     elif options.access == "files":
         raise ReadFailed(f"tidemark.access=files, but no broker says where {wanted.topic}-{wanted.partition} is.")
-    with Cluster(options.bootstrap, timeout_s=options.timeout_ms / 1000, security=options.security) as cluster:
+    with ReadingClient(options.bootstrap, timeout_s=options.timeout_ms / 1000, security=options.security) as cluster:
         fetching = Fetching(
             cluster,
             topic=wanted.topic,

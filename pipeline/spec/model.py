@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+_WORD = re.compile(r"\w+")
 FORMATS = ("json", "avro", "csv", "string", "binary")
 MALFORMED = ("dead_letter", "count", "fail")
 FILE_SINKS = ("parquet", "delta", "iceberg", "console")
@@ -132,6 +134,15 @@ class Pipeline:
     def views(self) -> list[str]:
         rejected = [step.rejected for step in self.steps if step.rules]
         return [each.name for each in (*self.sources, *self.steps)] + rejected
+
+    def is_behind_table(self, view: str) -> bool:
+        """Does the view's SQL, or that of views before it, name a `type: table` source? Told by words, so perhaps once
+        too often."""
+        tables = {each.name for each in self.topic_sources if each.table}
+        for step in self.steps:
+            if tables & set(_WORD.findall(step.sql)):
+                tables |= {step.name, step.rejected}
+        return view in tables
 
     @property
     def topic_sources(self) -> tuple[TopicSource, ...]:

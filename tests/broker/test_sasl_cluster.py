@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+from harness.oidc import AUDIENCE, ISSUER, Issuer, serving
 from sasl_client import log_in
 
+from tidemark.broker.config.broker_settings import STANDARD_AUTHORIZER
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
@@ -46,6 +50,61 @@ async def test_a_cluster_whose_nodes_log_in_at_each_other(nodes: Any, connect: A
     ann = await connect(nodes.running[leader])
     assert (await log_in(ann, "ann", "secret")).error_code == 0
     assert (await ann.produce("t", b"x")).error_code == 0
+
+
+@pytest.fixture
+def issuer() -> Issuer:
+    return Issuer()
+
+
+@pytest.fixture
+def oauth(issuer: Issuer) -> Iterator[dict[str, Any]]:
+    """Nodes log in with tokens of the issuer's; who has a password (`node`) may log in, too."""
+    names = ("sasl_mechanism_inter_broker_protocol", "sasl_mechanism_controller_protocol")
+    with serving(issuer) as url:
+        yield {
+            **SECURE,
+            **dict.fromkeys(names, "OAUTHBEARER"),
+            "sasl_enabled_mechanisms": "PLAIN,OAUTHBEARER",
+            "sasl_oauthbearer_jwks_endpoint_url": f"{url}/keys",
+            "sasl_oauthbearer_expected_issuer": ISSUER,
+            "sasl_oauthbearer_expected_audience": AUDIENCE,
+            "sasl_oauthbearer_token_endpoint_url": f"{url}/token",
+            "sasl_oauthbearer_client_credentials_client_id": "a-node",
+            "sasl_oauthbearer_client_credentials_client_secret": "of-the-issuer",
+        }
+
+
+async def test_nodes_log_in_at_each_other_with_tokens_of_an_issuer(
+    nodes: Any, connect: Any, issuer: Issuer, oauth: dict[str, Any]
+) -> None:
+    issuer.lifetime_seconds = 2  # so that every link has to be renewed
+    await nodes.start(**oauth, authorizer_class_name=STANDARD_AUTHORIZER, super_users="User:a-node;User:node")
+    client = await connect(nodes.running[nodes.another])
+    assert (await log_in(client, "node", "node-secret", mechanism="PLAIN")).error_code == 0
+    topic = CreatableTopic(name="t", num_partitions=1, replication_factor=3)
+    assert (await client.ask(CreateTopicsRequest(topics=[topic], timeout_ms=10_000))).topics[0].error_code == 0
+    await nodes.until(lambda: len(nodes.image(1).topics["t"].partitions[0].isr) == 3)
+    issued = issuer.issued
+    await nodes.until(lambda: issuer.issued >= issued + 6)
+    leader = nodes.image(1).topics["t"].partitions[0].leader
+    other = await connect(nodes.running[leader])
+    await log_in(other, "node", "node-secret", mechanism="PLAIN")
+    assert (await other.produce("t", b"x")).error_code == ErrorCode.NONE
+    assert len(nodes.image(1).topics["t"].partitions[0].isr) == 3
+
+
+async def test_a_node_with_a_token_for_others_does_not_get_in(
+    nodes: Any, connect: Any, issuer: Issuer, oauth: dict[str, Any], tmp_path: Path
+) -> None:
+    await nodes.start(**oauth)
+    token = tmp_path / "token"
+    token.write_text(issuer.token("a-node", aud="others") + "\n")
+    starting = asyncio.create_task(nodes.start(4, **{**oauth, "sasl_oauthbearer_token_endpoint_url": token.as_uri()}))
+    _, pending = await asyncio.wait([starting], timeout=2)
+    assert pending, "a node that nobody lets in does not start"
+    token.write_text(issuer.token("a-node") + "\n")
+    await starting
 
 
 async def test_a_node_without_the_password_does_not_get_in(nodes: Any, connect: Any) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import tidemark
-from tidemark.pipeline.cluster import Cluster
+from tidemark.pipeline.cluster import ClusterAdmin
 from tidemark.pipeline.generators.generated_record import GeneratedRecord
 from tidemark.pipeline.runner import Runner
 from tidemark.pipeline.spec import Pipeline, load
@@ -71,12 +71,11 @@ def bootstrap() -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
-def cluster(bootstrap: str) -> Cluster:
-    return Cluster(bootstrap, {"linger.ms": "0"})
+def cluster(bootstrap: str) -> ClusterAdmin:
+    return ClusterAdmin(bootstrap, {"linger.ms": "0"})
 
 
-@pytest.fixture
-def produce(cluster: Cluster) -> Callable[[Iterable[GeneratedRecord]], None]:
+def producing_to(cluster: ClusterAdmin) -> Produce:
     from confluent_kafka import Producer
 
     def send(records: Iterable[GeneratedRecord]) -> None:
@@ -90,30 +89,33 @@ def produce(cluster: Cluster) -> Callable[[Iterable[GeneratedRecord]], None]:
 
 
 @pytest.fixture
-def committed(cluster: Cluster) -> Callable[[str], list[GeneratedRecord]]:
+def produce(cluster: ClusterAdmin) -> Produce:
+    return producing_to(cluster)
+
+
+def committed_of(cluster: ClusterAdmin, topic: str) -> list[GeneratedRecord]:
     """All records of a topic that a read_committed reader sees, partition by partition."""
     from confluent_kafka import TopicPartition
 
-    def read(topic: str) -> list[GeneratedRecord]:
-        partitions = cluster.topics()[topic]
-        found: list[GeneratedRecord] = []
-        with cluster.consumer(**{"isolation.level": "read_committed", "enable.partition.eof": True}) as reader:
-            for partition in partitions:
-                reader.assign([TopicPartition(topic, partition, 0)])
-                while (message := reader.poll(30)) is not None and not message.error():
-                    headers = tuple((name, bytes(value)) for name, value in message.headers() or ())  # type: ignore[arg-type, str-unpack]
-                    found.append(
-                        GeneratedRecord(topic=topic, key=message.key(), value=message.value(), headers=headers)
-                    )
-        return found
+    found: list[GeneratedRecord] = []
+    with cluster.consumer(**{"isolation.level": "read_committed", "enable.partition.eof": True}) as reader:
+        for partition in cluster.topics()[topic]:
+            reader.assign([TopicPartition(topic, partition, 0)])
+            while (message := reader.poll(30)) is not None and not message.error():
+                headers = tuple((name, bytes(value)) for name, value in message.headers() or ())  # type: ignore[arg-type, str-unpack]
+                found.append(GeneratedRecord(topic=topic, key=message.key(), value=message.value(), headers=headers))
+    return found
 
-    return read
+
+@pytest.fixture
+def committed(cluster: ClusterAdmin) -> Callable[[str], list[GeneratedRecord]]:
+    return lambda topic: committed_of(cluster, topic)
 
 
 class Trial:
     """One small pipeline with a topic and a checkpoint of its own."""
 
-    def __init__(self, spark: SparkSession, cluster: Cluster, produce: Produce, directory: Path) -> None:
+    def __init__(self, spark: SparkSession, cluster: ClusterAdmin, produce: Produce, directory: Path) -> None:
         self.name = f"trial-{uuid.uuid4().hex[:8]}"
         self.said = io.StringIO()
         self.checkpoint = directory / "checkpoint"
@@ -142,7 +144,7 @@ class Trial:
 
 
 @pytest.fixture
-def trial(spark: SparkSession, cluster: Cluster, produce: Produce, tmp_path: Path) -> Trial:
+def trial(spark: SparkSession, cluster: ClusterAdmin, produce: Produce, tmp_path: Path) -> Trial:
     return Trial(spark, cluster, produce, tmp_path)
 
 

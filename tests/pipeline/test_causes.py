@@ -56,3 +56,32 @@ def test_damaged_state_is_not_tried_again() -> None:
     message = f"[CANNOT_LOAD_STATE_STORE.UNCATEGORIZED] An error occurred\nCaused by: SparkException: {told}\n\tat x"
     assert not causes.may_pass(message)
     assert "damaged: Checksum verification failed. File: file:/c/state/0/0/1.delta. Restore" in causes.sentence(message)
+
+
+def test_a_changed_aggregation_is_told_with_what_to_do() -> None:
+    trace = (
+        "[STREAM_FAILED] Query terminated with exception: Job aborted\n"
+        "Caused by: org.apache.spark.sql.execution.streaming.state.StateStoreValueSchemaNotCompatible: "
+        "[STATE_STORE_VALUE_SCHEMA_NOT_COMPATIBLE] Provided value schema does not match existing state value schema.\n"
+        "\tat a.B.c(D.scala:1)\n\t... 21 more"
+    )
+    told = causes.sentence(trace)
+    assert told.startswith("An aggregation, join or dedupe has changed since the checkpoint was begun")
+    assert "STATE_STORE_VALUE_SCHEMA_NOT_COMPATIBLE" in told
+    assert not causes.may_pass(trace)
+
+
+def test_how_many_more_lines_there_are_is_no_reason() -> None:
+    assert causes.sentence("IOException: disk full\n\tat a.B\n\t... 21 more") == "IOException: disk full."
+
+
+def test_a_batch_too_large_for_its_transaction_is_known_by_its_rate() -> None:
+    told = "TransactionTooSlow: Batch 3 is too large for one transaction: 9000 rows in 901 s were not all of it, and …"
+    assert causes.too_slow(told) == causes.TooSlow(batch=3, rows=9000, seconds=901.0)
+    assert causes.too_slow("anything else") is None
+
+
+def test_a_checkpoint_of_another_history_is_not_tried_again() -> None:
+    told = "CheckpointMismatch: The checkpoint is older than what this sink has written: TimeoutException"
+    assert not causes.may_pass(told)
+    assert causes.sentence(told).startswith("The checkpoint is older")

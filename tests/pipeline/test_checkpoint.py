@@ -47,7 +47,7 @@ def test_a_damaged_file_is_named_with_what_to_do(checkpoint: Checkpoint, file: s
     with pytest.raises(CommandFailed) as refused:
         checkpoint.require_sound("out")
     assert file in str(refused.value)
-    assert "Restore the checkpoint's directory from a copy; or delete it" in str(refused.value)
+    assert "Restore the checkpoint's directory from a copy that was made after" in str(refused.value)
 
 
 def test_missing_metadata_and_missing_offsets_are_damage(checkpoint: Checkpoint) -> None:

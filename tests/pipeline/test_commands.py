@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tidemark.pipeline.cluster import Cluster, java_settings
+from tidemark.pipeline.cluster import ClusterAdmin, java_settings
 
 YAML = """\
 name: shop
@@ -70,7 +70,7 @@ def test_an_unknown_generator_and_a_missing_table_are_told(tidemark: Run) -> Non
     assert "There is no generator 'x'; there are archive, clickstream," in sentence(tidemark("generate", "x"))
 
 
-def test_generators_produce_what_was_asked(tidemark: Run, bootstrap: str, cluster: Cluster) -> None:
+def test_generators_produce_what_was_asked(tidemark: Run, bootstrap: str, cluster: ClusterAdmin) -> None:
     done = tidemark("generate", "replay", "--count", "50", "--rate", "100000", "-b", bootstrap)
     assert done.returncode == 0, done.stderr
     assert sum(high - low for low, high in cluster.ranges([("recorded", 0), ("recorded", 1)]).values()) >= 50
@@ -88,3 +88,8 @@ def test_settings_are_translated_for_the_java_client() -> None:
     assert 'ScramLoginModule required username="a" password="b";' in java["kafka.sasl.jaas.config"]
     assert (java["kafka.ssl.truststore.type"], java["kafka.ssl.truststore.location"]) == ("PEM", "/ca.pem")
     assert not any("sasl.password" in name or "sasl.username" in name for name in java)
+
+
+def test_quotes_and_backslashes_of_a_password_reach_java_as_they_are() -> None:
+    java = java_settings("h:1", {"sasl.username": "a", "sasl.password": '\\"x\\'})
+    assert java["kafka.sasl.jaas.config"].endswith(r'username="a" password="\\\"x\\";')

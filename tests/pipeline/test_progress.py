@@ -6,7 +6,8 @@ import pytest
 
 from tidemark.failure import CommandFailed
 from tidemark.pipeline import report
-from tidemark.pipeline.cluster import Cluster
+from tidemark.pipeline.cluster import ClusterAdmin
+from tidemark.pipeline.history import History
 from tidemark.pipeline.metrics import Metrics
 from tidemark.pipeline.positions import GroupPosition
 from tidemark.pipeline.progress import line, read_progress
@@ -19,13 +20,14 @@ TOLD = {
     "processedRowsPerSecond": 400.0,
     "durationMs": {"triggerExecution": 3000},
     "stateOperators": [{"numRowsTotal": 5, "memoryUsedBytes": 1 << 20}],
-    "sources": [{"endOffset": {"t": {"0": 10, "1": 20}}, "latestOffset": {"t": {"0": 15, "1": 20}}}],
+    "sources": [{"endOffset": {"t": {"0": 10, "1": 20}}, "latestOffset": {"t": {"0": 10, "1": 20}}}],
     "observedMetrics": {"source:clicks": {"records": 1200, "malformed": 7}},
 }
+ENDS = {("t", 0): 15, ("t", 1): 20, ("other", 0): 1000}
 
 
 def test_a_batch_is_read_and_shown() -> None:
-    progress = read_progress("counts", TOLD)
+    progress = read_progress("counts", TOLD, ends=ENDS)
     assert (progress.rows, progress.lag, progress.batch_seconds) == (1200, 5, 3.0)
     assert progress.positions == {("t", 0): 10, ("t", 1): 20}
     shown = line(progress)
@@ -35,16 +37,16 @@ def test_a_batch_is_read_and_shown() -> None:
 def test_a_batch_with_a_row_for_every_offset_has_lost_nothing() -> None:
     """Records that were deleted may have been in the consumer's memory already."""
     source = {"startOffset": {"t": {"0": 4, "1": 10}}, "endOffset": {"t": {"0": 10, "1": 20}}}
-    assert read_progress("x", {**TOLD, "numInputRows": 16, "sources": [source]}).is_whole
-    assert not read_progress("x", {**TOLD, "numInputRows": 15, "sources": [source]}).is_whole
+    assert read_progress("x", {**TOLD, "numInputRows": 16, "sources": [source]}, ends={}).is_whole
+    assert not read_progress("x", {**TOLD, "numInputRows": 15, "sources": [source]}, ends={}).is_whole
 
 
 def test_a_source_of_files_has_no_position() -> None:
-    assert read_progress("x", {**TOLD, "sources": [{"endOffset": {"logOffset": 3}}]}).positions == {}
+    assert read_progress("x", {**TOLD, "sources": [{"endOffset": {"logOffset": 3}}]}, ends={}).positions == {}
 
 
 def test_the_group_stands_where_the_slowest_sink_does() -> None:
-    position = GroupPosition(Cluster("127.0.0.1:1", {}), "g", ["a", "b", "idle"])
+    position = GroupPosition(ClusterAdmin("127.0.0.1:1", {}), "g", ["a", "b", "idle"])
     position.note("a", {("t", 0): 10, ("t", 1): 5})
     position.note("b", {("t", 0): 7})
     assert position.position() == {("t", 0): 7}
@@ -52,8 +54,9 @@ def test_the_group_stands_where_the_slowest_sink_does() -> None:
 
 def test_metrics_are_served_for_prometheus() -> None:
     metrics = Metrics("shop")
-    metrics.note(read_progress("counts", TOLD))
-    metrics.note(read_progress("counts", TOLD))
+    metrics.note(read_progress("counts", TOLD, ends=ENDS))
+    metrics.note(read_progress("counts", TOLD, ends=ENDS))
+    metrics.lag = {"counts": 5}
     server = metrics.serve(0)
     try:
         text = urllib.request.urlopen(f"http://127.0.0.1:{server.server_port}/metrics").read().decode()
@@ -78,10 +81,14 @@ def test_a_port_that_is_taken_is_told() -> None:
 
 
 def test_the_report_has_charts_and_escapes_names() -> None:
-    history = [read_progress("<counts>", {**TOLD, "timestamp": f"2030-01-31T12:00:0{i}.000Z"}) for i in range(3)]
-    text = report.summary("shop", history, seconds=9.0, malformed=7)
+    history = History()
+    for second in range(3):
+        told = {**TOLD, "timestamp": f"2030-01-31T12:00:0{second}.000Z"}
+        history.note(read_progress("<counts>", told, ends=ENDS))
+    text = report.summary("shop", history, seconds=9.0, malformed=7, lag={"<counts>": 12})
     page = report.page("shop", history, summary_text=text)
     assert "3,600 rows in 3 batches" in text
+    assert "lag 12" in text
     assert page.count("<svg") == 3
     assert "&lt;counts&gt;" in page
     assert "<counts>" not in page

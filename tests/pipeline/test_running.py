@@ -12,7 +12,7 @@ import pytest
 
 from tidemark.failure import CommandFailed
 from tidemark.pipeline.balance import plan_reads
-from tidemark.pipeline.cluster import Cluster
+from tidemark.pipeline.cluster import ClusterAdmin
 from tidemark.pipeline.generators.generated_record import GeneratedRecord
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def test_the_position_is_a_groups_that_kafkas_tools_see(trial: Trial, bootstrap:
     assert (told["topic"], told["partition"], told["current_offset"], told["lag"]) == (trial.name, 0, 3, 1)
 
 
-def test_holes_that_transactions_leave_are_no_loss(trial: Trial, cluster: Cluster, committed: Committed) -> None:
+def test_holes_that_transactions_leave_are_no_loss(trial: Trial, cluster: ClusterAdmin, committed: Committed) -> None:
     from confluent_kafka import Producer
 
     sender = Producer({**cluster.settings, "transactional.id": trial.name})
@@ -119,7 +119,7 @@ def test_holes_that_transactions_leave_are_no_loss(trial: Trial, cluster: Cluste
 
 
 def test_a_partition_with_most_of_the_backlog_is_read_by_several_tasks(
-    spark: SparkSession, cluster: Cluster, produce: Callable[[Iterable[GeneratedRecord]], None]
+    spark: SparkSession, cluster: ClusterAdmin, produce: Callable[[Iterable[GeneratedRecord]], None]
 ) -> None:
     cluster.create_topic("skewed", partitions=2)
     produce(GeneratedRecord(topic="skewed", key=b"one key", value=b"%d" % number) for number in range(60_000))

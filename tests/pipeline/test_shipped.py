@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tidemark.pipeline.cluster import Cluster
+from tidemark.pipeline.cluster import ClusterAdmin
 from tidemark.pipeline.generators import archive, clickstream, orders, quality, replay
 from tidemark.pipeline.generators.generated_record import GeneratedRecord
 from tidemark.pipeline.runner import Runner
@@ -43,13 +43,13 @@ def run_once(spark: SparkSession, bootstrap: str, shipped: Path, tmp_path: Path)
     return run
 
 
-def create(cluster: Cluster, topics: dict[str, int]) -> None:
+def create(cluster: ClusterAdmin, topics: dict[str, int]) -> None:
     for topic, partitions in topics.items():
         cluster.create_topic(topic, partitions=partitions)
 
 
 def test_clickstream(
-    run_once: Callable[..., Runner], cluster: Cluster, produce: Produce, committed: Committed, spark: SparkSession,
+    run_once: Callable[..., Runner], cluster: ClusterAdmin, produce: Produce, committed: Committed, spark: SparkSession,
     tmp_path: Path,
 ) -> None:  # fmt: skip
     create(cluster, clickstream.TOPICS)
@@ -95,7 +95,7 @@ def expected_sessions(events: list[dict], watermark: datetime.datetime) -> Count
     return sessions
 
 
-def test_orders(run_once: Callable[..., Runner], cluster: Cluster, produce: Produce, committed: Committed) -> None:
+def test_orders(run_once: Callable[..., Runner], cluster: ClusterAdmin, produce: Produce, committed: Committed) -> None:
     create(cluster, orders.TOPICS)
     made = list(itertools.islice(orders.records(Random(1), rate=1), 300))
     produce(made)
@@ -113,7 +113,7 @@ def test_orders(run_once: Callable[..., Runner], cluster: Cluster, produce: Prod
 
 
 def test_archive(
-    run_once: Callable[..., Runner], cluster: Cluster, produce: Produce, committed: Committed, spark: SparkSession,
+    run_once: Callable[..., Runner], cluster: ClusterAdmin, produce: Produce, committed: Committed, spark: SparkSession,
     tmp_path: Path,
 ) -> None:  # fmt: skip
     create(cluster, archive.TOPICS)
@@ -131,7 +131,7 @@ def test_archive(
     assert len(list((tmp_path / "lake").glob("date=*/*.parquet"))) == 1
 
 
-def test_replay(run_once: Callable[..., Runner], cluster: Cluster, produce: Produce, committed: Committed) -> None:
+def test_replay(run_once: Callable[..., Runner], cluster: ClusterAdmin, produce: Produce, committed: Committed) -> None:
     create(cluster, {**replay.TOPICS, "replayed": 2})
     held = len(committed("recorded"))  # other tests use the same generator
     produce(itertools.islice(replay.records(Random(1), rate=1), 600))
@@ -142,7 +142,9 @@ def test_replay(run_once: Callable[..., Runner], cluster: Cluster, produce: Prod
     assert len(copy) == held + 600
 
 
-def test_quality(run_once: Callable[..., Runner], cluster: Cluster, produce: Produce, committed: Committed) -> None:
+def test_quality(
+    run_once: Callable[..., Runner], cluster: ClusterAdmin, produce: Produce, committed: Committed
+) -> None:
     create(cluster, quality.TOPICS)
     made = list(itertools.islice(quality.records(Random(1), rate=1), 400))
     produce(made)

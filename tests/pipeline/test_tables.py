@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tidemark.failure import CommandFailed
-from tidemark.pipeline.cluster import Cluster
+from tidemark.pipeline.cluster import ClusterAdmin
 from tidemark.pipeline.compaction import compact
 from tidemark.pipeline.generators.generated_record import GeneratedRecord
 from tidemark.pipeline.runner import Runner
@@ -35,7 +35,7 @@ sinks:
 def test_a_table_survives_compaction(
     spark: SparkSession,
     bootstrap: str,
-    cluster: Cluster,
+    cluster: ClusterAdmin,
     produce: Callable[[Iterable[GeneratedRecord]], None],
     tmp_path: Path,
     kind: str,
@@ -59,7 +59,7 @@ def test_a_table_survives_compaction(
 
 
 def test_a_column_that_iceberg_has_itself_is_refused(
-    spark: SparkSession, bootstrap: str, cluster: Cluster, tmp_path: Path
+    spark: SparkSession, bootstrap: str, cluster: ClusterAdmin, tmp_path: Path
 ) -> None:
     cluster.create_topic("reserved", partitions=1)
     file = tmp_path / "tables.yaml"

@@ -23,7 +23,8 @@ MAY = {
     "broker/offline_command.py",  # what commands on a stopped node share
     "broker/recover_quorum.py",
     "storage/cleaning/worker.py",  # another process, which works on real files
-    "storage/cleaning/worker_process.py",  # starts it; with other files a node cleans on its own executor
+    "storage/scrubbing/worker.py",  # likewise
+    "storage/workers/process.py",  # starts them; with other files a node does such work on its own executor
 }
 MODULES = {"time", "threading", "uuid", "secrets", "tempfile", "shutil", "subprocess", "mmap", "multiprocessing"}
 FROM = {("concurrent.futures", "ThreadPoolExecutor"), ("random", "random"), ("time", "monotonic")}

@@ -154,7 +154,9 @@ class _Join:
     def _renew_group(self, *, changed: bool) -> None:
         update, checked = self.update, self.group.topics_seen is self.topics
         state = update.state
-        named_others = update.resolve_regexes() if state.regexes and (changed or not checked) else False
+        named_others = (
+            update.resolve_regexes(self.caller.may_describe) if state.regexes and (changed or not checked) else False
+        )
         if changed or named_others or (not checked and state.hash_of(self.topics) != state.metadata_hash):
             update.bump()
 

@@ -41,6 +41,7 @@ class ConsumerGroup(Group):
         self.state = GroupState(group_id)
         self.deadlines = MemberDeadlines()
         self.topics_seen: Topics | None = None  # the topics that the present epoch was computed with
+        self.regexes_resolved_ms = 0
         self._timer: Timer | None = None
         self._group_config: tuple[BrokerConfig, Mapping[str, str], ConsumerGroupConfig] | None = None
 
@@ -60,6 +61,11 @@ class ConsumerGroup(Group):
 
     def subscribes_to(self, topic: str) -> bool:
         return topic in self.state.all_subscribed_names()
+
+    def regexes_are_due(self, shard: GroupShard, now_ms: int) -> bool:
+        """What members may describe can change though no topic does."""
+        interval_ms = shard.config.group_consumer_regex_refresh_interval_ms
+        return bool(self.state.regexes) and now_ms - self.regexes_resolved_ms >= interval_ms
 
     def tombstones(self) -> list[CoordinatorRecord]:
         return list(self.state.tombstones())

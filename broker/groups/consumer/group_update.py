@@ -7,7 +7,7 @@ that was decided on is the state that any later replay yields, and an update tha
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -59,15 +59,27 @@ class GroupUpdate:
 
     # -- the group ---------------------------------------------------------
 
-    def resolve_regexes(self) -> bool:
-        """Evaluate the members' regular expressions again. Returns whether the topics of any of them changed."""
+    def drop_unused_regexes(self) -> None:
+        """Those that no member subscribes with any more."""
+        for regex in sorted(self.state.regexes.keys() - self._subscribed_regexes()):
+            self.write(new_records.regular_expression_tombstone(self.state.group_id, regex))
+
+    def _subscribed_regexes(self) -> set[str]:
+        members = self.state.members.values()
+        return {member.subscribed_topic_regex for member in members if member.subscribed_topic_regex}
+
+    def resolve_regexes(self, may_describe: Callable[[str], bool] | None) -> bool:
+        """Evaluate the members' regular expressions again. Returns whether the topics of any of them changed.
+
+        As in Kafka, topics that the client may not describe are left out, and that client counts whose request led
+        here: the members of a group are expected to have the same rights."""
         state = self.state
         changed = False
-        wanted = {member.subscribed_topic_regex for member in state.members.values() if member.subscribed_topic_regex}
-        for regex in sorted(state.regexes.keys() - wanted):
-            self.write(new_records.regular_expression_tombstone(state.group_id, regex))
-        for regex in sorted(wanted):
+        self.drop_unused_regexes()
+        for regex in sorted(self._subscribed_regexes()):
             found = matching(regex, self.topics)
+            if may_describe is not None:
+                found = frozenset(filter(may_describe, found))
             known = state.regexes.get(regex)
             if known is not None and known.topics == found:
                 continue

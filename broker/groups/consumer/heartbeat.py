@@ -87,6 +87,7 @@ def _nothing_new(
         or member.member_epoch != state.assignment_epoch
         or state.epoch != state.assignment_epoch
         or group.topics_seen is not shard.image.topics
+        or (caller.may_describe is not None and group.regexes_are_due(shard, now_ms))
         or member.client_id != caller.client_id
         or member.client_host != caller.host
     ):
@@ -177,6 +178,8 @@ class _FullHeartbeat:
         self.topics = shard.image.topics
         self.member_id = request.member_id or shard.new_member_id("")
         self.checked = False  # whether the present epoch was computed with these topics
+        self.regexes_are_due = False
+        self.has_resolved = False  # regular expressions
         self.is_upgrade = False
         self.replaced: str | None = None  # the member id of the static member that this one replaces
         self.then: list[Callable[[], None]] = []
@@ -207,6 +210,9 @@ class _FullHeartbeat:
         group = self.shard.groups.get(request.group_id)
         if isinstance(group, ConsumerGroup):
             self.checked = group.topics_seen is self.topics
+            self.regexes_are_due = self.caller.may_describe is not None and group.regexes_are_due(
+                self.shard, self.now_ms
+            )
             return GroupUpdate(group.state, topics=self.topics, now_ms=self.now_ms)
         if request.member_epoch != JOIN_EPOCH:
             raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Consumer group {request.group_id} not found.")
@@ -292,8 +298,9 @@ class _FullHeartbeat:
         update = self.update
         state = update.state
         named_others = False
-        if regex_changed or (state.regexes and not self.checked):
-            named_others = update.resolve_regexes()
+        if regex_changed or (state.regexes and (not self.checked or self.regexes_are_due)):
+            named_others = update.resolve_regexes(self.caller.may_describe)
+            self.has_resolved = True
         stale = not self.checked and state.hash_of(self.topics) != state.metadata_hash
         # A classic group that is converted may have been in the middle of a rebalance.
         is_new = state.epoch == 0 or self.is_upgrade
@@ -343,6 +350,8 @@ class _FullHeartbeat:
         if self.replaced is not None and self.replaced != member.member_id:
             group.deadlines.drop(self.replaced)
         group.topics_seen = self.topics
+        if self.has_resolved:
+            group.regexes_resolved_ms = self.now_ms
         group.deadlines.sessions[member.member_id] = self.now_ms + self.group_config.session_timeout_ms
         group.deadlines.joins.pop(member.member_id, None)  # it may have used the classic protocol before
         group.deadlines.syncs.pop(member.member_id, None)

@@ -30,7 +30,7 @@ def fence(
     update = GroupUpdate(group.state, topics=shard.image.topics, now_ms=now_ms)
     for member_id in leaving:
         update.remove_member(member_id)
-    update.resolve_regexes()
+    update.drop_unused_regexes()
     update.bump()
 
     def then() -> None:

@@ -8,6 +8,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.Properties;
 import java.util.UUID;
+import java.util.concurrent.ExecutionException;
 import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.CreateDelegationTokenOptions;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
@@ -80,9 +81,25 @@ public final class Sasl {
             byToken.put("sasl.jaas.config", String.format(
                 "org.apache.kafka.common.security.scram.ScramLoginModule required username=\"%s\" password=\"%s\" "
                     + "tokenauth=\"true\";", token.tokenInfo().tokenId(), token.hmacAsBase64String()));
+            awaitKnown(byToken);
             writeAndRead(byToken);
             admin.expireDelegationToken(token.hmac()).expiryTimestamp().get();
             isRefused(byToken);
+        }
+    }
+
+    /** Apache Kafka's broker may hear of a token after its controller has answered. */
+    private static void awaitKnown(Properties byToken) throws Exception {
+        long end = System.currentTimeMillis() + DEADLINE_MS;
+        while (true) {
+            try (Admin admin = Admin.create(byToken)) {
+                admin.describeCluster().clusterId().get();
+                return;
+            } catch (ExecutionException failure) {
+                if (System.currentTimeMillis() > end) {
+                    throw failure;
+                }
+            }
         }
     }
 

@@ -42,7 +42,7 @@ def test_the_shipped_file_says_the_defaults() -> None:
     shipped, built_in = load_config(SHIPPED), load_config()
     assert shipped.explicit
     for field in fields(BrokerConfig):
-        if field.name != "explicit":
+        if field.name not in ("explicit", "http_listeners"):  # which `make run` has, and nothing else unasked
             assert getattr(shipped, field.name) == getattr(built_in, field.name), field.name
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from typing import Any
 
 import pytest
 
@@ -66,7 +67,8 @@ class NoThreads:
 
 async def test_without_a_thread_the_loop_writes(monkeypatch):
     monkeypatch.setattr("tidemark.broker.replication.writers.new_executor", lambda *_, **__: NoThreads())
-    steps = []
-    Writers().write(Pending(steps), lambda: steps.append("done"))
+    steps: list[str] = []
+    pending: Any = Pending(steps)
+    Writers().write(pending, lambda: steps.append("done"))
     await asyncio.sleep(0)
     assert steps == ["written", "done"]

@@ -1,34 +1,42 @@
 """One part, one transaction: whoever is killed, retried or forgotten, each part of each batch is written once."""
 
+import time
 import uuid
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 from confluent_kafka import KafkaException
 
 import tidemark
-from tidemark.pipeline.cluster import Cluster
+from tidemark.pipeline.cluster import ClusterAdmin
 from tidemark.pipeline.sinks import transactional
-from tidemark.pipeline.sinks.batches import Part, newest, partition_of
+from tidemark.pipeline.sinks.batches import CheckpointMismatch, Part, PartsDisagree, newest, partition_of
 from tidemark.pipeline.sinks.transactional import (
     LeftOver,
-    PartsDisagree,
     Row,
+    TransactionTooSlow,
     Writing,
+    begun_batch,
     fence_writers,
     write_part,
-    writers_of_begun_batch,
 )
+
+QUICK = {
+    "transaction_state_log_num_partitions": 2,
+    "offsets_topic_num_partitions": 2,
+    "transaction_abort_timed_out_transaction_cleanup_interval_ms": 200,
+}
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[Cluster]:
-    with tidemark.embedded(transaction_state_log_num_partitions=2, offsets_topic_num_partitions=2) as broker:
-        yield Cluster(broker.bootstrap, {"linger.ms": "0"})
+def cluster() -> Iterator[ClusterAdmin]:
+    with tidemark.embedded(**QUICK) as broker:  # type: ignore[arg-type]
+        yield ClusterAdmin(broker.bootstrap, {"linger.ms": "0"})
 
 
 @pytest.fixture
-def topic(cluster: Cluster) -> str:
+def topic(cluster: ClusterAdmin) -> str:
     name = f"out-{uuid.uuid4().hex[:8]}"
     cluster.create_topic(name, partitions=1)
     cluster.create_topic(f"{name}.batches", partitions=4)
@@ -36,11 +44,11 @@ def topic(cluster: Cluster) -> str:
 
 
 def writing(
-    cluster: Cluster, topic: str, *, batch: int = 0, writers: int = 1, run: str = "r1", query: str = "q1"
+    cluster: ClusterAdmin, topic: str, *, batch: int = 0, writers: int = 1, run: str = "r1", query: str = "q1"
 ) -> Writing:
     return Writing(
         settings=cluster.settings,
-        transactional_prefix=f"{topic}.{query}",
+        transactional_prefix=topic,
         batches_topic=f"{topic}.batches",
         run=run,
         query=query,
@@ -52,11 +60,15 @@ def writing(
     )
 
 
+def read_up_to(doing: Writing, offset: int) -> Writing:
+    return replace(doing, ends={"orders": {"0": offset}})
+
+
 def rows(topic: str, *values: bytes) -> list[Row]:
     return [(topic, None, value, None, None) for value in values]
 
 
-def committed(cluster: Cluster, topic: str) -> list[bytes | None]:
+def committed(cluster: ClusterAdmin, topic: str) -> list[bytes | None]:
     from confluent_kafka import TopicPartition
 
     reader = cluster.consumer(**{"isolation.level": "read_committed", "enable.partition.eof": True})
@@ -68,7 +80,7 @@ def committed(cluster: Cluster, topic: str) -> list[bytes | None]:
     return found
 
 
-def test_a_part_is_written_with_the_record_of_its_batch(cluster: Cluster, topic: str) -> None:
+def test_a_part_is_written_with_the_record_of_its_batch(cluster: ClusterAdmin, topic: str) -> None:
     doing = writing(cluster, topic, batch=7)
     fence_writers(doing, known_writers=1)
     assert write_part(doing, 0, rows(topic, b"a", b"b")) == 2
@@ -78,21 +90,21 @@ def test_a_part_is_written_with_the_record_of_its_batch(cluster: Cluster, topic:
     )
 
 
-def test_a_part_that_is_tried_again_writes_nothing(cluster: Cluster, topic: str) -> None:
+def test_a_part_that_is_tried_again_writes_nothing(cluster: ClusterAdmin, topic: str) -> None:
     doing = writing(cluster, topic)
     fence_writers(doing, known_writers=1)
     assert [write_part(doing, 0, rows(topic, b"a")) for _ in range(3)] == [1, 0, 0]
     assert committed(cluster, topic) == [b"a"]
 
 
-def test_a_batch_of_a_restarted_pipeline_is_written_once(cluster: Cluster, topic: str) -> None:
+def test_a_batch_of_a_restarted_pipeline_is_written_once(cluster: ClusterAdmin, topic: str) -> None:
     for run in ("r1", "r2", "r3"):
         fence_writers(writing(cluster, topic, run=run), known_writers=1)
         write_part(writing(cluster, topic, run=run, batch=4), 0, rows(topic, b"a"))
     assert committed(cluster, topic) == [b"a"]
 
 
-def test_a_writer_of_an_older_run_that_starts_late_writes_nothing(cluster: Cluster, topic: str) -> None:
+def test_a_writer_of_an_older_run_that_starts_late_writes_nothing(cluster: ClusterAdmin, topic: str) -> None:
     fence_writers(writing(cluster, topic, run="old"), known_writers=1)
     fence_writers(writing(cluster, topic, run="new"), known_writers=1)
     with pytest.raises(LeftOver):
@@ -101,7 +113,9 @@ def test_a_writer_of_an_older_run_that_starts_late_writes_nothing(cluster: Clust
     assert committed(cluster, topic) == [b"a"]
 
 
-def test_a_writer_that_is_in_the_middle_when_a_new_run_takes_over_cannot_commit(cluster: Cluster, topic: str) -> None:
+def test_a_writer_that_is_in_the_middle_when_a_new_run_takes_over_cannot_commit(
+    cluster: ClusterAdmin, topic: str
+) -> None:
     old = writing(cluster, topic, run="old")
     fence_writers(old, known_writers=1)
 
@@ -116,7 +130,7 @@ def test_a_writer_that_is_in_the_middle_when_a_new_run_takes_over_cannot_commit(
     assert committed(cluster, topic) == [b"a"]
 
 
-def test_of_two_attempts_at_one_part_only_one_commits(cluster: Cluster, topic: str) -> None:
+def test_of_two_attempts_at_one_part_only_one_commits(cluster: ClusterAdmin, topic: str) -> None:
     doing = writing(cluster, topic)
     fence_writers(doing, known_writers=1)
 
@@ -129,7 +143,7 @@ def test_of_two_attempts_at_one_part_only_one_commits(cluster: Cluster, topic: s
     assert committed(cluster, topic) == [b"second attempt"]
 
 
-def test_rows_that_fail_leave_nothing_to_see(cluster: Cluster, topic: str) -> None:
+def test_rows_that_fail_leave_nothing_to_see(cluster: ClusterAdmin, topic: str) -> None:
     doing = writing(cluster, topic)
     fence_writers(doing, known_writers=1)
 
@@ -143,37 +157,104 @@ def test_rows_that_fail_leave_nothing_to_see(cluster: Cluster, topic: str) -> No
     assert write_part(doing, 0, rows(topic, b"a")) == 1
 
 
-def test_a_new_checkpoint_starts_counting_anew(cluster: Cluster, topic: str) -> None:
+def test_a_new_checkpoint_starts_counting_anew(cluster: ClusterAdmin, topic: str) -> None:
     fence_writers(writing(cluster, topic), known_writers=1)
     write_part(writing(cluster, topic, batch=57), 0, rows(topic, b"a"))
     fence_writers(writing(cluster, topic, query="q2"), known_writers=1)
     assert write_part(writing(cluster, topic, batch=0, query="q2"), 0, rows(topic, b"b")) == 1
 
 
-def test_a_batch_begun_by_other_writers_is_finished_by_as_many(cluster: Cluster, topic: str) -> None:
+def test_a_restored_checkpoint_is_refused_with_where_to_go_on(cluster: ClusterAdmin, topic: str) -> None:
+    """Batches 0 to 2 were written; the checkpoint was copied after batch 0, and knows nothing of the others."""
+    for batch in range(3):
+        doing = read_up_to(writing(cluster, topic, batch=batch), 1000 * (batch + 1))
+        fence_writers(doing, known_writers=1)
+        write_part(doing, 0, rows(topic, b"%d" % batch))
+    restored = read_up_to(writing(cluster, topic, batch=1, run="r2"), 5000)
+    fence_writers(restored, known_writers=1)
+    for attempt in (lambda: begun_batch(restored, known_writers=1), lambda: write_part(restored, 0, rows(topic, b"x"))):
+        with pytest.raises(CheckpointMismatch, match=r"'start: \{offsets: \{orders: \{0: 3000\}\}\}'"):
+            attempt()
+    assert committed(cluster, topic) == [b"0", b"1", b"2"]
+
+
+def test_the_same_batch_number_over_other_records_is_refused(cluster: ClusterAdmin, topic: str) -> None:
+    fence_writers(writing(cluster, topic), known_writers=1)
+    write_part(read_up_to(writing(cluster, topic, batch=2), 3000), 0, rows(topic, b"a"))
+    again = writing(cluster, topic, batch=2, run="r2")
+    fence_writers(again, known_writers=1)
+    with pytest.raises(CheckpointMismatch):
+        write_part(read_up_to(again, 3500), 0, rows(topic, b"b"))
+    assert write_part(read_up_to(again, 3000), 0, rows(topic, b"a")) == 0
+    assert committed(cluster, topic) == [b"a"]
+
+
+def test_a_second_checkpoint_of_the_pipeline_fences_the_firsts_open_transaction(
+    cluster: ClusterAdmin, topic: str
+) -> None:
+    first = writing(cluster, topic, run="r1", query="q1")
+    fence_writers(first, known_writers=1)
+
+    def rows_with_a_second_checkpoint_between() -> Iterator[Row]:
+        yield from rows(topic, b"first")
+        fence_writers(writing(cluster, topic, run="r2", query="q2"), known_writers=1)
+
+    with pytest.raises(KafkaException):
+        write_part(first, 0, rows_with_a_second_checkpoint_between())
+    assert committed(cluster, topic) == []
+
+
+def test_a_transaction_whose_time_is_over_says_so_and_the_next_attempt_has_more(
+    cluster: ClusterAdmin, topic: str
+) -> None:
+    doing = replace(writing(cluster, topic), transaction_timeout_s=1.0)
+    fence_writers(doing, known_writers=1)
+
+    def rows_until_the_broker_aborts() -> Iterator[Row]:
+        yield from rows(topic, b"a")
+        eventually_aborted(cluster, topic)
+        yield from rows(topic, b"b")
+
+    with pytest.raises(TransactionTooSlow, match=r"Batch 0 is too large for one transaction: .* may last 1 s"):
+        write_part(doing, 0, rows_until_the_broker_aborts())
+    assert write_part(doing, 0, rows(topic, b"a", b"b"), attempt=1) == 2
+    assert committed(cluster, topic) == [b"a", b"b"]
+
+
+def eventually_aborted(cluster: ClusterAdmin, topic: str) -> None:
+    """Until no transaction is open in the topic: then its last stable offset is its end."""
+    deadline = time.monotonic() + 60
+    while cluster.ranges([(topic, 0)])[topic, 0][1] in (0, cluster.ends([(topic, 0)])[topic, 0] + 1):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def test_a_batch_begun_by_other_writers_is_finished_by_as_many(cluster: ClusterAdmin, topic: str) -> None:
     two = writing(cluster, topic, batch=3, writers=2)
     fence_writers(two, known_writers=2)
     write_part(two, 1, rows(topic, b"a"))
     three = writing(cluster, topic, batch=3, writers=3, run="r2")
     fence_writers(three, known_writers=3)
-    assert writers_of_begun_batch(three, known_writers=3) == 2
+    begun = begun_batch(three, known_writers=3)
+    assert begun is not None
+    assert begun.writers == 2
     with pytest.raises(PartsDisagree):
         write_part(three, 1, rows(topic, b"a"))
-    assert writers_of_begun_batch(writing(cluster, topic, batch=4, writers=3, run="r2"), known_writers=3) is None
+    assert begun_batch(writing(cluster, topic, batch=4, writers=3, run="r2"), known_writers=3) is None
 
 
 def test_an_empty_part_talks_to_nobody() -> None:
-    nowhere = Cluster("127.0.0.1:1", {})
+    nowhere = ClusterAdmin("127.0.0.1:1", {})
     assert write_part(writing(nowhere, "t"), 0, []) == 0
 
 
 def test_the_newest_record_is_found_behind_many_aborted_ones(
-    cluster: Cluster, topic: str, monkeypatch: pytest.MonkeyPatch
+    cluster: ClusterAdmin, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     doing = writing(cluster, topic, batch=5)
     fence_writers(doing, known_writers=1)
     write_part(doing, 0, rows(topic, b"a"))
-    producer = transactional._producer(doing, 0)
+    producer = transactional._producer(doing, 0, 30)
     producer.init_transactions()
     for _ in range(10):
         producer.begin_transaction()

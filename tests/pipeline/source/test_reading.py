@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import Producer
 
 from tidemark import EmbeddedBroker, embedded
-from tidemark.pipeline.source.client import Cluster, ReadFailed
+from tidemark.pipeline.source.client import ReadFailed, ReadingClient
 from tidemark.pipeline.source.options import ReadOptions, read_options
 from tidemark.pipeline.source.planning import Planner, Range, split
 from tidemark.pipeline.source.reading import read_range
@@ -48,7 +48,7 @@ def options(broker: EmbeddedBroker, **given: str) -> ReadOptions:
 
 
 def plan(broker: EmbeddedBroker, chosen: ReadOptions) -> tuple[list[Range], dict[Any, Place], bytes]:
-    with Cluster(broker.bootstrap, timeout_s=10) as cluster:
+    with ReadingClient(broker.bootstrap, timeout_s=10) as cluster:
         planner = Planner(cluster, chosen)
         selected = planner.partitions()
         ranges = planner.ranges(planner.start(selected), planner.end(selected))
@@ -163,5 +163,8 @@ def test_nothing_past_the_high_watermark_is_planned(broker: EmbeddedBroker) -> N
 
 
 def test_an_unreachable_broker_is_one_sentence() -> None:
-    with Cluster("127.0.0.1:1", timeout_s=0.2) as cluster, pytest.raises(ReadFailed, match=r"127\.0\.0\.1:1 did not"):
+    with (
+        ReadingClient("127.0.0.1:1", timeout_s=0.2) as cluster,
+        pytest.raises(ReadFailed, match=r"127\.0\.0\.1:1 did not"),
+    ):
         cluster.topics(["t"])

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from random import Random
 from typing import Any
 
@@ -27,6 +28,7 @@ class Coordinator:
         self.log: list[CoordinatorRecord] = []
         self.disk_is_full = False
         self.configs: dict[tuple[int, str], dict[str, str]] = {}
+        self.may_describe: Callable[[str], bool] | None = None
         self.shard = GroupShard(config=BrokerConfig(**settings), random=Random(0))
         self.set_topics(t=4, u=2)
 
@@ -67,7 +69,8 @@ class Coordinator:
                 TopicPartitions(topic_id=self.id_of(name), partitions=list(numbers)) for name, numbers in owned.items()
             ]
         request = ConsumerGroupHeartbeatRequest(group_id="g", member_id=member_id, member_epoch=epoch, **fields)
-        return self.finish(consumer_heartbeat(self.shard, request, Caller(client, "/h", version), self.now_ms))
+        caller = Caller(client, "/h", version, self.may_describe)
+        return self.finish(consumer_heartbeat(self.shard, request, caller, self.now_ms))
 
     def join(self, member_id: str, *topics: str, **fields: Any) -> Any:
         given = {"rebalance_timeout_ms": 60_000, "subscribed_topic_names": list(topics or ("t",)), "owned": {}}

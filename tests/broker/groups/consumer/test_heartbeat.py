@@ -268,6 +268,36 @@ def test_an_expression_names_topics_as_they_appear(coordinator):
     assert coordinator.group.state.regexes == {}
 
 
+BY_REGEX = {"subscribed_topic_regex": "[tuv]", "subscribed_topic_names": None}
+
+
+def test_an_expression_leaves_out_topics_that_the_client_may_not_describe(coordinator):
+    coordinator.may_describe = lambda name: name != "u"
+    assert coordinator.share(coordinator.join("a", **BY_REGEX)) == {"t": [0, 1, 2, 3]}
+    coordinator.set_topics(t=4, u=2, v=1)
+    assert coordinator.share(coordinator.beat("a", 2)) == {"t": [0, 1, 2, 3], "v": [0]}
+
+
+def test_a_member_that_leaves_hands_nobody_a_topic_that_it_may_not_describe(coordinator):
+    coordinator.may_describe = lambda name: name == "t"
+    coordinator.join("a", **BY_REGEX)
+    coordinator.join("b", **BY_REGEX)
+    coordinator.beat("b", -1)
+    assert coordinator.group.state.regexes["[tuv]"].topics == {"t"}
+
+
+def test_rights_that_change_are_noticed_when_expressions_are_evaluated_again(coordinator):
+    coordinator.may_describe = lambda name: name == "t"
+    coordinator.join("a", **BY_REGEX)
+    coordinator.may_describe = lambda name: name == "u"
+    assert coordinator.share(coordinator.beat("a", 2)) is None, "nothing is evaluated for a heartbeat without news"
+    for _ in range(20):
+        coordinator.pass_time(30_000)
+        answer = coordinator.beat("a", 2)
+    assert coordinator.share(answer) == {}, "t is taken away first"
+    assert coordinator.share(coordinator.beat("a", 2, owned={})) == {"u": [0, 1]}
+
+
 @pytest.mark.parametrize("regex", ["(", "a(?=b)", "[", "a{0,5000}"])
 def test_a_malformed_expression_is_refused_and_changes_nothing(coordinator, regex):
     answer = coordinator.join("a", subscribed_topic_regex=regex)

@@ -1,4 +1,4 @@
-"""How a broker and its cleaning process talk: values of `job`, pickled, each behind its size."""
+"""How a broker and its worker processes talk: plain values, pickled, each behind its size."""
 
 from __future__ import annotations
 

@@ -1,0 +1,325 @@
+"""One HTTP connection: requests are answered one after the other, and every step has a limit in bytes and in time.
+
+Whole requests go to the application; while one is answered, nothing more is read from the socket. Where the time of a
+step is over (a request that does not come to its end, an answer that is not read), the listener's sweep cuts it off.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Final
+
+import httptools
+
+from tidemark.broker.core.principal import ANONYMOUS
+from tidemark.broker.http.messages import HttpRequest, HttpResponse, StreamedResponse
+from tidemark.broker.http.problems import PROBLEM_TYPE, REASONS, Problem
+
+if TYPE_CHECKING:
+    from tidemark.broker.http.listener import HttpListener
+
+log = logging.getLogger(__name__)
+
+HEAD_BYTES_MAX: Final = 32 << 10  # the request line and all headers
+TARGET_BYTES_MAX: Final = 8 << 10
+HEADERS_MAX: Final = 100
+LINGER_SECONDS: Final = 2.0
+UNSENT_BYTES_MAX: Final = 256 << 10  # in the transport's buffer, before a stream waits for its reader
+
+Answer = HttpResponse | StreamedResponse
+Application = Callable[[HttpRequest], Awaitable[Answer]]
+
+
+class HttpConnection(asyncio.BufferedProtocol):
+    def __init__(self, listener: HttpListener, name: str) -> None:
+        self._listener = listener
+        self.listener = name
+        self.peer = "?"
+        self.host = "?"
+        self.principal = ANONYMOUS  # of a certificate, if the client has one
+        self._waiting: deque[tuple[HttpRequest, bool]] = deque()  # whole requests, and whether the connection goes on
+        self._task: asyncio.Task[None] | None = None
+        self._reading = True
+        self._closing = False
+        self._refused: Problem | None = None  # of what is being received: it is told, and then we hang up
+        self._lingers = False  # all is said: what the client still sends is thrown away, for a moment
+        self._can_write = asyncio.Event()
+        self._can_write.set()
+        self._deadline = listener.deadline()
+        self._begin()
+
+    def _begin(self) -> None:
+        self._parser = httptools.HttpRequestParser(self)
+        self._forget_request()
+
+    def _forget_request(self) -> None:
+        self._under_way = False
+        self._target = b""
+        self._headers: dict[str, str] = {}
+        self._head_bytes = 0
+        self._body = bytearray()
+
+    # -- the transport calls these ----------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        transport.set_write_buffer_limits(high=UNSENT_BYTES_MAX)
+        address = transport.get_extra_info("peername") or ("?", 0)
+        self.host, self.peer = str(address[0]), f"{address[0]}:{address[1]}"
+        if not self._listener.register(self):
+            self._closing = True
+            transport.abort()
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._listener.scratch
+
+    def buffer_updated(self, nbytes: int) -> None:
+        if self._closing or self._refused is not None:
+            return
+        try:
+            self._parser.feed_data(self._listener.scratch[:nbytes])
+        except httptools.HttpParserUpgrade:
+            # What it wants to change to we do not speak. The request before that is answered, then we hang up.
+            self._waiting = deque((request, False) for request, _ in self._waiting)
+        except httptools.HttpParserError as error:
+            problem = error.__context__ if isinstance(error.__context__, Problem) else None
+            self._refuse(problem or Problem(400, "INVALID_REQUEST", f"This is not HTTP/1.1: {error}."))
+        self._answer_next()
+
+    def eof_received(self) -> bool:
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._closing = True
+        self._can_write.set()
+        self._listener.release(len(self._body) + sum(len(request.body) for request, _ in self._waiting))
+        self._waiting.clear()
+        if self._task is not None:
+            self._task.cancel()
+        self._listener.forget(self)
+
+    def pause_writing(self) -> None:
+        self._can_write.clear()
+        self._deadline = self._listener.deadline()
+
+    def resume_writing(self) -> None:
+        self._deadline = self._listener.deadline()
+        self._can_write.set()
+
+    # -- the parser calls these --------------------------------------------
+
+    def on_message_begin(self) -> None:
+        self._forget_request()
+        self._under_way = True
+        self._deadline = self._listener.deadline()
+
+    def on_url(self, url: bytes) -> None:
+        self._target += url
+        if len(self._target) > TARGET_BYTES_MAX:
+            raise Problem(414, "INVALID_REQUEST", f"A target has {TARGET_BYTES_MAX} bytes at most.")
+
+    def on_header(self, name: bytes, value: bytes | None) -> None:
+        self._head_bytes += len(name) + len(value or b"")
+        if self._head_bytes > HEAD_BYTES_MAX or len(self._headers) >= HEADERS_MAX:
+            raise Problem(431, "INVALID_REQUEST", f"{HEADERS_MAX} headers and {HEAD_BYTES_MAX} bytes at most.")
+        key = name.decode("latin-1").lower()
+        text = (value or b"").decode("latin-1")
+        self._headers[key] = f"{self._headers[key]}, {text}" if key in self._headers else text
+
+    def on_headers_complete(self) -> None:
+        length = self._headers.get("content-length", "")
+        if length.isascii() and length.isdigit():
+            self._check_body(int(length[:20]))
+        if self._parser.get_http_version() not in ("1.1", "1.0"):
+            raise Problem(505, "INVALID_REQUEST", "Only HTTP/1.1 is spoken here.")
+        if self._headers.get("expect", "").lower() == "100-continue" and self._is_idle:
+            self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+
+    def on_body(self, body: bytes) -> None:
+        self._check_body(len(self._body) + len(body))
+        if not self._listener.reserve(len(body)):
+            raise Problem(503, "UNKNOWN_SERVER_ERROR", "Too many bytes of requests are in memory; try again.")
+        self._body += body
+
+    def on_message_complete(self) -> None:
+        request = HttpRequest(
+            method=self._parser.get_method().decode("latin-1"),
+            target=self._target.decode("latin-1"),
+            headers=self._headers,
+            body=bytes(self._body),
+            host=self.host,
+            listener=self.listener,
+            principal=self.principal,
+        )
+        self._forget_request()
+        self._waiting.append((request, self._parser.should_keep_alive()))
+
+    def _check_body(self, size: int) -> None:
+        limit = self._listener.body_bytes_max
+        if size > limit:
+            raise Problem(413, "MESSAGE_TOO_LARGE", f"A body has {limit} bytes at most.")
+
+    # -- answering ---------------------------------------------------------
+
+    @property
+    def _is_idle(self) -> bool:
+        return self._task is None and not self._waiting
+
+    def _refuse(self, problem: Problem) -> None:
+        """What is being received cannot be taken: requests before it are answered, then this, then we hang up."""
+        self._refused = problem
+        self._listener.release(len(self._body))
+        self._forget_request()
+
+    def _answer_next(self) -> None:
+        if self._task is not None or self._closing:
+            return
+        if self._waiting:
+            self._stop_reading()
+            request, goes_on = self._waiting.popleft()
+            self._task = asyncio.get_running_loop().create_task(self._answer(request, goes_on))
+            self._task.add_done_callback(lambda _: self._listener.release(len(request.body)))
+        elif self._refused is not None:
+            if not self._lingers:
+                self._send(_refusal(self._refused), "GET", goes_on=False)
+                self._linger()
+        else:
+            self._deadline = self._listener.deadline()
+            self._read_on()
+
+    async def _answer(self, request: HttpRequest, goes_on: bool) -> None:
+        try:
+            answer = await self._answered(request)
+            if isinstance(answer, HttpResponse):
+                self._send(answer, request.method, goes_on=goes_on)
+            else:
+                goes_on = await self._stream(answer, request, goes_on=goes_on)
+            await self._written()
+        except asyncio.CancelledError:
+            if not self._closing:
+                self._hang_up()
+            return
+        finally:
+            self._task = None
+        if not goes_on or self._listener.is_closing:
+            self._hang_up()
+        self._answer_next()
+
+    async def _answered(self, request: HttpRequest) -> Answer:
+        try:
+            return await self._listener.application(request)
+        except Problem as problem:
+            return _refusal(problem)
+        except Exception:
+            log.exception("%s %s from %s failed", request.method, request.path[:200], self.peer)
+            return _refusal(Problem(500, "UNKNOWN_SERVER_ERROR", "It failed here; the broker's log says why."))
+
+    def _send(self, answer: HttpResponse, method: str, *, goes_on: bool) -> None:
+        if self._closing:
+            return
+        head = self._head(answer.status, answer.content_type if answer.body else "", answer.headers, goes_on)
+        if answer.status != 204:
+            head += f"Content-Length: {len(answer.body)}\r\n".encode()
+        body = b"" if method == "HEAD" else answer.body
+        self._transport.write(head + b"\r\n" + body)
+
+    async def _stream(self, answer: StreamedResponse, request: HttpRequest, *, goes_on: bool) -> bool:
+        """In chunks, each of which waits until the client has read what was before. Whether the connection goes on."""
+        head = self._head(answer.status, answer.content_type, answer.headers, goes_on)
+        self._transport.write(head + b"Transfer-Encoding: chunked\r\n\r\n")
+        try:
+            if request.method == "HEAD":
+                return goes_on
+            async for chunk in answer.chunks:
+                if chunk:
+                    self._transport.write(b"%x\r\n%b\r\n" % (len(chunk), chunk))
+                await self._written()
+            self._transport.write(b"0\r\n\r\n")
+            return goes_on
+        except Exception:
+            # The head is out already: all that is left to say so is to hang up in the middle.
+            log.exception("%s %s to %s failed in the middle", request.method, request.path[:200], self.peer)
+            return False
+        finally:
+            if (close := getattr(answer.chunks, "aclose", None)) is not None:
+                with contextlib.suppress(Exception):
+                    await close()
+
+    async def _written(self) -> None:
+        await self._can_write.wait()
+        if self._closing:
+            raise asyncio.CancelledError
+
+    def _head(self, status: int, content_type: str, headers: tuple[tuple[str, str], ...], goes_on: bool) -> bytes:
+        lines = [f"HTTP/1.1 {status} {REASONS.get(status, 'Unknown')}", f"Date: {self._listener.date()}"]
+        if content_type:
+            lines.append(f"Content-Type: {content_type}")
+        lines += [f"{name}: {value}" for name, value in headers]
+        if not goes_on:
+            lines.append("Connection: close")
+        return ("\r\n".join(lines) + "\r\n").encode("latin-1", "replace")
+
+    # -- reading, and the end ----------------------------------------------
+
+    def _stop_reading(self) -> None:
+        if self._reading and not self._closing:
+            self._reading = False
+            self._transport.pause_reading()
+
+    def _read_on(self) -> None:
+        if not self._reading and not self._closing:
+            self._reading = True
+            self._transport.resume_reading()
+
+    def _hang_up(self) -> None:
+        if not self._closing:
+            self._closing = True
+            self._transport.close()
+
+    def _linger(self) -> None:
+        """Hang up on a client that still sends. Closed at once, its system would throw our last words away."""
+        self._lingers = True
+        if self._transport.get_extra_info("ssl_object") is not None:
+            self._hang_up()
+            return
+        self._transport.write_eof()
+        self._deadline = self._listener.deadline(seconds_max=LINGER_SECONDS)
+        self._read_on()
+
+    @property
+    def is_streaming_slowly(self) -> bool:
+        return not self._can_write.is_set()
+
+    def sweep(self, now: float) -> None:
+        """Called now and then: cut off a client whose time is over."""
+        if now < self._deadline:
+            return
+        if self._closing or self._lingers or self.is_streaming_slowly:
+            self.abort()  # it does not read what we send, or goes on after its request was refused
+        elif self._task is not None:
+            return  # it waits for us
+        elif self._under_way:
+            self._refused = Problem(408, "REQUEST_TIMED_OUT", "The request took too long to arrive.")
+            self._answer_next()
+        else:
+            self._hang_up()
+
+    def abort(self) -> None:
+        self._closing = True
+        self._transport.abort()
+
+    def close_when_quiet(self) -> None:
+        """At shutdown: what is under way may come to its end."""
+        if self._is_idle or self._lingers:
+            self._hang_up()
+
+
+def _refusal(problem: Problem) -> HttpResponse:
+    return HttpResponse(
+        status=problem.status, body=problem.document(), content_type=PROBLEM_TYPE, headers=problem.headers
+    )

@@ -1,0 +1,139 @@
+"""The sockets that serve HTTP, and their connections: how many, how much they may hold in memory, how they end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
+
+from tidemark.broker.config import BrokerConfig, Listener
+from tidemark.broker.core.limited_log import LimitedLog
+from tidemark.broker.core.ordered_set import OrderedSet
+from tidemark.broker.http.connection import Application, HttpConnection
+from tidemark.broker.server.listening_socket import listening_socket
+from tidemark.environment import wall_clock_ms
+
+if TYPE_CHECKING:
+    from tidemark.broker.tls.endpoints import TlsEndpoints
+
+log = logging.getLogger(__name__)
+
+SCRATCH_BYTES: Final = 64 << 10
+SWEEP_SECONDS_MAX: Final = 1.0
+DRAIN_SECONDS_MAX: Final = 2.0
+DAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+MONTHS: Final = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+
+
+class HttpListener:
+    def __init__(self, config: BrokerConfig, application: Application, *, tls: TlsEndpoints | None = None) -> None:
+        self.application = application
+        self.body_bytes_max = config.http_request_max_bytes
+        self.scratch = memoryview(bytearray(SCRATCH_BYTES))  # nothing is kept in it: connections share it
+        self.endpoints: dict[str, tuple[str, int]] = {}
+        self._config = config
+        self._tls = tls
+        self._loop = asyncio.get_running_loop()
+        self._log = LimitedLog(log, clock=self._loop.time)
+        self._seconds_max = config.http_request_timeout_ms / 1000
+        self._servers: list[asyncio.Server] = []
+        self._connections: OrderedSet[HttpConnection] = OrderedSet()
+        self.body_bytes = 0
+        self._closing = False
+        self._emptied = asyncio.Event()
+        self._sweeping: asyncio.TimerHandle | None = None
+        self._date = (0, "")
+
+    async def open(self, listeners: Sequence[Listener]) -> None:
+        for each in listeners:
+            await self._open(each)
+        self._schedule_sweep()
+
+    async def _open(self, listener: Listener) -> None:
+        sock = listening_socket(listener.host, listener.port, self._config)
+        acceptor = None if self._tls is None else self._tls.acceptor(listener.name)
+
+        def accept() -> asyncio.BufferedProtocol:
+            connection = HttpConnection(self, listener.name)
+            return connection if acceptor is None else acceptor.layer(connection, connection)
+
+        self._servers.append(await self._loop.create_server(accept, sock=sock, backlog=128))
+        self.endpoints[listener.name] = (listener.host, sock.getsockname()[1])
+
+    # -- connections ask these ---------------------------------------------
+
+    def register(self, connection: HttpConnection) -> bool:
+        self._connections.add(connection)
+        if len(self._connections) <= self._config.http_max_connections and not self._closing:
+            return True
+        if not self._closing:
+            limit = self._config.http_max_connections
+            self._log.warning("refused an HTTP connection from %s: http.max.connections=%d", connection.peer, limit)
+        return False
+
+    def forget(self, connection: HttpConnection) -> None:
+        self._connections.discard(connection)
+        if not self._connections:
+            self._emptied.set()
+
+    @property
+    def connection_count(self) -> int:
+        return len(self._connections)
+
+    def reserve(self, size_bytes: int) -> bool:
+        """Count bytes of a body, if there is room for them."""
+        if self.body_bytes + size_bytes > self._config.http_queued_max_bytes:
+            return False
+        self.body_bytes += size_bytes
+        return True
+
+    def release(self, size_bytes: int) -> None:
+        self.body_bytes -= size_bytes
+
+    @property
+    def is_closing(self) -> bool:
+        return self._closing
+
+    def deadline(self, *, seconds_max: float | None = None) -> float:
+        return self._loop.time() + (self._seconds_max if seconds_max is None else seconds_max)
+
+    def date(self) -> str:
+        second = wall_clock_ms() // 1000
+        if second != self._date[0]:
+            moment = datetime.fromtimestamp(second, UTC)
+            day, month = DAYS[moment.weekday()], MONTHS[moment.month - 1]
+            self._date = (second, f"{day}, {moment.day:02} {month} {moment.year} {moment:%H:%M:%S} GMT")
+        return self._date[1]
+
+    def _schedule_sweep(self) -> None:
+        self._sweeping = self._loop.call_later(min(self._seconds_max / 4, SWEEP_SECONDS_MAX), self._sweep)
+
+    def _sweep(self) -> None:
+        now = self._loop.time()
+        for connection in list(self._connections):
+            connection.sweep(now)
+        self._schedule_sweep()
+
+    # -- the end -----------------------------------------------------------
+
+    async def close(self) -> None:
+        """No new connection; what is under way has a moment to come to its end."""
+        self._closing = True
+        if self._sweeping is not None:
+            self._sweeping.cancel()
+        for server in self._servers:
+            server.close()
+        for connection in list(self._connections):
+            connection.close_when_quiet()
+        if self._connections:
+            self._emptied.clear()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(DRAIN_SECONDS_MAX):
+                    await self._emptied.wait()
+        for connection in list(self._connections):
+            connection.abort()
+        for _ in range(3):
+            await asyncio.sleep(0)

@@ -1,0 +1,78 @@
+"""A request and its answer, as values."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Final
+from urllib.parse import parse_qsl, unquote
+
+from tidemark.broker.core.principal import ANONYMOUS, Principal
+from tidemark.broker.http.problems import Problem
+
+JSON: Final = "application/json"
+QUERY_FIELDS_MAX: Final = 100
+
+
+@dataclass(kw_only=True)
+class HttpRequest:
+    method: str
+    target: str  # path and query, as sent
+    headers: Mapping[str, str]  # names in lower case; of several with one name, joined by commas
+    body: bytes
+    host: str  # where it comes from
+    listener: str
+    principal: Principal = ANONYMOUS
+    path_values: Mapping[str, str] = field(default_factory=dict)  # what stands for the names in the route's path
+
+    @cached_property
+    def path(self) -> str:
+        return self.target.partition("?")[0]
+
+    @cached_property
+    def query(self) -> Mapping[str, str]:
+        try:
+            pairs = parse_qsl(self.target.partition("?")[2], keep_blank_values=True, max_num_fields=QUERY_FIELDS_MAX)
+        except ValueError as error:
+            raise Problem(400, "INVALID_REQUEST", f"The query cannot be read: {error}.") from error
+        return dict(pairs)
+
+    def json(self) -> object:
+        try:
+            value: object = json.loads(self.body, parse_constant=_refuse_constant)
+            return value
+        except (ValueError, RecursionError) as error:
+            raise Problem(400, "INVALID_REQUEST", f"The body is not JSON: {error}.") from error
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")
+
+
+def path_segments(path: str) -> list[str]:
+    return [unquote(segment) for segment in path.split("/")[1:]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpResponse:
+    status: int = 200
+    body: bytes = b""
+    content_type: str = JSON
+    headers: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamedResponse:
+    """An answer whose end is not known yet. `chunks` is closed when the client is gone."""
+
+    chunks: AsyncIterator[bytes]
+    content_type: str
+    status: int = 200
+    headers: tuple[tuple[str, str], ...] = ()
+
+
+def json_response(value: Any, *, status: int = 200, headers: tuple[tuple[str, str], ...] = ()) -> HttpResponse:
+    body = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode(errors="replace")
+    return HttpResponse(status=status, body=body, headers=headers)

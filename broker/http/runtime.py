@@ -1,0 +1,104 @@
+"""A node's HTTP listeners put together: opened early, so that health can be asked while a node joins its cluster, and
+serving the rest once the node does."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidemark.broker.config import BrokerConfig
+from tidemark.broker.core.acl import CLUSTER_NAME, AclOperation, ResourceType
+from tidemark.broker.http.application import HttpApplication
+from tidemark.broker.http.health import Check, Health
+from tidemark.broker.http.listener import HttpListener
+from tidemark.broker.http.messages import HttpRequest
+from tidemark.broker.http.metrics import metrics_route
+from tidemark.broker.http.problems import Problem
+from tidemark.broker.http.router import Router
+from tidemark.broker.metadata.store import MetadataStore
+from tidemark.broker.metrics.registry import Metrics
+from tidemark.broker.replication.replica_table import ReplicaTable
+from tidemark.protocol.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from tidemark.broker.security.guard import Guard
+    from tidemark.broker.tls.endpoints import TlsEndpoints
+
+
+class HttpRuntime:
+    def __init__(
+        self, config: BrokerConfig, *, store: MetadataStore, replicas: ReplicaTable, tls: TlsEndpoints | None
+    ) -> None:
+        self._config = config
+        self._store = store
+        self._replicas = replicas
+        router = Router()
+        self.health = Health(self._checks(), node_id=config.node_id)
+        router.add(*self.health.routes())
+        self._application = HttpApplication(router)
+        self._listener = HttpListener(config, self._application, tls=tls)
+        self.endpoints = self._listener.endpoints
+
+    async def open(self) -> None:
+        await self._listener.open(self._config.parsed_http_listeners)
+
+    def add_metrics(self, metrics: Metrics, *, guard: Guard | None) -> None:
+        """`guard`: where there is one, who scrapes needs the right to describe the cluster."""
+
+        def may_see(request: HttpRequest) -> None:
+            if guard is None:
+                return
+            rights = guard.authorizer.rights(request.principal, request.host)
+            if not rights.may(AclOperation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
+                raise Problem.of(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Metrics need DESCRIBE on the cluster.")
+
+        self._application.router.add(metrics_route(metrics, may_see=may_see))
+
+    @property
+    def load(self) -> tuple[int, int]:
+        """Connections, and bytes of requests' bodies."""
+        return self._listener.connection_count, self._listener.body_bytes
+
+    def serve(self) -> None:
+        """The node serves clients from now on."""
+        self._application.is_serving = True
+
+    def stop_serving(self) -> None:
+        self._application.is_serving = False
+
+    async def close(self) -> None:
+        await self._listener.close()
+
+    # -- is this node ready? -----------------------------------------------
+
+    def _checks(self) -> dict[str, Check]:
+        return {
+            "metadata": self._metadata_lacks,
+            "listeners": self._listeners_lack,
+            "lease": self._lease_lacks,
+            "logs": self._logs_lack,
+            "log_dirs": self._log_dirs_lack,
+        }
+
+    def _metadata_lacks(self) -> str | None:
+        node = self._store.driver.node
+        if node.leader_id is None:
+            return "there is no controller that this node knows of"
+        if not self._store.image.is_active(self._config.node_id):
+            return "this broker is not registered, or fenced"
+        behind = node.commit_index - self._store.applied_index
+        return f"{behind} metadata records are not applied yet" if behind > 0 else None
+
+    def _listeners_lack(self) -> str | None:
+        return None if self._application.is_serving else "the listeners for clients are not open"
+
+    def _lease_lacks(self) -> str | None:
+        return None if self._replicas.is_leased else "this node holds no lease: it hears from no controller"
+
+    def _logs_lack(self) -> str | None:
+        """At the start only: a node that serves opens the logs of new topics all the time."""
+        opened, total = self._replicas.opening_progress()
+        return f"{opened} of {total} logs are open" if total and not self._application.is_serving else None
+
+    def _log_dirs_lack(self) -> str | None:
+        offline = self._replicas.offline_directories
+        return None if not offline else "; ".join(f"{path} is offline: {offline[path]}" for path in sorted(offline))

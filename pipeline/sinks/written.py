@@ -1,0 +1,106 @@
+"""Which batch a sink has written last, from what it wrote to: a checkpoint that is older is not gone on with.
+
+Every kind of sink takes a batch whose number it has seen for a batch that it has. After a checkpoint was restored from
+a copy, the same numbers stand for other records, and taking them for written would lose those in silence.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tidemark.failure import CommandFailed
+from tidemark.pipeline.checkpoint import Checkpoint, as_json
+from tidemark.pipeline.cluster import ClusterAdmin
+from tidemark.pipeline.sinks.batches import Part, newest, older_checkpoint, partition_of
+from tidemark.pipeline.sinks.files import local_path
+from tidemark.pipeline.spec import FileSink, Sink, TopicSink
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+PARQUET_LOG = "_spark_metadata"
+
+
+def require_same_history(
+    spark: SparkSession, sink: Sink, *, batches_topic: str, cluster: ClusterAdmin, checkpoint: Checkpoint
+) -> None:
+    """Raises CommandFailed if the sink has written what the checkpoint does not know of."""
+    if not checkpoint.is_local:
+        return  # topic sinks look again with their first batch
+    query, planned = checkpoint.query_id(sink.name), checkpoint.last_planned(sink.name)
+    if isinstance(sink, TopicSink):
+        part = last_part(cluster, batches_topic, query=query)
+        if part is not None and is_older(checkpoint, sink.name, part):
+            raise CommandFailed(f"sinks.{sink.name}: {older_checkpoint(part, -1 if planned is None else planned)}")
+        return
+    written = last_batch_of_table(spark, sink, query=query)
+    if written is not None and written > (-1 if planned is None else planned):
+        raise CommandFailed(_older_than_table(sink, written=written, planned=planned))
+
+
+def last_part(cluster: ClusterAdmin, topic: str, *, query: str | None) -> Part | None:
+    """The newest batch that a topic sink's writers have finished under this checkpoint."""
+    partitions = cluster.topics().get(topic, ())
+    if query is None or len(partitions) < 2:
+        return None
+    found = [newest(cluster.settings, topic, partition_of(writer)) for writer in range(len(partitions) - 1)]
+    parts = [each for each in found if isinstance(each, Part) and each.query == query]
+    return max(parts, key=lambda each: each.batch, default=None)
+
+
+def is_older(checkpoint: Checkpoint, sink: str, part: Part) -> bool:
+    planned = checkpoint.last_planned(sink)
+    if planned is None or part.batch > planned:
+        return True
+    ends = as_json(checkpoint.planned(sink, part.batch))
+    return bool(ends) and bool(part.ends) and ends != part.ends
+
+
+def last_batch_of_table(spark: SparkSession, sink: FileSink, *, query: str | None) -> int | None:
+    """By the table's own log. Parquet's does not know of queries: any batch in it counts."""
+    if sink.kind == "parquet":
+        return _last_of_parquet(sink.path)
+    if sink.kind == "delta":
+        return None if query is None else _last_of_delta(spark, sink.path, query)
+    if sink.kind == "iceberg":
+        return None if query is None else _last_of_iceberg(spark, sink.path, query)
+    return None
+
+
+def _last_of_parquet(path: str) -> int | None:
+    log = Path(local_path(path)) / PARQUET_LOG
+    if "://" in path or not log.is_dir():
+        return None
+    names = (each.name.removesuffix(".compact") for each in log.iterdir())
+    return max((int(name) for name in names if name.isdecimal()), default=None)
+
+
+def _last_of_delta(spark: SparkSession, path: str, query: str) -> int | None:
+    jvm: Any = spark._jvm
+    delta = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, local_path(path))
+    if not delta.tableExists():
+        return None
+    found = delta.update(False, jvm.scala.Option.empty(), jvm.scala.Option.empty()).transactions().get(query)
+    return int(found.get()) if found.isDefined() else None
+
+
+def _last_of_iceberg(spark: SparkSession, table: str, query: str) -> int | None:
+    if not spark.catalog.tableExists(table):
+        return None
+    summaries = spark.sql(f"SELECT summary FROM {table}.snapshots").collect()
+    epochs = [
+        int(row.summary["spark.sql.streaming.epochId"])
+        for row in summaries
+        if row.summary.get("spark.sql.streaming.queryId") == query and "spark.sql.streaming.epochId" in row.summary
+    ]
+    return max(epochs, default=None)
+
+
+def _older_than_table(sink: FileSink, *, written: int, planned: int | None) -> str:
+    knows = "knows of none" if planned is None else f"goes only to batch {planned}"
+    return (
+        f"sinks.{sink.name}: the table {sink.path} has batches up to {written}, and the checkpoint {knows}: was it "
+        "deleted, or restored from a copy? Spark would take as many batches for written, and lose their rows. Restore "
+        "a copy that was made later; or give the sink another 'path', and start with an empty checkpoint."
+    )

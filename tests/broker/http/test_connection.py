@@ -1,0 +1,139 @@
+"""HTTP/1.1 as clients send it, good and bad: over real sockets, byte by byte where that matters."""
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from tidemark.broker.http.connection import HEAD_BYTES_MAX, HEADERS_MAX, TARGET_BYTES_MAX
+
+LIVE = b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n"
+
+
+async def test_requests_on_one_connection_are_answered_in_order(start_http: Any, dial: Any) -> None:
+    client = await dial(await start_http(), LIVE + b"GET /nowhere HTTP/1.1\r\n\r\n" + LIVE)
+    assert [(await client.answer())[0] for _ in range(3)] == [200, 404, 200]
+
+
+async def test_a_request_may_arrive_byte_by_byte(start_http: Any, dial: Any) -> None:
+    client = await dial(await start_http())
+    for byte in LIVE:
+        client.writer.write(bytes([byte]))
+        await asyncio.sleep(0)
+    assert (await client.answer())[0] == 200
+
+
+@pytest.mark.parametrize(
+    ("request_bytes", "status", "error"),
+    [
+        (b"nonsense\r\n\r\n", 400, "INVALID_REQUEST"),
+        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 400, "INVALID_REQUEST"),  # TLS where none is spoken
+        (b"GET / HTTP/1.1\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n", 400, "INVALID_REQUEST"),
+        (b"GET /" + b"a" * TARGET_BYTES_MAX + b" HTTP/1.1\r\n\r\n", 414, "INVALID_REQUEST"),
+        (b"GET / HTTP/1.1\r\nA: " + b"a" * HEAD_BYTES_MAX + b"\r\n\r\n", 431, "INVALID_REQUEST"),
+        (
+            b"GET / HTTP/1.1\r\n" + b"".join(b"A%d: 1\r\n" % k for k in range(HEADERS_MAX + 1)) + b"\r\n",
+            431,
+            "INVALID_REQUEST",
+        ),
+        (b"POST / HTTP/1.1\r\nContent-Length: 2000\r\n\r\n", 413, "MESSAGE_TOO_LARGE"),
+        (b"POST / HTTP/1.1\r\nContent-Length: 99999999999999999999999\r\n\r\n", 400, "INVALID_REQUEST"),
+        (
+            b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n7d0\r\n" + b"x" * 2000,
+            413,
+            "MESSAGE_TOO_LARGE",
+        ),
+    ],
+)
+async def test_what_cannot_be_taken_is_answered_and_ends_the_connection(
+    start_http: Any, dial: Any, request_bytes: bytes, status: int, error: str
+) -> None:
+    client = await dial(await start_http(http_request_max_bytes="1024"), request_bytes)
+    got, body = await client.answer()
+    assert (got, json.loads(body)["error"]) == (status, error)
+    assert await client.ends() == b""
+
+
+async def test_a_request_before_a_bad_one_is_still_answered(start_http: Any, dial: Any) -> None:
+    client = await dial(await start_http(), LIVE + b"nonsense\r\n\r\n")
+    assert [(await client.answer())[0] for _ in range(2)] == [200, 400]
+    assert await client.ends() == b""
+
+
+async def test_the_answer_to_a_body_that_is_too_long_reaches_a_client_that_still_sends(
+    start_http: Any, browse: Any
+) -> None:
+    node = await start_http(http_request_max_bytes="1024")
+    answer = await browse(node).post("/livez", content=b"x" * (4 << 20))
+    assert answer.status_code == 413
+    assert answer.headers["content-type"] == "application/problem+json"
+
+
+async def test_a_client_that_does_not_finish_its_request_is_told_and_cut_off(start_http: Any, dial: Any) -> None:
+    client = await dial(await start_http(http_request_timeout_ms="200"), LIVE[:-4])
+    assert (await client.answer())[0] == 408
+    assert await client.ends() == b""
+
+
+async def test_a_silent_connection_is_closed(start_http: Any, dial: Any) -> None:
+    client = await dial(await start_http(http_request_timeout_ms="200"), LIVE)
+    await client.answer()
+    assert await client.ends() == b""
+
+
+async def test_more_connections_than_allowed_are_refused_and_others_go_on(start_http: Any, dial: Any) -> None:
+    node = await start_http(http_max_connections="2")
+    first, second = [await dial(node, LIVE) for _ in range(2)]
+    assert (await first.answer())[0] == (await second.answer())[0] == 200
+    third = await dial(node, LIVE)
+    assert await third.ends() == b""
+    first.writer.write(LIVE)
+    assert (await first.answer())[0] == 200
+
+
+async def test_bodies_that_need_more_memory_than_there_is_are_refused(start_http: Any, dial: Any) -> None:
+    node = await start_http(http_queued_max_bytes="1024")
+    holding = await dial(node, b"POST /livez HTTP/1.1\r\nContent-Length: 2000\r\n\r\n" + b"x" * 1000)
+    other = await dial(node, b"POST /livez HTTP/1.1\r\nContent-Length: 1000\r\n\r\n" + b"x" * 1000)
+    # Which of the two comes first is the network's choice: one of them holds its bytes, the other is refused.
+    done, _ = await asyncio.wait(
+        [asyncio.ensure_future(client.answer()) for client in (holding, other)], return_when=asyncio.FIRST_COMPLETED
+    )
+    assert [each.result()[0] for each in done] == [503]
+    await holding.close()
+    await other.close()
+
+
+async def test_a_head_has_no_body_and_an_old_client_is_hung_up_on(start_http: Any, dial: Any) -> None:
+    node = await start_http()
+    client = await dial(node, b"HEAD /livez HTTP/1.1\r\nConnection: close\r\n\r\n")
+    answer = await client.ends()
+    assert answer.startswith(b"HTTP/1.1 200 OK\r\n")
+    assert answer.endswith(b"\r\n\r\n")
+    old = await dial(node, b"GET /livez HTTP/1.0\r\n\r\n")
+    assert b'"live"' in await old.ends()
+
+
+async def test_a_client_that_waits_for_leave_to_send_its_body_gets_it(start_http: Any, dial: Any) -> None:
+    head = b"POST /livez HTTP/1.1\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n"
+    client = await dial(await start_http(), head)
+    assert await client.reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
+    client.writer.write(b"{}")
+    assert (await client.answer())[0] == 405
+
+
+async def test_a_wish_for_another_protocol_is_not_granted(start_http: Any, dial: Any) -> None:
+    client = await dial(
+        await start_http(), b"GET /livez HTTP/1.1\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\nPRI * HTTP/2.0"
+    )
+    assert (await client.answer())[0] == 200
+    assert await client.ends() == b""
+
+
+async def test_a_node_that_stops_hangs_up_on_idle_clients(start_http: Any, dial: Any) -> None:
+    node = await start_http()
+    client = await dial(node, LIVE)
+    await client.answer()
+    await node.stop()
+    assert await client.ends() == b""

@@ -1,0 +1,142 @@
+"""Restored checkpoints, recreated topics, tables that change meanwhile: nothing is lost or doubled in silence."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import tidemark
+from tests.pipeline.conftest import Trial, committed_of, producing_to
+from tidemark.failure import CommandFailed
+from tidemark.pipeline.cluster import ClusterAdmin
+from tidemark.pipeline.generators.generated_record import GeneratedRecord
+from tidemark.pipeline.sinks.batches import BY_POSITION, Part, newest, partition_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Committed = Callable[[str], list[GeneratedRecord]]
+
+
+def numbers(records: list[GeneratedRecord]) -> list[int]:
+    return sorted(json.loads(each.value or b"")["a"] for each in records)
+
+
+def test_a_restored_checkpoint_is_refused_and_the_way_on_it_names_loses_nothing(
+    trial: Trial, committed: Committed, cluster: ClusterAdmin
+) -> None:
+    trial.produce(b'{"a": 0}')
+    trial.run()
+    copy = trial.checkpoint.with_name("copy")
+    shutil.copytree(trial.checkpoint, copy)
+    trial.produce(b'{"a": 1}', b'{"a": 2}')
+    trial.run()
+    shutil.rmtree(trial.checkpoint)
+    copy.rename(trial.checkpoint)
+    trial.produce(b'{"a": 3}')
+    way_on = rf"start: \{{offsets: \{{{trial.name}: \{{0: 3\}}\}}\}}"
+    with pytest.raises(CommandFailed, match=rf"The checkpoint is older .* batch 1 is written.*{way_on}"):
+        trial.run()
+    assert numbers(committed(f"{trial.name}-out")) == [0, 1, 2]
+    start = f"sources.things.start={{offsets: {{{trial.name}: {{0: 3}}}}}}"
+    trial.run(start, f"checkpoint={trial.checkpoint}-new")
+    assert numbers(committed(f"{trial.name}-out")) == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("kind", ["parquet", "delta", "iceberg"])
+def test_a_table_that_is_ahead_of_its_checkpoint_is_not_gone_on_with(trial: Trial, kind: str) -> None:
+    path = f"lake.db.t{trial.name[-8:]}" if kind == "iceberg" else f"{trial.checkpoint.parent}/table"
+    sink = [
+        "steps=[{name: s, sql: SELECT a FROM things}]",
+        f"sinks={{table: {{type: {kind}, from: s, path: {path}}}}}",
+        "sources.things.schema={a: LONG}",
+    ]
+    trial.produce(b'{"a": 0}')
+    trial.run(*sink)
+    copy = trial.checkpoint.with_name("copy")
+    shutil.copytree(trial.checkpoint, copy)
+    trial.produce(b'{"a": 1}')
+    trial.run(*sink)
+    shutil.rmtree(trial.checkpoint)
+    copy.rename(trial.checkpoint)
+    trial.produce(b'{"a": 2}')
+    with pytest.raises(CommandFailed, match=r"has batches up to 1, and the checkpoint goes only to batch 0"):
+        trial.run(*sink)
+
+
+def test_a_topic_deleted_and_made_anew_is_no_longer_the_one_that_was_read(
+    trial: Trial, cluster: ClusterAdmin, committed: Committed
+) -> None:
+    trial.produce(b'{"a": 0}', b'{"a": 1}')
+    trial.run()
+    cluster.admin.delete_topics([trial.name])[trial.name].result()
+    cluster.create_topic(trial.name, partitions=1)
+    trial.produce(*(b'{"a": %d}' % number for number in range(10, 14)))  # past the old position: offsets tell nothing
+    with pytest.raises(CommandFailed, match=rf"Deleted and made anew .*{trial.name}-0 below 2"):
+        trial.run()
+    trial.run("sources.things.on_data_loss=continue")
+    assert f"{trial.name}-0 below 2. Going on" in trial.said.getvalue()
+    assert numbers(committed(f"{trial.name}-out")) == [0, 1, 12, 13]
+
+
+def test_behind_a_table_rows_are_divided_by_their_source(
+    trial: Trial, cluster: ClusterAdmin, committed: Committed
+) -> None:
+    names = f"{trial.name}-names"
+    cluster.create_topic(names, partitions=1)
+    table = f"{{type: table, topic: {names}, format: json, schema: {{name: STRING}}}}"
+    joined = (
+        "SELECT t.a, n.name, t._topic, t._partition, t._offset FROM things t LEFT JOIN names n "
+        "ON CAST(t._key AS STRING) = CAST(n._key AS STRING)"
+    )
+    declared = [
+        f"sources.names={table}",
+        "sources.things.schema={a: LONG}",
+        "sinks.out.from=j",
+        "sinks.out.key=name",
+        "sinks.out.writers=2",
+    ]
+    step = json.dumps([{"name": "j", "sql": joined}])
+    trial.produce(*(b'{"a": %d}' % number for number in range(20)), key=b"k")
+    trial.run(*declared, f"steps={step}")
+    assert numbers(committed(f"{trial.name}-out")) == list(range(20))
+    parts = [newest(cluster.settings, f"{trial.name}.out.batches", partition_of(writer)) for writer in range(2)]
+    [part] = [each for each in parts if isinstance(each, Part)]  # one partition of the source: one writer
+    assert part.division == BY_POSITION
+    without = json.dumps([{"name": "j", "sql": joined.replace(", t._topic, t._partition, t._offset", "")}])
+    with pytest.raises(
+        CommandFailed, match=r"select _topic, _partition, _offset in the view 'j' too, or set 'writers: 1'"
+    ):
+        trial.run(*declared, f"steps={without}", f"checkpoint={trial.checkpoint}-2")
+
+
+def test_lag_is_told_to_the_end_of_the_log(trial: Trial, spark: SparkSession) -> None:
+    """What comes while a batch runs is behind it, whatever end the batch was planned to."""
+    trial.produce(*(b'{"a": %d}' % number for number in range(6)))
+    step = json.dumps([{"name": "s", "sql": "SELECT a FROM things WHERE a >= 0"}])
+    runner = trial.run("sources.things.schema={a: LONG}", "sources.things.batch_records_max=2", f"steps={step}")
+    assert [each.lag for each in runner.history] == [4, 2, 0]
+    assert runner.metrics.lag == {"out": 0}
+
+
+def test_a_batch_that_no_transaction_is_long_enough_for_is_planned_anew(spark: SparkSession, tmp_path: Path) -> None:
+    """A hundred rows at sixty a second, on a broker that ends transactions after a second."""
+    short = {
+        "transaction_max_timeout_ms": 1000,
+        "transaction_abort_timed_out_transaction_cleanup_interval_ms": 100,
+        "transaction_state_log_num_partitions": 1,
+        "offsets_topic_num_partitions": 1,
+    }
+    with tidemark.embedded(**short) as broker:  # type: ignore[arg-type]
+        cluster = ClusterAdmin(broker.bootstrap, {})
+        slow = Trial(spark, cluster, producing_to(cluster), tmp_path)
+        slow.produce(*(b'{"a": %d}' % number for number in range(100)))
+        slow.run("sinks.out.rate=60", "sources.things.batch_records_max=100")
+        assert numbers(committed_of(cluster, f"{slow.name}-out")) == list(range(100))
+        assert re.search(r"batch 0 is planned anew, with \d+ records at most", slow.said.getvalue())
