@@ -117,7 +117,7 @@ class Node:
         dispatcher.hold_to(self._quotas)
         self._server = Server(config, dispatcher, tls=self._tls)
         self._server.current_config = lambda: self.settings.current
-        opened.callback(self._replicas.table.append_queues.stop)  # when the last connection is gone
+        opened.callback(self._replicas.table.stop_appending)  # when the last connection is gone
         opened.push_async_callback(self._server.close)
         opened.push_async_callback(dispatcher.finish_tasks)
         for listener in config.parsed_listeners:

@@ -223,6 +223,7 @@ class RoleAssignment:
             leadership=leadership,
             lag_seconds_max=self._table.lag_seconds_max,
             fails=self.step_aside,
+            writers=self._table.writers_of(log_on_disk),
             traffic=hosted.traffic,
         )
         self._retire(hosted, index, None)
@@ -236,6 +237,7 @@ class RoleAssignment:
             raise LogOffline(damage)
         if followed is None:
             log_on_disk, high_watermark = self._log_of(hosted, index, load_error)
+            log_on_disk.settle()  # what the leader that this node was has begun to write
             followed = Followed(
                 topic=hosted.name,
                 topic_id=hosted.topic_id,
