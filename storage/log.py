@@ -535,7 +535,6 @@ class Log:
         """Goes on in the files of another log that holds the same records. Readers of the old ones keep them."""
         old = self.segments
         moved.unsynced.continue_after(self.unsynced)
-        moved.epochs.restore(self.epochs.entries())
         self.directory, self.files = moved.directory, moved.files
         self._cached_files = moved._cached_files
         self.segments, self.epochs, self.snapshots = moved.segments, moved.epochs, moved.snapshots
