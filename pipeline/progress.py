@@ -25,6 +25,8 @@ class Progress:
     state_rows: int
     state_bytes: int
     malformed: Mapping[str, int] = field(default_factory=dict)
+    unknown: Mapping[str, int] = field(default_factory=dict)  # records with fields that the schema does not name
+    unknown_fields: tuple[str, ...] = ()  # some of those
     starts: Mapping[Partition, int] = field(default_factory=dict)
     positions: Mapping[Partition, int] = field(default_factory=dict)
 
@@ -44,7 +46,8 @@ def read_progress(sink: str, reported: Mapping[str, Any], *, ends: Mapping[Parti
         starts |= positions_in(_offsets(source.get("startOffset")))
         positions |= positions_in(_offsets(source.get("endOffset")))
     operators = reported.get("stateOperators", ())
-    observed = reported.get("observedMetrics") or {}
+    observed = (reported.get("observedMetrics") or {}).items()
+    of_sources = {name.removeprefix("source:"): counts for name, counts in observed if name.startswith("source:")}
     return Progress(
         sink=sink,
         batch=int(reported["batchId"]),
@@ -55,11 +58,11 @@ def read_progress(sink: str, reported: Mapping[str, Any], *, ends: Mapping[Parti
         lag=records_behind(positions, {each: end for each, end in ends.items() if each in positions}),
         state_rows=sum(int(each.get("numRowsTotal", 0)) for each in operators),
         state_bytes=sum(int(each.get("memoryUsedBytes", 0)) for each in operators),
-        malformed={
-            name.removeprefix("source:"): int(counts.get("malformed") or 0)
-            for name, counts in observed.items()
-            if name.startswith("source:")
-        },
+        malformed={name: int(counts.get("malformed") or 0) for name, counts in of_sources.items()},
+        unknown={name: int(counts.get("unknown") or 0) for name, counts in of_sources.items()},
+        unknown_fields=tuple(
+            sorted({each["unknown_field"] for each in of_sources.values() if each.get("unknown_field")})
+        ),
         starts=starts,
         positions=positions,
     )
@@ -84,4 +87,8 @@ def line(progress: Progress) -> str:
     bad = sum(progress.malformed.values())
     if bad:
         parts.append(f"{bad:,} malformed")
+    strange = sum(progress.unknown.values())
+    if strange:
+        named = ", ".join(repr(each) for each in progress.unknown_fields)
+        parts.append(f"{strange:,} with unknown fields, such as {named}")
     return "  ".join(parts)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 _WORD = re.compile(r"\w+")
-FORMATS = ("json", "avro", "csv", "string", "binary")
+FORMATS = ("json", "avro", "csv", "debezium", "string", "binary")
 MALFORMED = ("dead_letter", "count", "fail")
 FILE_SINKS = ("parquet", "delta", "iceberg", "console")
 
@@ -28,6 +28,7 @@ class TopicSource:
     table: bool = False
     on_malformed: str = "count"
     dead_letter_topic: str | None = None
+    on_unknown_fields: str = "count"
     on_data_loss: str = "fail"
     on_schema_change: str = "refuse"
     batch_records_max: int | None = None
@@ -71,6 +72,7 @@ class Step:
     sql: str
     watermark: Watermark | None = None
     dedupe: Dedupe | None = None
+    python: str | None = None  # module:function beside the pipeline: a DataFrame in, a DataFrame out
     rules: Mapping[str, str] = field(default_factory=dict)  # what must hold -> SQL condition; the rest is NAME_rejected
 
     @property
@@ -108,7 +110,15 @@ class FileSink:
     files: int = 1
     target_file_bytes: int = 128 << 20
     commit_every_s: float | None = None
+    keys: tuple[str, ...] = ()  # with mode upsert: what a row is known by
+    order_by: str | None = None  # SQL: of two changes to a key the greater one stays
+    delete_when: str | None = None  # SQL: the change deletes its key
+    deletes: str = "hard"
     options: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def is_upsert(self) -> bool:
+        return self.mode == "upsert"
 
 
 Sink = TopicSink | FileSink
@@ -118,6 +128,7 @@ Sink = TopicSink | FileSink
 class Pipeline:
     name: str
     file: Path
+    directory: str  # what the paths below were relative to
     bootstrap: str
     kafka: Mapping[str, str]  # settings of every client, by librdkafka's and Java's common names
     checkpoint: str
@@ -127,7 +138,9 @@ class Pipeline:
     steps: tuple[Step, ...]
     sinks: tuple[Sink, ...]
     spark: Mapping[str, str]
+    metrics_host: str = "127.0.0.1"
     metrics_port: int | None = None
+    drain_s: float = 60.0  # how long batches at work may take to end, once a signal has come
     restarts_max: int = 5
 
     @property

@@ -72,7 +72,7 @@ def test_a_port_that_is_taken_is_told() -> None:
     server = Metrics("one").serve(0)
     try:
         with pytest.raises(
-            CommandFailed, match=f"metrics_port: {server.server_port} cannot be listened on: address al"
+            CommandFailed, match=f"metrics_port: {server.server_port} cannot be listened on at 127.0.0.1: address al"
         ):
             Metrics("two").serve(server.server_port)
     finally:
