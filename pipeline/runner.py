@@ -28,9 +28,10 @@ from tidemark.pipeline.progress import Progress, line, read_progress
 from tidemark.pipeline.recreated import TopicIds
 from tidemark.pipeline.schemas import resolve_schemas
 from tidemark.pipeline.sinks import files, upsert
-from tidemark.pipeline.sinks.batches import last_part
+from tidemark.pipeline.sinks.batches import BatchesUnreadable
 from tidemark.pipeline.sinks.topic import TopicBatches, batches_topic, division_of, records
 from tidemark.pipeline.sinks.transaction_time import measured, records_after_timeout, records_per_batch
+from tidemark.pipeline.sinks.transactional import LeftOver
 from tidemark.pipeline.sinks.written import last_batch_of_table, require_same_history
 from tidemark.pipeline.spec import FileSink, Pipeline, Sink, TopicSink, TopicSource
 
@@ -42,6 +43,7 @@ LOOK_EVERY_S = 0.5
 DRAIN_LOOK_EVERY_S = 0.01
 LOOK_FOR_LOSSES_EVERY_S = 5.0
 RESTART_PAUSE_S = 2.0
+REPORTS_MAX = 100
 STATUS_NOTE = "status.json"
 RATES_NOTE = "rates.json"
 
@@ -285,9 +287,9 @@ class Runner:
         """A way out for a batch that no transaction is long enough for: fewer records, if none of them is written."""
         name, limit_s = f"{self._pipeline.name}.{running.sink.name}", self._cluster.transaction_timeout_max_s()
         assert isinstance(running.sink, TopicSink)
-        topic = batches_topic(pipeline=self._pipeline.name, sink=running.sink.name)
-        part = last_part(self._cluster, topic, query=running.query.id)
-        written = part is not None and part.batch >= slow.batch
+        assert running.batches is not None
+        last = running.batches.last_written()
+        written = last is not None and last >= slow.batch
         if written or running.restarts > self._pipeline.restarts_max or not self._checkpoint.is_local:
             raise CommandFailed(
                 f"{name} failed: batch {slow.batch} takes longer than a transaction may, at the broker's maximum of "
@@ -346,7 +348,8 @@ class Runner:
             with suppress(StreamingQueryException, Py4JError, OSError):
                 running.query.stop()
                 self._read_progress(running)
-                self._forget_begun(running)
+                if self._stopping:
+                    self._forget_begun(running)
         self._position.commit()
         self._position.close()
 
@@ -370,6 +373,8 @@ class Runner:
     def _forget_begun(self, running: _Running) -> None:
         """A batch that Spark has planned, and nobody has written anything of, is left out of the checkpoint again: the
         next run starts without having to finish it, which Spark's connector reports a failure after."""
+        from confluent_kafka import KafkaException
+
         sink, planned = running.sink, self._checkpoint.last_planned(running.sink.name)
         if (
             planned is None
@@ -377,12 +382,19 @@ class Runner:
             or self._checkpoint.has_state(sink.name)
         ):
             return
-        if running.batches is not None:
-            written = running.batches.last_written()
-        elif isinstance(sink, FileSink):
-            written = last_batch_of_table(self._spark, sink, query=self._checkpoint.query_id(sink.name))
+        try:
+            written = self._written_last(running)
+        except (CommandFailed, KafkaException, BatchesUnreadable, LeftOver):
+            return  # not known: the next run finishes it
         if written is None or written < planned:
             self._checkpoint.forget_planned(sink.name)
+
+    def _written_last(self, running: _Running) -> int | None:
+        if running.batches is not None:
+            return running.batches.last_written()
+        assert isinstance(running.sink, FileSink)
+        query = self._checkpoint.query_id(running.sink.name)
+        return last_batch_of_table(self._spark, running.sink, query=query)
 
     def _finish(self, *, seconds: float) -> None:
         if not self._running:
@@ -391,14 +403,22 @@ class Runner:
         with suppress(CommandFailed):
             self._note_lag()
         text = report.summary(
-            self._pipeline.name, self.history, seconds=seconds, malformed=malformed, lag=self.metrics.lag
+            self._pipeline.name,
+            self.history,
+            seconds=seconds,
+            malformed=malformed,
+            lag=self.metrics.lag,
+            restarts=self.metrics.restarts,
         )
         self._print(text)
         self._write_status(running=False)
         if self._checkpoint.is_local:
-            self._checkpoint.path.mkdir(parents=True, exist_ok=True)
-            page = self._checkpoint.path / "report.html"
+            reports = self._checkpoint.path / "reports"
+            reports.mkdir(parents=True, exist_ok=True)
+            page = reports / f"{time.strftime('%Y-%m-%d-%H%M%S')}.html"
             page.write_text(report.page(self._pipeline.name, self.history, summary_text=text), encoding="utf-8")
+            for old in sorted(reports.glob("*.html"))[:-REPORTS_MAX]:
+                old.unlink()
             self._print(f"  report: {page}")
 
     def _malformed_by_sink(self, sink: str) -> list[int]:

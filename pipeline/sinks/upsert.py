@@ -49,6 +49,7 @@ class Merge:
     keys: tuple[str, ...]
     columns: tuple[str, ...]  # plain ones, keys included
     soft: bool
+    by_batch: bool = False  # rows without an order of their own
 
     def sql(self, changed: str) -> str:
         same = " AND ".join(f"t.`{key}` <=> s.`{key}`" for key in self.keys)
@@ -69,7 +70,8 @@ class Merge:
 def merge_of(view: DataFrame, sink: FileSink) -> Merge:
     columns = tuple(name for name in view.columns if not name.startswith("_"))
     table = sink.path if sink.kind == "iceberg" else f"delta.`{local_path(sink.path)}`"
-    return Merge(table=table, keys=sink.keys, columns=columns, soft=sink.deletes == "soft")
+    by_batch = sink.order_by is None and "_offset" not in view.columns
+    return Merge(table=table, keys=sink.keys, columns=columns, soft=sink.deletes == "soft", by_batch=by_batch)
 
 
 def create_table(spark: SparkSession, changed: DataFrame, sink: FileSink, merge: Merge) -> None:
@@ -103,12 +105,9 @@ class Upserts:
         from pyspark.sql import Window
         from pyspark.sql import functions as f
 
-        ordered = batch.withColumn(ORDER, f.coalesce(ORDER, f.lit(batch_id))) if self._by_batch(batch) else batch
+        ordered = batch.withColumn(ORDER, f.lit(batch_id).cast("bigint")) if self._merge.by_batch else batch
         of_key = Window.partitionBy(*self._merge.keys).orderBy(f.col(ORDER).desc_nulls_last(), f.col(DELETED).desc())
         newest = ordered.withColumn("__rank", f.row_number().over(of_key)).where("__rank = 1").drop("__rank")
         name = f"changes_{abs(hash(self._sink.name)) % 1_000_000}"
         newest.createOrReplaceTempView(name)
         batch.sparkSession.sql(self._merge.sql(name))
-
-    def _by_batch(self, batch: DataFrame) -> bool:
-        return batch.schema[ORDER].dataType.typeName() in ("long", "bigint")

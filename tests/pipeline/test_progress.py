@@ -89,7 +89,7 @@ def test_the_report_has_charts_and_escapes_names() -> None:
     page = report.page("shop", history, summary_text=text)
     assert "3,600 rows in 3 batches" in text
     assert "lag 12" in text
-    assert page.count("<svg") == 3
+    assert page.count("<svg") == 5
     assert "&lt;counts&gt;" in page
     assert "<counts>" not in page
     assert "No batch was finished." in report.page("shop", [], summary_text="")
