@@ -22,6 +22,7 @@ class Metrics:
         self._batches: dict[str, int] = defaultdict(int)
         self._malformed: dict[str, int] = defaultdict(int)
         self._unknown: dict[str, int] = defaultdict(int)
+        self._rejected: dict[str, int] = defaultdict(int)
         self.lag: Mapping[str, int] = {}  # by sink, to the logs' ends; replaced as a whole
         self.restarts = 0
         self.lost_records = 0
@@ -36,6 +37,8 @@ class Metrics:
 
             for source, count in progress.unknown.items():
                 self._unknown[f'sink="{progress.sink}",source="{source}"'] += count
+            for step, judged in progress.judged.items():
+                self._rejected[f'sink="{progress.sink}",step="{step}"'] += judged.rejected
 
     @property
     def malformed(self) -> dict[str, int]:
@@ -50,6 +53,7 @@ class Metrics:
                 ("batches_total", "counter", "Batches finished.", _by_sink(self._batches)),
                 ("malformed_total", "counter", "Malformed records.", {**self._malformed}),
                 ("unknown_fields_total", "counter", "Records with fields that the schema lacks.", {**self._unknown}),
+                ("rejected_total", "counter", "Rows that break rules.", {**self._rejected}),
                 ("restarts_total", "counter", "Queries started again after a failure.", {"": self.restarts}),
                 ("lost_records_total", "counter", "Records gone before they were read.", {"": self.lost_records}),
                 ("lag_records", "gauge", "Records not read yet.", _by_sink(dict(self.lag))),

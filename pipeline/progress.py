@@ -12,6 +12,16 @@ from tidemark.pipeline.checkpoint import positions_in
 from tidemark.pipeline.cluster import Partition
 from tidemark.pipeline.lag import records_behind
 
+SOURCE_PREFIX, RULES_PREFIX = "source:", "rules:"  # of the names that counts travel by
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """Of a step with rules: how many rows there were, and how many broke one."""
+
+    rows: int
+    rejected: int
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
@@ -27,6 +37,7 @@ class Progress:
     malformed: Mapping[str, int] = field(default_factory=dict)
     unknown: Mapping[str, int] = field(default_factory=dict)  # records with fields that the schema does not name
     unknown_fields: tuple[str, ...] = ()  # some of those
+    judged: Mapping[str, Judged] = field(default_factory=dict)  # by step
     starts: Mapping[Partition, int] = field(default_factory=dict)
     positions: Mapping[Partition, int] = field(default_factory=dict)
 
@@ -47,7 +58,8 @@ def read_progress(sink: str, reported: Mapping[str, Any], *, ends: Mapping[Parti
         positions |= positions_in(_offsets(source.get("endOffset")))
     operators = reported.get("stateOperators", ())
     observed = (reported.get("observedMetrics") or {}).items()
-    of_sources = {name.removeprefix("source:"): counts for name, counts in observed if name.startswith("source:")}
+    of_sources = {name.removeprefix(SOURCE_PREFIX): each for name, each in observed if name.startswith(SOURCE_PREFIX)}
+    of_rules = {name.removeprefix(RULES_PREFIX): each for name, each in observed if name.startswith(RULES_PREFIX)}
     return Progress(
         sink=sink,
         batch=int(reported["batchId"]),
@@ -63,6 +75,10 @@ def read_progress(sink: str, reported: Mapping[str, Any], *, ends: Mapping[Parti
         unknown_fields=tuple(
             sorted({each["unknown_field"] for each in of_sources.values() if each.get("unknown_field")})
         ),
+        judged={
+            name: Judged(rows=int(each.get("rows") or 0), rejected=int(each.get("rejected") or 0))
+            for name, each in of_rules.items()
+        },
         starts=starts,
         positions=positions,
     )

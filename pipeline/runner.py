@@ -268,6 +268,22 @@ class Runner:
             self._rates[progress.sink] = rate
         self._print(line(progress))
         self._write_status()
+        self._check_rules(progress)
+
+    def _check_rules(self, progress: Progress) -> None:
+        for step in self._pipeline.steps:
+            judged = progress.judged.get(step.name)
+            if judged is None:
+                continue
+            told = step.thresholds.sentence(rows=judged.rows, rejected=judged.rejected)
+            if told is not None:
+                sentence, stops = (
+                    f"The step {step.name!r}, batch {progress.batch} of {progress.sink}: {told[0]}.",
+                    told[1],
+                )
+                if stops:
+                    raise CommandFailed(f"{sentence} The batch is written; the next run goes on after it.")
+                self._print(sentence)
 
     def _restart(self, graph: Graph, running: _Running, message: str) -> None:
         if causes.is_loss(message):

@@ -67,6 +67,22 @@ class Dedupe:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Thresholds:
+    """Which share of a batch's rows may break rules before it is told of, and before the pipeline stops."""
+
+    warn: float | None = None
+    stop: float | None = None
+
+    def sentence(self, *, rows: int, rejected: int) -> tuple[str, bool] | None:
+        """What to say of a batch, and whether to stop; None if it is within the limits."""
+        share = rejected / rows if rows else 0.0
+        for limit, stops in ((self.stop, True), (self.warn, False)):
+            if limit is not None and share > limit:
+                return f"{rejected:,} of {rows:,} rows ({share:.1%}) break rules; the limit is {limit:.1%}", stops
+        return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
     name: str
     sql: str
@@ -74,6 +90,7 @@ class Step:
     dedupe: Dedupe | None = None
     python: str | None = None  # module:function beside the pipeline: a DataFrame in, a DataFrame out
     rules: Mapping[str, str] = field(default_factory=dict)  # what must hold -> SQL condition; the rest is NAME_rejected
+    thresholds: Thresholds = field(default_factory=Thresholds)
 
     @property
     def rejected(self) -> str:

@@ -22,12 +22,13 @@ from tidemark.pipeline.spec.model import (
     Sink,
     Source,
     Step,
+    Thresholds,
     TopicSink,
     TopicSource,
     Watermark,
 )
 from tidemark.pipeline.spec.secrets import resolve
-from tidemark.pipeline.spec.units import parse_bytes, parse_seconds
+from tidemark.pipeline.spec.units import parse_bytes, parse_seconds, parse_share
 
 _VIEW = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
@@ -41,7 +42,7 @@ TOPIC_SOURCE = (
     "on_unknown_fields", "on_data_loss", "on_schema_change", "batch_records_max", "options",
 )  # fmt: skip
 LAKE_SOURCE = ("type", "path", "files_per_batch", "options")
-STEP = ("name", "from", "sql", "python", "watermark", "dedupe", "rules")
+STEP = ("name", "from", "sql", "python", "watermark", "dedupe", "rules", "thresholds")
 TOPIC_SINK = (
     "type", "from", "topic", "topic_column", "key", "value", "headers", "timestamp", "mode", "writers", "rate",
     "trigger", "transaction_timeout", "partitions",
@@ -223,10 +224,21 @@ def _step(section: Section) -> Step:
         watermark=None if watermark is None else _watermark(watermark),
         dedupe=None if dedupe is None else _dedupe(dedupe),
         rules=section.mapping("rules"),
+        thresholds=_thresholds(section),
     )
+    if "thresholds" in section and not step.rules:
+        section.refuse(f"the step {name!r} has thresholds, but no rules", key="thresholds")
     if step.dedupe is not None and step.watermark is None:
         section.refuse(f"the step {name!r} needs a 'watermark': its delay is how long duplicates are looked for")
     return step
+
+
+def _thresholds(section: Section) -> Thresholds:
+    inner = section.section("thresholds")
+    if inner is None:
+        return Thresholds()
+    inner.allow("warn", "stop")
+    return Thresholds(warn=inner.amount("warn", None, parse_share), stop=inner.amount("stop", None, parse_share))
 
 
 def _watermark(section: Section) -> Watermark:

@@ -151,3 +151,19 @@ def test_a_malformed_record_of_a_table_can_stop_a_pipeline(trial: Trial, cluster
     step = json.dumps([{"name": "s", "sql": "SELECT a, name FROM things CROSS JOIN names"}])
     with pytest.raises(CommandFailed, match=rf"Malformed record in {names}-0 at offset 0"):
         trial.run(f"sources.names={table}", "sources.things.schema={a: LONG}", f"steps={step}", "sinks.out.from=s")
+
+
+def test_rows_that_break_rules_are_counted_and_too_many_stop_the_pipeline(trial: Trial, committed: Committed) -> None:
+    step = [{"name": "s", "from": "things", "rules": {"small": "a < 3"}, "thresholds": {"warn": "10%", "stop": "60%"}}]
+    declared = ("sources.things.schema={a: LONG}", f"steps={json.dumps(step)}", "sinks.out.from=s")
+    trial.produce(*(b'{"a": %d}' % number for number in range(4)))
+    runner = trial.run(*declared)
+    assert "1 of 4 rows (25.0%) break rules; the limit is 10.0%" in trial.said.getvalue()
+    assert 'step="s"} 1' in runner.metrics.text()
+    trial.produce(b'{"a": 7}', b'{"a": 8}')
+    with pytest.raises(
+        CommandFailed, match=r"The step 's', batch 1 of out: 2 of 2 rows .* the next run goes on after it"
+    ):
+        trial.run(*declared)
+    trial.run(*declared)
+    assert [json.loads(each.value or b"")["a"] for each in committed(f"{trial.name}-out")] == [0, 1, 2]
