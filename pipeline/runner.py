@@ -71,6 +71,7 @@ class Runner:
         self._running: list[_Running] = []
         self._stopping = False
         self._hurrying = False
+        self._ending = False
         self._losses = loss.LossWatch()
         self._looked_for_losses = 0.0
         self._topic_ids = TopicIds(self._checkpoint)
@@ -100,6 +101,7 @@ class Runner:
             while not self._check_queries(graph):
                 time.sleep(LOOK_EVERY_S)
         finally:
+            self._ending = True
             self._stop()
             if server is not None:
                 server.shutdown()
@@ -250,8 +252,9 @@ class Runner:
             key = (content["runId"], content["batchId"], content["timestamp"])
             told.add(key)
             if key not in running.seen:
+                running.seen.add(key)  # first: a batch that ends the run is told of once
                 self._note(running, read_progress(running.sink.name, content, ends=self._ends.now()))
-        running.seen = told
+        running.seen &= told
 
     def _note(self, running: _Running, progress: Progress) -> None:
         self._position.note(running.sink.name, progress.positions)
@@ -271,19 +274,16 @@ class Runner:
         self._check_rules(progress)
 
     def _check_rules(self, progress: Progress) -> None:
+        """May end the run, unless it ends already."""
         for step in self._pipeline.steps:
             judged = progress.judged.get(step.name)
-            if judged is None:
+            told = None if judged is None else step.thresholds.sentence(rows=judged.rows, rejected=judged.rejected)
+            if told is None:
                 continue
-            told = step.thresholds.sentence(rows=judged.rows, rejected=judged.rejected)
-            if told is not None:
-                sentence, stops = (
-                    f"The step {step.name!r}, batch {progress.batch} of {progress.sink}: {told[0]}.",
-                    told[1],
-                )
-                if stops:
-                    raise CommandFailed(f"{sentence} The batch is written; the next run goes on after it.")
-                self._print(sentence)
+            sentence, stops = f"The step {step.name!r}, batch {progress.batch} of {progress.sink}: {told[0]}.", told[1]
+            if stops and not self._ending:
+                raise CommandFailed(f"{sentence} The batch is written; the next run goes on after it.")
+            self._print(sentence)
 
     def _restart(self, graph: Graph, running: _Running, message: str) -> None:
         if causes.is_loss(message):
@@ -304,7 +304,12 @@ class Runner:
         name, limit_s = f"{self._pipeline.name}.{running.sink.name}", self._cluster.transaction_timeout_max_s()
         assert isinstance(running.sink, TopicSink)
         assert running.batches is not None
-        last = running.batches.last_written()
+        try:
+            last = running.batches.last_written()
+        except LeftOver:
+            raise CommandFailed(f"{name} failed: another run of this pipeline has taken over its sinks.") from None
+        except (BatchesUnreadable, _kafka_exception()):
+            return  # the broker is away: the same batch is tried again first
         written = last is not None and last >= slow.batch
         if written or running.restarts > self._pipeline.restarts_max or not self._checkpoint.is_local:
             raise CommandFailed(
@@ -389,8 +394,6 @@ class Runner:
     def _forget_begun(self, running: _Running) -> None:
         """A batch that Spark has planned, and nobody has written anything of, is left out of the checkpoint again: the
         next run starts without having to finish it, which Spark's connector reports a failure after."""
-        from confluent_kafka import KafkaException
-
         sink, planned = running.sink, self._checkpoint.last_planned(running.sink.name)
         if (
             planned is None
@@ -400,7 +403,7 @@ class Runner:
             return
         try:
             written = self._written_last(running)
-        except (CommandFailed, KafkaException, BatchesUnreadable, LeftOver):
+        except (CommandFailed, _kafka_exception(), BatchesUnreadable, LeftOver):
             return  # not known: the next run finishes it
         if written is None or written < planned:
             self._checkpoint.forget_planned(sink.name)
@@ -457,6 +460,12 @@ class Runner:
 
     def _print(self, text: str) -> None:
         print(text, file=self._out, flush=True)
+
+
+def _kafka_exception() -> type[Exception]:
+    from confluent_kafka import KafkaException
+
+    return KafkaException
 
 
 def rows_for(view: DataFrame, sink: Sink) -> DataFrame:
