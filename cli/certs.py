@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import secrets
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -16,6 +18,11 @@ if TYPE_CHECKING:
 
 DAYS_MAX: Final = 3650
 HOSTS: Final = "localhost,127.0.0.1,::1"
+DEFAULT_NODES: Final = ("node",)
+DEFAULT_CLIENTS: Final = ("client",)
+DAYS: Final = 365
+PASSWORD: Final = "tidemark"  # of .p12 files, which Java wants one for
+PASSWORD_BYTES: Final = 18
 
 
 def add_parser(commands: Subparsers, *, help: str) -> None:
@@ -29,7 +36,8 @@ def add_parser(commands: Subparsers, *, help: str) -> None:
         "make",
         help="make an authority, and certificates for nodes and clients",
         description="Make an authority, unless the directory has one, and what it signs. For NAME there will be"
-        " NAME.pem (key and certificate) and NAME.p12; ca.pem is what the other side trusts.",
+        " NAME.pem (key and certificate), NAME.p12, and NAME.password for logging in; ca.pem is what the other side"
+        " trusts.",
     )
     make.add_argument("directory", type=Path, metavar="DIRECTORY", help="where they are written")
     make.add_argument(
@@ -42,33 +50,60 @@ def add_parser(commands: Subparsers, *, help: str) -> None:
         metavar="NAME",
         help="a client: a name, or CN=ann,OU=ops (default: client)",
     )
-    make.add_argument("--days", type=values.whole_number(least=1, most=DAYS_MAX), default=365, metavar="N")
-    make.add_argument("--password", default="tidemark", metavar="TEXT", help="of the .p12 files (default: %(default)s)")
+    make.add_argument("--days", type=values.whole_number(least=1, most=DAYS_MAX), default=DAYS, metavar="N")
+    make.add_argument("--password", default=PASSWORD, metavar="TEXT", help="of the .p12 files (default: %(default)s)")
     make.set_defaults(run=run_make)
 
 
 def run_make(args: argparse.Namespace) -> int:
+    directory: Path = args.directory
+    for name in make(
+        directory,
+        nodes=args.node or DEFAULT_NODES,
+        clients=args.client or DEFAULT_CLIENTS,
+        days=args.days,
+        password=args.password,
+    ):
+        print(directory / f"{name}.pem")
+    print(_help(directory), file=sys.stderr)
+    return ExitCode.OK
+
+
+def make_missing(directory: Path) -> None:
+    """For `tidemark start --make-certs`: what is there stays as it is."""
+    if not (directory / "ca.pem").exists():
+        make(directory)
+
+
+def make(
+    directory: Path,
+    *,
+    nodes: Sequence[str] = DEFAULT_NODES,
+    clients: Sequence[str] = DEFAULT_CLIENTS,
+    days: int = DAYS,
+    password: str = PASSWORD,
+) -> list[str]:
+    """The names of what was made."""
     from tidemark.certificates import Authority, write_private
 
-    directory: Path = args.directory
+    made: list[str] = []
     try:
         directory.mkdir(parents=True, exist_ok=True)
         authority = Authority.load(directory) if (directory / "ca.pem").exists() else Authority.make()
         write_private(directory / "ca.key", authority.key_pem)
         (directory / "ca.pem").write_bytes(authority.pem)
-        for text in args.node or ["node"]:
+        for text in nodes:
             name, _, hosts = text.partition("=")
-            issued = authority.issue(name, (hosts or HOSTS).split(","), days=args.days)
-            _write(directory, name, issued, password=args.password)
-        for name in args.client or ["client"]:
-            issued = authority.issue(name, days=args.days)
-            _write(directory, _file_name(name), issued, password=args.password)
+            issued = authority.issue(name, (hosts or HOSTS).split(","), days=days)
+            made.append(_write(directory, name, issued, password=password))
+        for name in clients:
+            issued = authority.issue(name, days=days)
+            made.append(_write(directory, _file_name(name), issued, password=password))
     except OSError as error:
         raise CommandFailed(f"{error.filename or directory}: {error.strerror}.", code=ExitCode.USAGE) from None
     except ValueError as error:
         raise CommandFailed(f"{error}.".replace("..", "."), code=ExitCode.USAGE) from None
-    print(_help(directory), file=sys.stderr)
-    return ExitCode.OK
+    return made
 
 
 def _file_name(name: str) -> str:
@@ -76,14 +111,18 @@ def _file_name(name: str) -> str:
     return name.partition(",")[0].removeprefix("CN=")
 
 
-def _write(directory: Path, name: str, issued: Certificate, *, password: str) -> None:
+def _write(directory: Path, name: str, issued: Certificate, *, password: str) -> str:
+    """A password for logging in stays as it is, when certificates are renewed: users have been made with it."""
     from tidemark.certificates import write_private
 
     if not name or "/" in name:
         raise ValueError(f"{name!r} is no name for a file")
     write_private(directory / f"{name}.pem", issued.key_pem() + issued.pem)
     write_private(directory / f"{name}.p12", issued.pkcs12(password))
-    print(directory / f"{name}.pem")
+    login = directory / f"{name}.password"
+    if not login.exists():
+        write_private(login, f"{secrets.token_urlsafe(PASSWORD_BYTES)}\n".encode())
+    return name
 
 
 def _help(directory: Path) -> str:

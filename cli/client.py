@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from tidemark.cli.security import security_of
 from tidemark.failure import CommandFailed, ExitCode
-from tidemark.wire_client import Address, BadAddress, NoAnswer, parse_addresses, require_handshake, require_open_port
+from tidemark.wire_client import (
+    Address,
+    BadAddress,
+    LoginFailed,
+    NoAnswer,
+    parse_addresses,
+    require_handshake,
+    require_open_port,
+)
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError, Producer
@@ -57,8 +65,10 @@ def _require_broker(args: argparse.Namespace) -> None:
     addresses, security = bootstrap_addresses(args.bootstrap), security_of(args)
     try:
         require_open_port(addresses, timeout_s=args.timeout)
-        if security.is_encrypted:
+        if security.is_encrypted or security.login is not None:
             require_handshake(addresses, security, timeout_s=args.timeout)
+    except LoginFailed as reason:
+        raise CommandFailed(sentence(f"{args.bootstrap} refused the login: {reason}")) from None
     except NoAnswer as reason:
         message = f"No broker is reachable at {args.bootstrap}: {reason}."
         raise CommandFailed(message, code=ExitCode.NOT_REACHABLE) from None
@@ -76,7 +86,10 @@ def failure(error: KafkaError, *, about: str, bootstrap: str) -> CommandFailed:
     from confluent_kafka import KafkaError as E
 
     if error.code() in (E._TRANSPORT, E._ALL_BROKERS_DOWN, E._RESOLVE, E._TIMED_OUT):
-        message = f"{bootstrap} accepts connections but did not answer as a Kafka broker in time."
+        message = (
+            f"{bootstrap} accepts connections but did not answer as a Kafka broker in time."
+            " (If it speaks TLS or asks for a login: --tls-ca, --user.)"
+        )
         return CommandFailed(message, code=ExitCode.NOT_REACHABLE)
     if error.code() in (E.UNKNOWN_TOPIC_OR_PART, E._UNKNOWN_TOPIC, E._UNKNOWN_PARTITION, E.UNKNOWN_TOPIC_ID):
         return CommandFailed(f"{about}: there is no such topic or partition.", code=ExitCode.NOT_FOUND)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from tidemark.cli import values
@@ -31,10 +32,21 @@ def add_parser(commands: Subparsers, *, help: str) -> None:
         help="start a cluster of N brokers on this machine: ports count up from the listener's, each node has a folder"
         " of its own in the data directory",
     )
+    parser.add_argument(
+        "--make-certs",
+        type=Path,
+        metavar="DIRECTORY",
+        help="before that, make throw-away certificates and passwords there, unless it has some: for trying"
+        " config/secure.yaml and config/secure-cluster-3.yaml (see `tidemark certs make`)",
+    )
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
+    if args.make_certs is not None:
+        from tidemark.cli.certs import make_missing
+
+        make_missing(args.make_certs)
     arguments = settings_arguments(config=args.config, settings=args.settings)
     if args.nodes is None:
         return run_here(BROKER, arguments)

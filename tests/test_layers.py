@@ -4,6 +4,7 @@ import ast
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,11 @@ MAY_IMPORT: dict[str, set[str]] = {
 SHARED = {"environment", "failure", "files", "portable", "wire_client"}
 
 
+@cache
+def syntax_tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_bytes())
+
+
 def python_files(*tops: str) -> Iterator[Path]:
     for top in tops:
         yield from sorted(path for path in (ROOT / top).rglob("*.py") if "__pycache__" not in path.parts)
@@ -68,7 +74,7 @@ def test_a_package_names_only_what_lies_below_it(package: str) -> None:
     wrong = [
         f"{path.relative_to(ROOT)}:{line} imports {module}"
         for path in python_files(package)
-        for line, module in of_ours(ast.parse(path.read_bytes()))
+        for line, module in of_ours(syntax_tree(path))
         if not any(f"{module}.".startswith(f"{name}.") for name in allowed)
     ]
     assert not wrong
@@ -78,7 +84,7 @@ def test_nothing_is_imported_past_the_one_name() -> None:
     wrong = [
         f"{path.relative_to(ROOT)}:{line} imports {module}"
         for path in python_files(*MAY_IMPORT, "tests", "compat-tests", "bench")
-        for line, module in imported_modules(ast.parse(path.read_bytes()))
+        for line, module in imported_modules(syntax_tree(path))
         if module.split(".")[0] in MAY_IMPORT.keys() - {"tidemark"}
     ]
     assert not wrong
@@ -99,7 +105,7 @@ def test_no_file_is_too_long_to_read_in_one_sitting() -> None:
 
 
 def test_every_module_says_what_it_is_for() -> None:
-    modules = [(path, ast.parse(path.read_bytes())) for path in python_files(*MAY_IMPORT)]
+    modules = [(path, syntax_tree(path)) for path in python_files(*MAY_IMPORT)]
     silent = [str(path.relative_to(ROOT)) for path, tree in modules if tree.body and not ast.get_docstring(tree)]
     assert silent == []
 
@@ -109,7 +115,7 @@ def test_no_function_returns_any() -> None:
     untyped = [
         f"{path.relative_to(ROOT)}:{node.lineno}"
         for path in python_files(*MAY_IMPORT)
-        for node in ast.walk(ast.parse(path.read_bytes()))
+        for node in ast.walk(syntax_tree(path))
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         if isinstance(node.returns, ast.Name) and node.returns.id == "Any"
     ]

@@ -37,6 +37,10 @@ class NoAnswer(Exception):
     """A broker could not be reached, or did not answer as it should; the message says which and why."""
 
 
+class LoginFailed(NoAnswer):
+    """A broker answered, and did not let us in; the message is its own."""
+
+
 def parse_address(text: str, *, default_port: int | None = None) -> Address:
     """host:port, [v6]:port, or a host alone where there is a default; librdkafka also takes PROTOCOL://host:port."""
     rest = text.strip().rpartition("://")[2]
@@ -149,20 +153,22 @@ def log_in(connection: Connection, login: Login) -> None:
 
 
 def require_handshake(addresses: Iterable[Address], security: ClientSecurity, *, timeout_s: float) -> None:
-    """As `require_open_port`, for TLS: that the broker is trusted here, and takes us."""
+    """As `require_open_port`, for TLS and logins: that the broker is trusted here, and takes us."""
     reasons = []
     for address in addresses:
         try:
             connection = Connection(address, client_id="tidemark", timeout_s=timeout_s, security=security)
+        except PermissionError as error:
+            raise LoginFailed(str(error)) from None
         except OSError as error:
-            reasons.append(_tls_reason(error))
+            reasons.append(_tls_reason(error) if security.is_encrypted else str(error))
             continue
         try:
             connection.send(ApiVersionsRequest(), 0)
             connection.receive(ApiVersionsResponse, 0)
             return
         except OSError as error:
-            reasons.append(_tls_reason(error))
+            reasons.append(_tls_reason(error) if security.is_encrypted else str(error))
         finally:
             connection.close()
     raise NoAnswer("; ".join(dict.fromkeys(reasons)))

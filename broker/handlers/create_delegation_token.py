@@ -15,8 +15,8 @@ from tidemark.broker.core.principal import Principal
 from tidemark.broker.core.registry import Call, handles
 from tidemark.broker.metadata.credentials import TokenImage
 from tidemark.broker.metadata.delegation_tokens import check_may_ask, new_token
-from tidemark.broker.security.authorizer import Authorizer
-from tidemark.broker.security.delegation_tokens import DelegationTokens, has_right
+from tidemark.broker.security.delegation_tokens import OWN, DelegationTokens
+from tidemark.broker.security.guard import Guard
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.messages.create_delegation_token import (
     CreateDelegationTokenRequest,
@@ -30,14 +30,13 @@ async def create_delegation_token(
     call: Call,
     *,
     delegation_tokens: DelegationTokens,
-    authorizer: Authorizer | None,
+    guard: Guard | None,
 ) -> CreateDelegationTokenResponse:
     requester: Principal = call.connection.principal
     owner = Principal(request.owner_principal_type or requester.type, request.owner_principal_name or requester.name)
     try:
         check_may_ask(requester)
-        if owner != requester:
-            _check_may_create_for(owner, call, authorizer)
+        _check_may_create_for(owner, requester, call, guard)
         token = await _created(request, requester, owner, delegation_tokens)
     except Refused as refusal:
         if refusal.code == ErrorCode.NOT_CONTROLLER:
@@ -53,8 +52,14 @@ async def create_delegation_token(
     return _answer(owner, requester, answer)
 
 
-def _check_may_create_for(owner: Principal, call: Call, authorizer: Authorizer | None) -> None:
-    if not has_right(authorizer, call.connection, AclOperation.CREATE_TOKENS, ResourceType.USER, str(owner)):
+def _check_may_create_for(owner: Principal, requester: Principal, call: Call, guard: Guard | None) -> None:
+    """Without an authorizer everybody may do everything, as in Kafka."""
+    if guard is None:
+        return
+    access = guard.access("CreateDelegationToken", CreateDelegationTokenResponse, call)
+    if owner == requester:
+        access.tell(OWN, AclOperation.CREATE_TOKENS, ResourceType.USER, str(owner))
+    elif not access.may(AclOperation.CREATE_TOKENS, ResourceType.USER, str(owner)):
         raise Refused(ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED, "Tokens of others need a right of their own.")
 
 

@@ -15,8 +15,9 @@ from tidemark.broker.core.errors import Refused
 from tidemark.broker.core.principal import Principal
 from tidemark.broker.core.registry import Call, handles
 from tidemark.broker.metadata.credentials import TokenImage
-from tidemark.broker.security.authorizer import Authorizer
-from tidemark.broker.security.delegation_tokens import DelegationTokens, has_right
+from tidemark.broker.security.access import Access
+from tidemark.broker.security.delegation_tokens import DelegationTokens
+from tidemark.broker.security.guard import Guard
 from tidemark.protocol.messages.describe_delegation_token import (
     DescribedDelegationToken,
     DescribedDelegationTokenRenewer,
@@ -32,28 +33,30 @@ def describe_delegation_token(
     *,
     cluster: ClusterView,
     delegation_tokens: DelegationTokens,
-    authorizer: Authorizer | None,
+    guard: Guard | None,
 ) -> DescribeDelegationTokenResponse:
     try:
         delegation_tokens.check(call.connection.principal)
     except Refused as refusal:
         return DescribeDelegationTokenResponse(error_code=refusal.code)
     owners = None if request.owners is None else {Principal(o.principal_type, o.principal_name) for o in request.owners}
+    access = None if guard is None else guard.access("DescribeDelegationToken", DescribeDelegationTokenResponse, call)
     return DescribeDelegationTokenResponse(
         tokens=[
             _described(token, delegation_tokens.hmac_of(token.token_id))
             for token in cluster.image.credentials.tokens.values()
-            if (owners is None or token.owner in owners) and _may_see(token, call, authorizer)
+            if (owners is None or token.owner in owners) and _may_see(token, call.connection.principal, access)
         ]
     )
 
 
-def _may_see(token: TokenImage, call: Call, authorizer: Authorizer | None) -> bool:
-    client = call.connection
+def _may_see(token: TokenImage, client: Principal, access: Access | None) -> bool:
+    """Without an authorizer everybody may do everything, as in Kafka."""
     return (
-        token.is_of(client.principal)
-        or has_right(authorizer, client, AclOperation.DESCRIBE, ResourceType.DELEGATION_TOKEN, token.token_id)
-        or has_right(authorizer, client, AclOperation.DESCRIBE_TOKENS, ResourceType.USER, str(token.owner))
+        token.is_of(client)
+        or access is None
+        or access.may(AclOperation.DESCRIBE, ResourceType.DELEGATION_TOKEN, token.token_id, quietly=True)
+        or access.may(AclOperation.DESCRIBE_TOKENS, ResourceType.USER, str(token.owner), quietly=True)
     )
 
 

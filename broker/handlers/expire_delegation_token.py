@@ -11,7 +11,8 @@ from tidemark.broker.core.errors import Refused
 from tidemark.broker.core.registry import Call, handles
 from tidemark.broker.metadata.credentials import TokenImage
 from tidemark.broker.metadata.delegation_tokens import expired
-from tidemark.broker.security.delegation_tokens import DelegationTokens
+from tidemark.broker.security.delegation_tokens import DelegationTokens, tell_owner_mismatch
+from tidemark.broker.security.guard import Guard
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.messages.expire_delegation_token import (
     ExpireDelegationTokenRequest,
@@ -21,12 +22,14 @@ from tidemark.protocol.messages.expire_delegation_token import (
 
 @handles(ExpireDelegationTokenRequest, ExpireDelegationTokenResponse, on_controller=True)
 async def expire_delegation_token(
-    request: ExpireDelegationTokenRequest, call: Call, *, delegation_tokens: DelegationTokens
+    request: ExpireDelegationTokenRequest, call: Call, *, delegation_tokens: DelegationTokens, guard: Guard | None
 ) -> ExpireDelegationTokenResponse:
     principal, tokens = call.connection.principal, delegation_tokens
     now_ms = tokens.now_ms()
+    access = None if guard is None else guard.access("ExpireDelegationToken", ExpireDelegationTokenResponse, call)
 
     def change(token: TokenImage | None) -> TokenImage | None:
+        tell_owner_mismatch(access, token, principal)
         return expired(token, principal, period_ms=request.expiry_time_period_ms, now_ms=now_ms)
 
     try:

@@ -45,6 +45,10 @@ class TokenImage:
         """Whether it belongs to them, was asked for by them, or may be renewed by them."""
         return principal in (self.owner, self.requester, *self.renewers)
 
+    def is_renewed_by(self, principal: Principal) -> bool:
+        """Or ended. As in Kafka, not by who asked for it: a token that is made for somebody else is theirs."""
+        return principal in (self.owner, *self.renewers)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Credentials:

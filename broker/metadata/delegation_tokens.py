@@ -85,7 +85,7 @@ def _alive(token: TokenImage, now_ms: int) -> TokenImage:
 
 
 def _check_is_of(token: TokenImage, principal: Principal) -> None:
-    if not token.is_of(principal):
+    if not token.is_renewed_by(principal):
         raise Refused(ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH, "The token is somebody else's.")
 
 

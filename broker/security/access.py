@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from tidemark.broker.config import BrokerConfig
     from tidemark.broker.metadata.image import Image
     from tidemark.broker.security.audit import Audit
-    from tidemark.broker.security.rights import Rights
+    from tidemark.broker.security.rights import Decision, Rights
 
 NOT_ASKED: Final = -(1 << 31)  # the bit set of operations that nobody asked for
 FAILED: Final = {
@@ -49,13 +49,16 @@ class Access:
     def may(self, operation: AclOperation, resource_type: ResourceType, name: str, *, quietly: bool = False) -> bool:
         """`quietly`: where a denial only means that less is shown, or that another right may do as well."""
         decision = self.rights.decide(operation, resource_type, name)
+        if decision.is_allowed or not quietly:
+            self.tell(decision, operation, resource_type, name)
+        return decision.is_allowed
+
+    def tell(self, decision: Decision, operation: AclOperation, resource_type: ResourceType, name: str) -> None:
+        """What was decided without asking for a right."""
         if not decision.is_allowed:
-            if not quietly:
-                self._audit.denied(self.rights, self.api, operation, resource_type, name, decision)
-            return False
-        if self._audit.tells_allowed:
+            self._audit.denied(self.rights, self.api, operation, resource_type, name, decision)
+        elif self._audit.tells_allowed:
             self._audit.allowed(self.rights, self.api, operation, resource_type, name, decision)
-        return True
 
     def topic(self, operation: AclOperation, name: str, *, quietly: bool = False) -> bool:
         return self.may(operation, ResourceType.TOPIC, name, quietly=quietly)

@@ -10,7 +10,7 @@ import base64
 import hmac
 from collections.abc import Callable
 from functools import cached_property
-from typing import Any, Final
+from typing import Final
 
 from tidemark.broker.config import BrokerConfig
 from tidemark.broker.core.acl import AclOperation, ResourceType
@@ -23,7 +23,8 @@ from tidemark.broker.metadata.features import check_security_level
 from tidemark.broker.metadata.image import Image
 from tidemark.broker.metadata.records import Record, RemoveDelegationTokenRecord
 from tidemark.broker.metadata.store import MetadataStore
-from tidemark.broker.security.authorizer import Authorizer
+from tidemark.broker.security.access import Access
+from tidemark.broker.security.rights import Decision
 from tidemark.broker.security.sasl.scram import SALT_BYTES, Derive, KnownUser
 from tidemark.environment import random_bytes
 from tidemark.protocol.errors import ErrorCode
@@ -35,11 +36,15 @@ DERIVED_MAX: Final = 1000  # credentials kept, so that a token's later logins co
 Change = Callable[[TokenImage | None], TokenImage | None]
 
 
-def has_right(
-    authorizer: Authorizer | None, client: Any, operation: AclOperation, resource_type: ResourceType, name: str
-) -> bool:
-    """Over what is not the client's own. Without an authorizer everybody may do everything, as in Kafka."""
-    return authorizer is None or authorizer.rights(client.principal, client.host).may(operation, resource_type, name)
+OWN: Final = Decision(True, "a token is its owner's affair")
+NOT_OWN: Final = Decision(False, "the token is somebody else's, who has not named the client as a renewer")
+
+
+def tell_owner_mismatch(access: Access | None, token: TokenImage | None, principal: Principal) -> None:
+    """To the audit log, of a token that somebody wants to renew or to end. No entry can allow that to others."""
+    if access is not None and token is not None:
+        decision = OWN if token.is_renewed_by(principal) else NOT_OWN
+        access.tell(decision, AclOperation.ALTER, ResourceType.DELEGATION_TOKEN, token.token_id)
 
 
 class DelegationTokens:

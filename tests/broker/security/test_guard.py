@@ -8,6 +8,8 @@ import logging
 from typing import Any
 
 import pytest
+from acl_cases_tokens import create_request
+from guarded_broker import GuardedBroker
 
 from tidemark.broker.core.acl import AclOperation, Permission, ResourceType
 from tidemark.broker.core.api_table import api_table
@@ -18,6 +20,7 @@ from tidemark.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsR
 from tidemark.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
 from tidemark.protocol.messages.join_group import JoinGroupRequest
 from tidemark.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from tidemark.protocol.messages.renew_delegation_token import RenewDelegationTokenRequest
 
 FAILED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 READ, WRITE = (AclOperation.READ, ResourceType.TOPIC), (AclOperation.WRITE, ResourceType.TOPIC)
@@ -173,6 +176,32 @@ async def test_more_kinds_of_denials_than_are_kept_are_counted(
     await guarded.close()
     await guarded.node.stop()
     assert audit_lines()[-1] == {"decision": "denied", "others": 7}
+
+
+@pytest.mark.parametrize("allowed", [True, False])
+async def test_delegation_tokens_are_in_the_audit_log(
+    start_node: Any, client_class: Any, audit_lines: Any, allowed: bool
+) -> None:
+    secret = {"delegation_token_secret_key": "s", "tidemark_audit_allowed": allowed}
+    guarded = GuardedBroker(start_node, client_class, **secret)
+    await guarded.start()
+    ann, bob = await guarded.connect("ann"), await guarded.connect("bob")
+    own = await ann.ask(create_request(), 3)
+    assert (await bob.ask(create_request("ann"), 3)).error_code == ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED
+    renewing = RenewDelegationTokenRequest(hmac=own.hmac, renew_period_ms=-1)
+    assert (await bob.ask(renewing, 2)).error_code == ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH
+    assert (await ann.ask(renewing, 2)).error_code == 0
+    told = [(line["decision"], line["principal"], line["api"], line["resource"]) for line in audit_lines()]
+    denied = [
+        ("denied", "User:bob", "CreateDelegationToken", "User:ann"),
+        ("denied", "User:bob", "RenewDelegationToken", own.token_id),
+    ]
+    granted = [
+        ("allowed", "User:ann", "CreateDelegationToken", "User:ann"),
+        ("allowed", "User:ann", "RenewDelegationToken", own.token_id),
+    ]
+    assert told == ([granted[0], *denied, granted[1]] if allowed else denied)
+    await guarded.close()
 
 
 def test_every_api_has_a_rule_or_is_open() -> None:

@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 from acl_answers import digest
-from acl_cases import GROUP, TABLE, TOPIC, TXN, World, users
+from acl_cases import GROUP, TABLE, TOKEN_OWNER, TOKEN_SECRET, TOPIC, TXN, World, users
+from acl_cases_tokens import create_request
 from guarded_broker import GuardedBroker, guarded_cluster
 from record_kafka_acls import creations
 
@@ -49,7 +50,8 @@ async def prepared(guarded: GuardedBroker) -> World:
     begin = init_producer_id.InitProducerIdRequest(transactional_id=TXN, transaction_timeout_ms=60_000)
     while (await root.ask(begin, 4)).error_code:
         await asyncio.sleep(0.01)
-    return World(topic_id=await root.topic_id(TOPIC))
+    token = await root.ask(create_request(TOKEN_OWNER), 3)
+    return World(topic_id=await root.topic_id(TOPIC), token_hmac=bytes(token.hmac))
 
 
 @pytest.fixture
@@ -60,6 +62,7 @@ async def whole_cluster(start_node: Any, client_class: Any) -> Any:
         offsets_topic_num_partitions=2,
         transaction_state_log_num_partitions=2,
         group_initial_rebalance_delay_ms=0,
+        delegation_token_secret_key=TOKEN_SECRET,
     )
     yield broker
     await broker.close()
@@ -105,11 +108,7 @@ NOT_ASKED = {
     "ApiVersions": "open to everybody",
     "SaslHandshake": "open to everybody",
     "SaslAuthenticate": "open to everybody",
-    "CreateDelegationToken": "by the handler",
-    "RenewDelegationToken": "by the handler",
-    "ExpireDelegationToken": "by the handler",
-    "DescribeDelegationToken": "by the handler",
-    "AssignReplicasToDirs": "of nodes, as BrokerHeartbeat",
+    "DescribeClientUsage": "our own",
     "Forwarded": "our own",
     "JoinQuorum": "our own",
     "RaftMessage": "our own",

@@ -8,7 +8,8 @@ import struct
 from typing import Any
 
 import pytest
-from acl_cases import TABLE, Case, World
+from acl_cases import TABLE, TOKEN_OWNER, TOKEN_SECRET, Case, World
+from acl_cases_tokens import create_request
 from guarded_broker import ROOT, GuardedBroker, guarded_cluster
 
 from tidemark.broker.core.api_table import api_table
@@ -18,7 +19,7 @@ from tidemark.protocol.messages.metadata import MetadataRequest
 from tidemark.protocol.messages.raft_message import RaftMessageRequest
 from tidemark.protocol.schema import fields_of
 
-REFUSED = {29, 30, 31, 53, 55}  # 55: not attempted, because of another that was refused
+REFUSED = {29, 30, 31, 53, 55, 63, 65}  # 55: not attempted, because of another that was refused
 BEFORE_LOGIN = {"ApiVersions", "SaslHandshake", "SaslAuthenticate"}
 SECRETS = ("ledger", "auditors", "payouts")
 
@@ -30,6 +31,7 @@ async def cluster(start_node: Any, client_class: Any) -> Any:
         client_class,
         offsets_topic_num_partitions=1,
         transaction_state_log_num_partitions=1,
+        delegation_token_secret_key=TOKEN_SECRET,
     )
     for name in SECRETS:
         await broker.client.create(name)
@@ -61,20 +63,31 @@ async def tried(cluster: GuardedBroker, case: Case, world: World, address: tuple
 
 @pytest.mark.parametrize("on_controller", [False, True])
 async def test_without_rights_nothing_is_told_and_nothing_changes(cluster: Any, on_controller: bool) -> None:
-    world = World(topic_id=await cluster.client.topic_id(SECRETS[0]))
+    token = await cluster.client.ask(create_request(TOKEN_OWNER), 3)
+    world = World(topic_id=await cluster.client.topic_id(SECRETS[0]), token_hmac=bytes(token.hmac))
     before = cluster.node._store.image
     for case in TABLE.cases:
         answer = await tried(cluster, case, world, cluster.controller_address if on_controller else None)
         if answer is None:
             continue  # hung up on
         text = repr(answer)
-        assert not any(secret in text for secret in SECRETS), (case.name, text)
+        assert not any(secret in text for secret in (*SECRETS, token.token_id)), (case.name, text)
         told = [code for code in codes(answer) if code not in REFUSED]
         # What has no right to be denied says so: unknown ids, empty lists, brokers' addresses.
         assert set(told) <= {0, 87, 100, 114, 115}, (case.name, told)
     after = cluster.node._store.image
     assert (after.topics, after.configs, after.acls) == (before.topics, before.configs, before.acls)
     assert list(after.brokers) == list(before.brokers)
+    assert {each.owner.name for each in after.credentials.tokens.values()} <= {TOKEN_OWNER, "mallory"}
+    assert after.credentials.scram == before.credentials.scram
+
+
+def test_whatever_is_served_is_tried() -> None:
+    """A new API is in the table of cases, or is named here and tried by a test of its own."""
+    tried = (
+        {case.name.split(" ")[0] for case in TABLE.cases} | BEFORE_LOGIN | {"Forwarded", "JoinQuorum", "RaftMessage"}
+    )
+    assert {entry.name for entry in api_table().values()} <= tried
 
 
 async def test_messages_of_nodes_are_not_taken_from_others(cluster: Any) -> None:

@@ -29,6 +29,9 @@ def digest(response: Any, *, version: int, topic_id: bytes = b"") -> list[str]:
 
 def _lines(message: Any, path: str, version: int, topic_id: bytes) -> Iterator[str]:
     fields = {name: field for name, field in fields_of(type(message)).items() if version in field.versions}
+    if "throttle_time_ms" not in fields and "principal_name" in fields:  # a token in a list, and not the client's own
+        path = f"{path}/{message.principal_name}"
+        yield path
     label = next((str(getattr(message, name)) for name in (*LABELS, *LABELS_MORE) if name in fields), "")
     path = f"{path}/{label}" if label else path
     told = [f"{name}={int(getattr(message, name))}" for name in fields if name.endswith("error_code")]

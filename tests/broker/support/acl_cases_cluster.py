@@ -33,10 +33,12 @@ from tidemark.protocol.messages import (
     add_partitions_to_txn,
     add_raft_voter,
     allocate_producer_ids,
+    alter_client_quotas,
     alter_configs,
     alter_partition,
     alter_partition_reassignments,
     alter_user_scram_credentials,
+    assign_replicas_to_dirs,
     broker_heartbeat,
     broker_registration,
     create_acls,
@@ -301,6 +303,20 @@ add(
     on_cluster(DESCRIBE_CONFIGS),
 )
 add(
+    "AlterClientQuotas",
+    1,
+    lambda _: alter_client_quotas.AlterClientQuotasRequest(
+        entries=[
+            alter_client_quotas.AlterationData(
+                entity=[alter_client_quotas.EntityData(entity_type="user", entity_name="nobody")],
+                ops=[alter_client_quotas.OpData(key="producer_byte_rate", value=1e9)],
+            )
+        ],
+        validate_only=True,
+    ),
+    on_cluster(ALTER_CONFIGS),
+)
+add(
     "DescribeUserScramCredentials",
     0,
     lambda _: describe_user_scram_credentials.DescribeUserScramCredentialsRequest(
@@ -355,6 +371,13 @@ add(
     "AlterPartition",
     2,
     lambda _: alter_partition.AlterPartitionRequest(broker_id=4711, broker_epoch=1, topics=[]),
+    on_cluster(ACTION),
+    on_controller=True,
+)
+add(
+    "AssignReplicasToDirs",
+    0,
+    lambda _: assign_replicas_to_dirs.AssignReplicasToDirsRequest(broker_id=4711, broker_epoch=1),
     on_cluster(ACTION),
     on_controller=True,
 )

@@ -15,6 +15,7 @@ from tidemark.broker.core.acl import CLUSTER_NAME, AclOperation, PatternType, Pe
 HERE, ELSEWHERE = "127.0.0.1", "127.0.0.9"
 ROOT = "root"
 TOPIC, ABSENT, GROUP, NEW_GROUP, TXN = "orders", "absent", "readers", "strangers", "payments"
+TOKEN_OWNER, TOKEN_SECRET = "olga", "only-brokers-know-it"
 
 READ, WRITE, CREATE, DELETE = AclOperation.READ, AclOperation.WRITE, AclOperation.CREATE, AclOperation.DELETE
 ALTER, DESCRIBE, ACTION = AclOperation.ALTER, AclOperation.DESCRIBE, AclOperation.CLUSTER_ACTION
@@ -44,6 +45,7 @@ class World(NamedTuple):
     """What a broker has chosen itself."""
 
     topic_id: bytes
+    token_hmac: bytes = b""  # of a delegation token whose owner is TOKEN_OWNER
 
 
 @dataclass(frozen=True)

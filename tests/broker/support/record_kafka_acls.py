@@ -22,7 +22,8 @@ HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE), str(HERE.parents[2] / "compat-tests")]
 
 from acl_answers import digest  # noqa: E402
-from acl_cases import GROUP, ROOT, TOPIC, TXN, User, World, users  # noqa: E402
+from acl_cases import GROUP, ROOT, TOKEN_OWNER, TOKEN_SECRET, TOPIC, TXN, User, World, users  # noqa: E402
+from acl_cases_tokens import create_request, describe_request  # noqa: E402
 from harness.java import JARS, JAVA, classpath  # noqa: E402
 from harness.ports import free_port  # noqa: E402
 
@@ -118,6 +119,7 @@ class Kafka:
             "transaction.state.log.min.isr": 1,
             "transaction.state.log.num.partitions": 2,
             "group.initial.rebalance.delay.ms": 0,
+            "delegation.token.secret.key": TOKEN_SECRET,
         }
         properties = directory / "server.properties"
         properties.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
@@ -192,8 +194,10 @@ def prepare(root: Any, everyone: list[User]) -> World:
         resource_type_filter=1, pattern_type_filter=1, operation=1, permission_type=1
     )
     until(lambda: sum(len(each.acls) for each in root.ask(all_acls, 3).resources) >= len(set(map(repr, wanted))))
+    token = root.ask(create_request(TOKEN_OWNER), 3)
+    until(lambda: root.ask(describe_request(), 3).tokens)
     known = root.ask(metadata.MetadataRequest(topics=[metadata.MetadataRequestTopic(name=TOPIC)]), 12)
-    return World(topic_id=bytes(known.topics[0].topic_id))
+    return World(topic_id=bytes(known.topics[0].topic_id), token_hmac=bytes(token.hmac))
 
 
 def until(condition: Any) -> None:

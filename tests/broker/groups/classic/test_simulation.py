@@ -440,7 +440,7 @@ def seeds(chunk: int) -> Iterator[int]:
     chosen = os.environ.get("TIDEMARK_SEED")
     if chosen is not None:
         return iter([int(chosen)] if chunk == 0 else [])
-    return iter(range(chunk, HISTORIES, CHUNKS))
+    return iter(range(chunk, int(os.environ.get("TIDEMARK_HISTORIES", HISTORIES)), CHUNKS))
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))

@@ -1,6 +1,6 @@
 """Random histories of one group on the pure state machine, each from a seed. A failing one is printed; replay it with
 
-SIMULATION_SEED=1234 pytest tests/broker/groups/consumer/test_simulation.py
+TIDEMARK_SEED=1234 pytest tests/broker/groups/consumer/test_simulation.py
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from tidemark.protocol.messages.leave_group import LeaveGroupRequest, MemberIden
 from tidemark.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 
 GROUP = "g"
-HISTORIES = int(os.environ.get("SIMULATION_HISTORIES", "300"))
+HISTORIES = int(os.environ.get("TIDEMARK_HISTORIES", "300"))
 STEPS = 100
 REBALANCE_MS = 60_000
 CONFIG = BrokerConfig(group_initial_rebalance_delay_ms=0, group_consumer_max_size=4)
@@ -567,7 +567,7 @@ def run(seed: int, *, mixed: bool) -> None:
 
 
 def seeds() -> range | list[int]:
-    given = os.environ.get("SIMULATION_SEED")
+    given = os.environ.get("TIDEMARK_SEED")
     return [int(given)] if given else range(HISTORIES)
 
 
@@ -577,5 +577,5 @@ def test_no_partition_is_ever_with_two_members_and_in_the_end_each_is_with_one(m
         try:
             run(seed, mixed=mixed)
         except BaseException:
-            print(f"\nthe history that fails: SIMULATION_SEED={seed} mixed={mixed}")
+            print(f"\nthe history that fails: TIDEMARK_SEED={seed} mixed={mixed}")
             raise
