@@ -9,15 +9,17 @@ from confluent_kafka import KafkaError, Producer
 from harness.oidc import Issuer
 from harness.waiting import eventually
 
+LIFETIME_SECONDS = 3
+
 
 @pytest.fixture
 def client(oauth_broker):
-    def client(token, errors: list[KafkaError] | None = None) -> Producer:
+    def client(token, errors: list[KafkaError] | None = None, *, lifetime_seconds: int = 300) -> Producer:
         """`token()` makes a fresh one for each login."""
 
         def refresh(_config: str) -> tuple[str, float]:
             made = token()
-            return made, time.time() + 300
+            return made, time.time() + lifetime_seconds
 
         return Producer(
             {
@@ -47,6 +49,21 @@ def test_a_token_of_the_issuer_lets_in(issuer: Issuer, client, topic):
 def test_other_tokens_do_not(issuer: Issuer, client, changes):
     errors: list[KafkaError] = []
     producer = client(lambda: issuer.token("ann", **changes), errors)
+    eventually(lambda: producer.poll(0.1) or any(each.code() == KafkaError._AUTHENTICATION for each in errors))
+
+
+def test_tokens_that_end_while_a_client_runs_are_replaced_until_there_are_none(issuer: Issuer, client, topic):
+    errors: list[KafkaError] = []
+    is_known = True
+
+    def token() -> str:
+        return issuer.token("ann", exp=int(time.time()) + LIFETIME_SECONDS) if is_known else issuer.token("", exp=1)
+
+    producer = client(token, errors, lifetime_seconds=LIFETIME_SECONDS)
+    issued = issuer.issued
+    eventually(lambda: is_delivered(producer, topic) and issuer.issued >= issued + 3)
+    assert not errors
+    is_known = False
     eventually(lambda: producer.poll(0.1) or any(each.code() == KafkaError._AUTHENTICATION for each in errors))
 
 
