@@ -1,9 +1,10 @@
-"""Spark over TLS, with a certificate and with a login: the official connector, both ways, and our own reader."""
+"""Spark over TLS, with a certificate and with a login: the official connector, both ways; with certificates our own
+reader as well."""
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import pytest
 from harness.broker_process import BrokerProcess, Tidemark
@@ -16,6 +17,8 @@ from tidemark.pipeline.source.datasource import register
 
 ROWS = 500
 SASL_SSL = {"security.protocol": "SASL_SSL"}
+CONNECTOR: Mapping[str, Mapping[str, str]] = {"kafka": {}}
+OURS: Mapping[str, Mapping[str, str]] = {"tidemark": {"tidemark.access": "protocol"}}
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +37,7 @@ def secured(certificates: Certificates, tmp_path_factory: pytest.TempPathFactory
 def test_what_spark_writes_over_tls_it_reads_over_tls(
     spark: SparkSession, secured: BrokerProcess, certificates: Certificates
 ) -> None:
-    check_both_ways(spark, secured, certificates.java())
+    check_both_ways(spark, secured, certificates.java(), {**CONNECTOR, **OURS})
 
 
 @pytest.fixture(scope="module")
@@ -61,17 +64,24 @@ def test_what_spark_writes_with_a_login_it_reads_with_a_login(
     if user == "ann":
         Users(with_logins.bootstrap, tls).set(user, password, mechanism)
     escaped = password.replace("\\", "\\\\").replace('"', '\\"')
-    check_both_ways(spark, with_logins, {**certificates.java(), **java(mechanism, user, escaped), **SASL_SSL})
+    check_both_ways(
+        spark, with_logins, {**certificates.java(), **java(mechanism, user, escaped), **SASL_SSL}, CONNECTOR
+    )
 
 
-def check_both_ways(spark: SparkSession, broker: BrokerProcess, java_settings: dict[str, str]) -> None:
+def check_both_ways(
+    spark: SparkSession,
+    broker: BrokerProcess,
+    java_settings: Mapping[str, str],
+    sources: Mapping[str, Mapping[str, str]],
+) -> None:
     options = {f"kafka.{name}": value for name, value in java_settings.items()}
     options["kafka.bootstrap.servers"] = broker.bootstrap
     topic = f"spark-{uuid.uuid4()}"
     written = spark.range(ROWS).selectExpr("CAST(id AS STRING) AS value")
     written.write.format("kafka").options(**options).option("topic", topic).save()
     register(spark)
-    for source, extra in (("kafka", {}), ("tidemark", {"tidemark.access": "protocol"})):
+    for source, extra in sources.items():
         read = spark.read.format(source).options(**options, **extra).option("subscribe", topic).load()
         values = {int(row.value) for row in read.selectExpr("CAST(value AS STRING) AS value").collect()}
         assert values == set(range(ROWS)), source
