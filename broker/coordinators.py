@@ -66,6 +66,15 @@ class Coordinators:
             self._transactions.follow(Image(), self._image)
         return self._transactions
 
+    @property
+    def existing_groups(self) -> GroupCoordinator | None:
+        """None if nothing has needed it yet."""
+        return self._groups
+
+    @property
+    def existing_transactions(self) -> TransactionCoordinator | None:
+        return self._transactions
+
     def follow(self, old: Image, new: Image) -> None:
         self._image = new
         if self._closed:

@@ -30,6 +30,7 @@ from tidemark.broker.metadata.image import Image
 from tidemark.broker.metadata.min_isr import ignored_value
 from tidemark.broker.metadata.producer_ids import ProducerIds
 from tidemark.broker.metadata.records import Endpoint
+from tidemark.broker.quotas.service import Quotas
 from tidemark.broker.replication.replicas import Replicas
 from tidemark.broker.server.dispatch import Dispatcher
 from tidemark.broker.server.server import Server
@@ -39,6 +40,7 @@ from tidemark.storage import LogDirectory
 if TYPE_CHECKING:
     from tidemark.broker.cluster_runtime import ClusterRuntime
     from tidemark.broker.http.runtime import HttpRuntime
+    from tidemark.broker.metrics.registry import Metrics
     from tidemark.broker.peers import Connector
     from tidemark.broker.security.delegation_tokens import DelegationTokens
     from tidemark.broker.security.guard import Guard
@@ -94,6 +96,7 @@ class Node:
         self._tls = self._secure(opened)
         self._replicas = Replicas(node_id=config.node_id, config=config, directories=directories, now_ms=wall_clock_ms)
         self._replicas.table.offline_directories.update(offline)
+        self._quotas = Quotas(config)
         self._cluster = self._runtime(identity, services)
         self._store = self._cluster.store
         if config.authorizer_class_name:
@@ -110,16 +113,17 @@ class Node:
         )
         self._replicas.roles.opening.opened_later = self._coordinators.opened
         services.update(self._services())
-        dispatcher = Dispatcher(services)
+        dispatcher = self._new_dispatcher(services)
+        dispatcher.hold_to(self._quotas)
         self._server = Server(config, dispatcher, tls=self._tls)
         self._server.current_config = lambda: self.settings.current
-        opened.callback(self._replicas.table.append_queues.stop)  # when the last connection is gone
+        opened.callback(self._replicas.table.stop_appending)  # when the last connection is gone
         opened.push_async_callback(self._server.close)
         opened.push_async_callback(dispatcher.finish_tasks)
         for listener in config.parsed_listeners:
             await self._server.listen(listener, handle=self._guarded(listener, dispatcher))
         self.address = next(iter(self._server.endpoints.values()))
-        http = await self._open_http(opened)
+        http = self._http = await self._open_http(opened)
         await self._cluster.join(self._server, services, self._guarded)
         identity.confirm(self._store.image.cluster_id)
         if warning := ignored_value(self._store.image, config):
@@ -145,6 +149,7 @@ class Node:
         opened.push_async_callback(self._cluster.leave)
         await self._cluster.unfence()
         if http is not None:
+            http.add_metrics(self._metrics(dispatcher, http), guard=self._guard)
             opened.callback(http.stop_serving)
             http.serve()
 
@@ -194,6 +199,14 @@ class Node:
         opened.callback(tls.close)
         return tls
 
+    def _new_dispatcher(self, services: dict[str, Callable[[], Any]]) -> Dispatcher:
+        """Requests are measured where somebody can ask for the figures."""
+        if not self.config.http_listeners:
+            return Dispatcher(services)
+        from tidemark.broker.server.measured_dispatch import MeasuredDispatcher
+
+        return MeasuredDispatcher(services)
+
     async def _open_http(self, opened: AsyncExitStack) -> HttpRuntime | None:
         """Where no listener is set for it, nothing of it is loaded."""
         if not self.config.http_listeners:
@@ -205,6 +218,23 @@ class Node:
         await http.open()
         self.http_endpoints = http.endpoints
         return http
+
+    def _metrics(self, dispatcher: Dispatcher, http: HttpRuntime) -> Metrics:
+        from tidemark.broker.metrics.of_node import node_metrics
+        from tidemark.broker.server.measured_dispatch import MeasuredDispatcher
+
+        assert isinstance(dispatcher, MeasuredDispatcher)
+        return node_metrics(
+            settings=self.settings,
+            dispatcher=dispatcher,
+            loop_delay=self.loop_delay,
+            replicas=self._replicas,
+            store=self._store,
+            coordinators=self._coordinators,
+            server=self._server,
+            logins=lambda: self._sasl.log if "_sasl" in self.__dict__ else None,
+            http=lambda: http.load,
+        )
 
     def _watch_certificates(self, tls: TlsEndpoints, jobs: PeriodicJobs) -> None:
         from tidemark.broker.tls.watch import CertificateWatch
@@ -269,8 +299,10 @@ class Node:
             "fetch_sessions": FetchSessions(slots_max=slots_max, time=monotonic),
             "guard": self._guard,
             "follower_sessions": self._replicas.follower_sessions,
+            "directory_moves": self._replicas.moves,
             "housekeeping": self._replicas.housekeeping,
             "producer_ids": ProducerIds(self._cluster.allocate_producer_ids),
+            "quotas": self._quotas,
             "replicas": self._replicas.table,
             "settings": self.settings,
             "store": self._store,
@@ -334,8 +366,10 @@ class Node:
         """From here on settings, replicas and coordinators are as the metadata says."""
         self.settings.watch(self._replicas.roles.reconfigure_all)
         self.settings.watch(self._coordinators.reconfigure)
+        self.settings.watch(self._server.rates.configure)
+        quotas = (self._quotas.follow, self._server.rates.follow)
         empty = Image()
-        for follow in (self.settings.follow, self._replicas.roles.follow, self._coordinators.follow):
+        for follow in (self.settings.follow, self._replicas.roles.follow, self._coordinators.follow, *quotas):
             self._store.watch(follow)
             follow(empty, self._store.image)
 

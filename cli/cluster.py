@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tidemark.cli import values
+from tidemark.cli import log_dirs, values
 from tidemark.cli.cluster_client import ClusterClient, check
 from tidemark.cli.cluster_state import Broker, ClusterState, Partition, describe_cluster
 from tidemark.cli.http_client import get_json
@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 def add_parser(commands: Subparsers, *, help: str) -> None:
     parser = commands.add_parser("cluster", help=help)
     actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
-    for add in (_add_status, _add_under_replicated, _add_reassign, _add_give_vote, _add_decommission):
+    looking = (_add_status, _add_under_replicated, log_dirs.add_parsers)
+    for add in (*looking, _add_reassign, _add_give_vote, _add_decommission):
         add(actions, client_options())
 
 
@@ -123,9 +124,12 @@ def _add_decommission(actions: Subparsers, options: argparse.ArgumentParser) -> 
 def status(args: argparse.Namespace) -> int:
     with ClusterClient(args) as cluster:
         view = describe_cluster(cluster)
+        up = [each.broker_id for each in view.brokers if not each.is_fenced and each.broker_id in cluster.brokers]
+        directories = [each for broker in up for each in log_dirs.of(cluster, broker)]
     readiness = _readiness(args)
     if args.json:
-        print_json(view.as_json() | ({"readiness": readiness} if args.http else {}))
+        places = {"log_dirs": [each.as_json() for each in directories]}
+        print_json(view.as_json() | places | ({"readiness": readiness} if args.http else {}))
         return ExitCode.OK
     lacking = list(_under_replicated(view))
     leaderless = [each for each in view.partitions if each.leader < 0]
@@ -140,6 +144,7 @@ def status(args: argparse.Namespace) -> int:
         told = {each["node_id"]: each["status"] for each in readiness if "node_id" in each}
         heads.append("ready")
         rows = [[*row, told.get(row[0], "not asked")] for row in rows]
+    print(table(log_dirs.HEADS, [each.row for each in directories]))
     print(table(heads, rows))
     for line in _complaints(readiness):
         print(line)

@@ -11,6 +11,7 @@ import json
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
 from tidemark.cli import values
@@ -22,7 +23,7 @@ from tidemark.failure import CommandFailed, ExitCode
 
 if TYPE_CHECKING:
     from tidemark.cli.options import Subparsers
-    from tidemark.storage.tools import Finding, PartitionPlace
+    from tidemark.storage.tools import Compacted, Finding, PartitionPlace, Stats
 
 DIRECTORY_HELP: Final = "a log directory, or a partition's directory in one"
 
@@ -33,6 +34,8 @@ def add_parser(commands: Subparsers, *, help: str) -> None:
     _add_dump(actions)
     _add_verify(actions)
     _add_repair(actions)
+    _add_stats(actions)
+    _add_compact(actions)
 
 
 def _add_dump(actions: Subparsers) -> None:
@@ -71,6 +74,40 @@ def _add_repair(actions: Subparsers) -> None:
     )
     add_json(parser)
     parser.set_defaults(run=repair)
+
+
+def _add_stats(actions: Subparsers) -> None:
+    parser = actions.add_parser(
+        "stats",
+        help="count records, keys, tombstones, batches, codecs and producers of a log",
+        description="Reads every record of the partitions named, and says what is in them. Nothing is changed.",
+    )
+    parser.add_argument("path", metavar="TOPIC|DIR", help=f"{DIRECTORY_HELP}; or a topic, with --log-dir")
+    parser.add_argument(
+        "--log-dir", action="append", default=[], metavar="DIR", help="where to look for the topic; may be repeated"
+    )
+    add_json(parser)
+    parser.set_defaults(run=stats)
+
+
+def _add_compact(actions: Subparsers) -> None:
+    parser = actions.add_parser(
+        "compact",
+        help="compact the log of a stopped broker: of every key only the last record stays",
+        description="Compacts a log by the rules of cleanup.policy=compact, all but the segment that was written to"
+        " last. The broker must be stopped, and have been stopped cleanly. A log with records that have no key is"
+        " refused.",
+    )
+    parser.add_argument("path", metavar="DIR", help=DIRECTORY_HELP)
+    parser.add_argument(
+        "--delete-retention-ms",
+        type=values.int64,
+        default=24 * 60 * 60 * 1000,
+        metavar="MS",
+        help="how long tombstones stay after the compaction that first meets them (a day)",
+    )
+    add_json(parser)
+    parser.set_defaults(run=compact)
 
 
 # Dumping
@@ -200,6 +237,87 @@ def _print_repaired(done: list[str], left: list[Finding]) -> None:
         print("directory while the broker is stopped), or give records up with --truncate-at OFFSET.")
     elif not done:
         print("Nothing to repair.")
+
+
+# Counting
+
+
+def stats(args: argparse.Namespace) -> int:
+    from tidemark.storage import tools
+
+    found: list[Stats] = []
+    with _reading(args.path):
+        places = _topic_places(args)
+        with progress(sum(each.size_bytes for each in places)) as bar:
+            for place in places:
+                for step in tools.stats(place):
+                    if isinstance(step, int):
+                        bar.advance(step, place.name)
+                    else:
+                        found.append(step)
+    if args.json:
+        print_json([{**asdict(each), "batch_bytes_mean": round(each.batch_bytes_mean, 1)} for each in found])
+    else:
+        for each in found:
+            _print_stats(each)
+    return ExitCode.OK
+
+
+def _topic_places(args: argparse.Namespace) -> list[PartitionPlace]:
+    if os.path.exists(args.path) and not args.log_dir:
+        return _places(args.path)
+    if not args.log_dir:
+        reason = f"There is no directory {args.path}. If it is a topic, say where its logs are: --log-dir DIR."
+        raise CommandFailed(reason, code=ExitCode.NOT_FOUND)
+    places = [each for path in args.log_dir for each in _places(path) if each.topic == args.path]
+    if not places:
+        raise CommandFailed(f"There is no log of {args.path} in {', '.join(args.log_dir)}.", code=ExitCode.NOT_FOUND)
+    return sorted(places, key=lambda each: each.partition)
+
+
+def _print_stats(each: Stats) -> None:
+    codecs = ", ".join(f"{count} {name}" for name, count in each.codecs.items())
+    more = "more than " if each.has_more_keys else ""
+    offsets = f"offsets {each.first_offset}..{each.end_offset}"
+    sizes = f"{each.batch_bytes_min}..{each.batch_bytes_max} bytes, {each.batch_bytes_mean:.0f} on average"
+    transactions = f"{each.transactional_batches} batches of transactions, {each.markers} markers"
+    print(f"{each.topic}-{each.partition}: {size_text(each.size_bytes)} in {each.segments} segments, {offsets}")
+    print(f"  records     {each.records}, of them {each.tombstones} tombstones, {each.without_key} without a key")
+    print(f"  keys        {more}{each.keys}")
+    print(f"  batches     {each.batches} ({codecs}), {sizes}")
+    print(f"  producers   {each.producers}; {transactions}")
+    cleaned = "never compacted" if each.cleaned_up_to is None else f"compacted up to offset {each.cleaned_up_to}"
+    print(f"  compaction  {cleaned}, {each.dirty_ratio:.0%} dirty")
+
+
+# Compacting
+
+
+def compact(args: argparse.Namespace) -> int:
+    from tidemark.storage import tools
+
+    done: list[tuple[PartitionPlace, Compacted]] = []
+    with _reading(args.path), ExitStack() as held:
+        places = _places(args.path)
+        for each in sorted({each.log_directory for each in places}):
+            held.enter_context(tools.locked(each))
+        with progress(2 * sum(each.size_bytes for each in places)) as bar:
+            for place in places:
+                for step in tools.compact(place, delete_retention_ms=args.delete_retention_ms):
+                    if isinstance(step, int):
+                        bar.advance(step, place.name)
+                    else:
+                        done.append((place, step))
+    if args.json:
+        print_json([{"topic": place.topic, "partition": place.partition, **asdict(each)} for place, each in done])
+        return ExitCode.OK
+    for place, result in done:
+        if result.bytes_before:
+            sizes = f"{size_text(result.bytes_before)} became {size_text(result.bytes_after)}"
+            print(f"{place.name}: {result.records_before} records in {sizes}, {result.records_after} are left.")
+        else:
+            print(f"{place.name}: nothing to compact.")
+    return ExitCode.OK
 
 
 # What may go wrong

@@ -84,6 +84,7 @@ class Driver:
         self._snapshot_after_bytes = snapshot_after_bytes
         self._save_timeout = settings.save_timeout
         self._wake = asyncio.Event()
+        self._writing_since: float | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._is_stopping = False
         self._dropped = DroppedMessages(log, clock=self._loop.time)
@@ -142,6 +143,11 @@ class Driver:
     def next_index(self) -> int:
         """Of the entry that is proposed next: good until the caller awaits something."""
         return self.node.log.last_index + 1
+
+    @property
+    def stalled_seconds(self) -> float:
+        """For how long the disk has said nothing to a save. Meanwhile nothing is applied."""
+        return 0.0 if self._writing_since is None else self._loop.time() - self._writing_since
 
     def transfer_leadership(self, target: int) -> None:
         self.node.transfer_leadership(target, self._loop.time())
@@ -213,6 +219,7 @@ class Driver:
         """A full disk is waited out: nothing has been promised, and what was written of it is cut off again. So is a
         process that has no descriptor left."""
         while True:
+            self._writing_since = self._loop.time()
             try:
                 await self._run_blocking(self._storage.save, effects)
                 return
@@ -220,7 +227,9 @@ class Driver:
                 if error.errno not in (*DISK_FULL, *NO_DESCRIPTORS) or self._is_stopping:
                     raise
                 log.error("the quorum's log cannot be written, and waits: %s", error)
-                await asyncio.sleep(SAVE_AGAIN_SECONDS)
+            finally:
+                self._writing_since = None
+            await asyncio.sleep(SAVE_AGAIN_SECONDS)
 
     def _stepped(self) -> None:
         """The node's state has changed: send what may leave at once, set the clock, wake the loop."""

@@ -12,6 +12,7 @@ from tidemark.storage.cleaning.swap import swap
 from tidemark.storage.cold import ColdRead
 from tidemark.storage.config import LogConfig
 from tidemark.storage.damage_note import write as note_damage
+from tidemark.storage.deletion import remove_directory
 from tidemark.storage.directory import LogDirectory, clean_broker_epoch, locked, read_meta_properties
 from tidemark.storage.errors import (
     BatchTooLarge,
@@ -36,6 +37,9 @@ from tidemark.storage.files import REAL_FILES, Files, OpenFile
 from tidemark.storage.flush import Flush
 from tidemark.storage.log import Appended, Log
 from tidemark.storage.lookup import Found
+from tidemark.storage.moving import MoveFailed, SegmentCopy, catch_up, open_future
+from tidemark.storage.moving import begin as begin_move
+from tidemark.storage.pending_append import PendingAppend
 from tidemark.storage.producers import ProducerState, RememberedBatch
 from tidemark.storage.scrubbing.job import Scrubbed, ScrubEnded, ScrubJob
 from tidemark.storage.scrubbing.mending import (
@@ -77,10 +81,12 @@ __all__ = [
     "LogDirectory",
     "LogOffline",
     "Mended",
+    "MoveFailed",
     "NonContiguousAppend",
     "OffsetOutOfRange",
     "OpenFile",
     "OutOfOrderSequence",
+    "PendingAppend",
     "ProducerState",
     "RememberedBatch",
     "Runner",
@@ -89,13 +95,16 @@ __all__ = [
     "ScrubRunner",
     "Scrubbed",
     "SegmentCache",
+    "SegmentCopy",
     "StaleCoordinatorEpoch",
     "StaleProducerEpoch",
     "StorageError",
     "TooManyOpenFiles",
     "TopicIdMismatch",
     "WriteFailed",
+    "begin_move",
     "can_be_mended",
+    "catch_up",
     "clean_broker_epoch",
     "is_disk_failure",
     "is_due",
@@ -105,9 +114,11 @@ __all__ = [
     "mend_beside",
     "mending_job",
     "note_damage",
+    "open_future",
     "prepare",
     "put_in_place",
     "read_meta_properties",
+    "remove_directory",
     "runner_for",
     "scrub_runner_for",
     "segment_job",

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from functools import partial
 
 from tidemark.environment import current, new_executor, new_lock, wall_clock_ms
-from tidemark.storage import checkpoints, names
+from tidemark.storage import checkpoints, moving, names
 from tidemark.storage.cache import SegmentCache
 from tidemark.storage.checkpoints import TopicPartition
 from tidemark.storage.config import LogConfig
@@ -65,6 +65,7 @@ class LogDirectory:
         self._lock_identity = files.identity(os.path.join(path, _LOCK))
         self.id = bytes(16)  # the directory's own, as its owner says (KIP-858)
         self.failure: str | None = None  # why nothing here can be used any more
+        self.interrupted_moves: list[TopicPartition] = []  # to this directory, when the last life ended
 
     @classmethod
     def open(
@@ -190,6 +191,59 @@ class LogDirectory:
             self.delete(topic, partition)
             return
         self._retire(key, retire_directory(self.files, self._path_of(key)), delay_ms=0)
+
+    # Moving from one directory to another: see storage/moving.py
+
+    def future_path(self, key: TopicPartition) -> str:
+        return os.path.join(self.path, moving.future_name(topic=key[0], partition=key[1]))
+
+    def expect(
+        self, key: TopicPartition, log: Log, future: Log, *, high_watermark: int, cleaned_up_to: int | None
+    ) -> None:
+        """A log is about to move here: what the checkpoints are to say of it. `write_expected` makes it last."""
+        with self._tables:
+            self._forgotten.discard(key)
+            self._recovery_points[key] = future.recovery_point
+            self._start_offsets[key] = log.start_offset
+            self.high_watermarks[key] = high_watermark
+            if cleaned_up_to is not None:
+                self.cleaned_up_to[key] = cleaned_up_to
+
+    def write_expected(self) -> None:
+        """For any thread."""
+        self.write_checkpoints({})
+        self.write_cleaned_up_to()
+
+    def unexpect(self, key: TopicPartition) -> None:
+        """It does not move here after all."""
+        self._forget(key)
+        self.cleaned_up_to.pop(key, None)
+
+    def receive(self, key: TopicPartition, log: Log, future: Log) -> None:
+        """The log goes on here, in the files of `future`."""
+        moving.relocate(log, future, path=self._path_of(key))
+        self._has_unsynced_names = True
+        self.add_log(*key, log)
+
+    def release(self, key: TopicPartition) -> None:
+        """The log goes on elsewhere. Its directory is still here."""
+        self.logs.pop(key, None)
+
+    def remove_moved(self, key: TopicPartition, *, delay_ms: int) -> None:
+        """What is left of a log that moved away, and is safe where it is now."""
+        self._retire(key, retire_directory(self.files, self._path_of(key)), delay_ms=delay_ms)
+        with self._tables:
+            self.cleaned_up_to.pop(key, None)
+
+    def has_mark(self, key: TopicPartition) -> bool:
+        """Whether the log moved here lately: one in another directory would be the old one."""
+        return self.files.exists(self._mark_of(key))
+
+    def remove_mark(self, key: TopicPartition) -> None:
+        self.files.remove(self._mark_of(key))
+
+    def _mark_of(self, key: TopicPartition) -> str:
+        return os.path.join(self._path_of(key), moving.MARK)
 
     def retire_strays(self, is_assigned: Callable[[str, int], bool]) -> list[str]:
         """Takes away the partitions that are here and not open, and that this broker is not assigned: of topics deleted
@@ -380,7 +434,10 @@ class LogDirectory:
 
     def _remove_leftovers(self) -> None:
         for name in directories_below(self.files, self.path):
-            if name.endswith(names.DELETE_DIRECTORY):
+            moved = moving.parse_future(name)
+            if moved is not None:
+                self.interrupted_moves.append(moved)  # which begin anew: the log may have changed since
+            if moved is not None or name.endswith(names.DELETE_DIRECTORY):
                 remove_directory(self.files, os.path.join(self.path, name))
 
 

@@ -59,6 +59,9 @@ class EpochCache:
         self._save()
         self.is_known = True
 
+    def renamed_to(self, path: str) -> None:
+        self._path = path
+
     def rewrite(self) -> None:
         """The file is not as it was written: it is made anew from what is known."""
         self._save()

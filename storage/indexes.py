@@ -29,6 +29,9 @@ class Indexes:
         self.offsets, self.times = OffsetIndex(self._base), TimeIndex(self._base)
         return self.offsets, self.times
 
+    def renamed_to(self, stem: str) -> None:
+        self._stem = stem
+
     def forget(self) -> None:
         self.offsets = self.times = None
         self._saved_offsets = self._saved_times = 0

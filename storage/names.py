@@ -13,6 +13,7 @@ DELETED = ".deleted"
 CLEANED = ".cleaned"
 SWAP = ".swap"
 DELETE_DIRECTORY = "-delete"
+FUTURE_DIRECTORY = "-future"  # of a log that moves to another log directory
 STRAY_DIRECTORY = "-stray"  # of a topic that is not in the metadata
 
 EPOCHS = "leader-epoch-checkpoint"

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from itertools import pairwise, takewhile
 from typing import TYPE_CHECKING
 
 from tidemark.storage.config import LogConfig
 from tidemark.storage.errors import OffsetOutOfRange, WriteFailed
 from tidemark.storage.segment import Segment
+from tidemark.storage.segments import Segments
 
 if TYPE_CHECKING:
     from tidemark.storage.log import Log
@@ -25,22 +27,21 @@ def delete_before(log: Log, offset: int) -> None:
         return
     log.start_offset = offset
     _advance_epochs(log)
-    _delete_first(log, wholly_before(list(log.segments), offset))
+    _delete_first(log, wholly_before(log.segments, offset))
 
 
 def apply(log: Log, now_ms: int, *, high_watermark: int | None) -> bool:
     """See `Log.apply_retention`."""
     log.check_online()
-    segments = list(log.segments)
     count = deletable(
-        segments,
+        log.segments,
         config=log.config,
         now_ms=now_ms,
         start_offset=log.start_offset,
         end_offset=log.end_offset,
         high_watermark=log.end_offset if high_watermark is None else high_watermark,
     )
-    if count == len(segments):
+    if count == len(log.segments):
         count = _roll_or_keep_active(log, count)
     _delete_first(log, count)
     if count:
@@ -51,7 +52,9 @@ def apply(log: Log, now_ms: int, *, high_watermark: int | None) -> bool:
 
 def _roll_or_keep_active(log: Log, count: int) -> int:
     """Even the active segment has expired: a new one takes its place, so that the log keeps its end. On a full disk
-    there is no room for that; the others must go all the same."""
+    there is no room for that; the others must go all the same. So must they if the active one is being written to."""
+    if log.is_appending:
+        return count - 1
     try:
         log.roll_to(log.end_offset)
     except WriteFailed:
@@ -79,16 +82,16 @@ def _delete_first(log: Log, count: int) -> None:
         segment.release()
 
 
-def wholly_before(segments: Sequence[Segment], offset: int) -> int:
+# Each of these looks at the segments that go, and at the first that stays: a log may have thousands.
+
+
+def wholly_before(segments: Segments, offset: int) -> int:
     """How many leading segments end at or before `offset`. The active one never counts."""
-    count = 0
-    while count + 1 < len(segments) and segments[count + 1].base_offset <= offset:
-        count += 1
-    return count
+    return sum(1 for _ in takewhile(lambda pair: pair[1].base_offset <= offset, pairwise(segments)))
 
 
 def deletable(
-    segments: Sequence[Segment],
+    segments: Segments,
     *,
     config: LogConfig,
     now_ms: int,
@@ -102,30 +105,29 @@ def deletable(
     count = wholly_before(segments, start_offset)
     if config.delete:
         count = max(count, _beyond_size(segments, config.retention_bytes), _beyond_age(segments, config, now_ms))
-    ends = [*(segment.base_offset for segment in segments[1:]), end_offset]
-    while count and ends[count - 1] > high_watermark:
+    while count and segments.end_of(count - 1, end_offset) > high_watermark:
         count -= 1
-    if count == len(segments) and segments[-1].size == 0:
+    if count == len(segments) and segments.active.size == 0:
         count -= 1  # an empty active segment is where the log goes on
     return count
 
 
-def _beyond_size(segments: Sequence[Segment], limit: int) -> int:
+def _beyond_size(segments: Segments, limit: int) -> int:
     """The most segments that can go while at least `limit` bytes stay."""
     if limit < 0:
         return 0
-    surplus = sum(segment.size for segment in segments) - limit
+    surplus = segments.size_bytes - limit
     return _leading(segments, lambda segment, before: before + segment.size <= surplus)
 
 
-def _beyond_age(segments: Sequence[Segment], config: LogConfig, now_ms: int) -> int:
+def _beyond_age(segments: Segments, config: LogConfig, now_ms: int) -> int:
     if config.retention_ms < 0:
         return 0
     oldest = now_ms - config.retention_ms
     return _leading(segments, lambda segment, _: segment.size == 0 or segment.largest_timestamp_or_age() < oldest)
 
 
-def _leading(segments: Sequence[Segment], goes: Callable[[Segment, int], bool]) -> int:
+def _leading(segments: Segments, goes: Callable[[Segment, int], bool]) -> int:
     """How many segments from the first on go; `goes` sees a segment and the bytes before it."""
     before = 0
     for count, segment in enumerate(segments):

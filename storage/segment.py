@@ -91,6 +91,12 @@ class Segment:
     def path(self, suffix: str) -> str:
         return os.path.join(self.directory, names.file_name(self.base_offset, suffix))
 
+    def renamed_to(self, directory: str) -> None:
+        """The log's directory has another name. What is open stays so."""
+        self.directory = directory
+        self.indexes.renamed_to(self.path(""))
+        self._aborted_index = None
+
     # Writing
 
     def write(self, data: Buffer, size: int) -> int:
@@ -104,13 +110,20 @@ class Segment:
             if written != size:
                 self.files.write_all(fd, memoryview(data)[written:])
         except OSError as error:
-            self._undo_write(position, error)
+            self._undo_write(fd, position, error)
         self.size = position + size
         return position
 
-    def _undo_write(self, position: int, error: OSError) -> None:
+    def put(self, fd: int, data: Buffer, *, position: int) -> None:
+        """The part of `write` that waits for the disk, for any thread. `size` stays: nobody reads these bytes yet."""
         try:
-            self.files.truncate(self.fd, position)
+            self.files.write_all(fd, data)
+        except OSError as error:
+            self._undo_write(fd, position, error)
+
+    def _undo_write(self, fd: int, position: int, error: OSError) -> None:
+        try:
+            self.files.truncate(fd, position)
         except OSError as second:
             raise LogOffline(
                 f"{self.path(names.LOG)}: a write failed ({error}), and so did cutting it off at {position} ({second})"

@@ -29,6 +29,10 @@ class Segments:
     def size_bytes(self) -> int:
         return self._inactive_bytes + self.active.size
 
+    def end_of(self, at: int, log_end: int) -> int:
+        """Where the segment with this number ends: where the next begins, or the log does."""
+        return self._bases[at + 1] if at + 1 < len(self._bases) else log_end
+
     @property
     def first_offset(self) -> int:
         return self._bases[0]

@@ -57,6 +57,9 @@ class SnapshotFiles:
     def offsets(self) -> list[int]:
         return list(self._offsets)
 
+    def renamed_to(self, directory: str) -> None:
+        self._directory = directory
+
     def path(self, offset: int) -> str:
         return os.path.join(self._directory, names.file_name(offset, names.SNAPSHOT))
 

@@ -39,6 +39,11 @@ class Unsynced:
         """Syncs under way no longer count: they cover bytes that are gone, and others may take their place."""
         self._generation += 1
 
+    def continue_after(self, other: Unsynced) -> None:
+        """The log goes on in these files: syncs of the others that are under way say nothing about them."""
+        self._generation = other._generation + 1
+        self._parent_changes += 1  # the directory has another name
+
     def forget_segment(self, segment: Segment) -> None:
         if segment in self.segments:
             self.segments.remove(segment)

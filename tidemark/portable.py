@@ -279,6 +279,24 @@ def descriptor_limit() -> int:
     return sys.maxsize if soft == resource.RLIM_INFINITY else soft
 
 
+def open_descriptors() -> int:
+    """How many it has open."""
+    return len(os.listdir("/proc/self/fd" if IS_LINUX else "/dev/fd")) - 1  # one is open to look
+
+
+def cpu_seconds() -> float:
+    """User and system time of this process."""
+    return time.process_time()
+
+
+def resident_bytes() -> int:
+    """The memory of this process; where the system does not say, the most that it ever was."""
+    if IS_LINUX:
+        with open("/proc/self/statm", "rb") as statm:
+            return int(statm.read().split()[1]) * _PAGE_BYTES
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
 def raise_descriptor_limit() -> tuple[int, int]:
     """Raises this process's soft limit of open files to the hard one. Returns the limit before and after.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tidemark.broker.config.key import Between, integer, listing
+from tidemark.broker.config.key import Between, OneOf, Scope, integer, listing, string
 from tidemark.broker.config.sasl_settings import SaslSettings
 
 
@@ -33,4 +33,11 @@ class HttpSettings(SaslSettings):
         "How long an HTTP client may take to send a request, to read an answer's next bytes, or to stay silent between"
         " requests, before it is cut off. Tidemark's own setting.",
         check=Between(100),
+    )
+    tidemark_metrics_detail: str = string(
+        "partition",
+        "How much /metrics tells of topics and groups: each partition, each topic, or the broker as a whole. Tidemark's"
+        " own setting.",
+        check=OneOf(("partition", "topic", "broker")),
+        scope=Scope.CLUSTER_WIDE,
     )

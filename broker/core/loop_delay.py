@@ -15,6 +15,8 @@ from collections.abc import Iterator
 from types import FrameType
 from typing import Final
 
+from tidemark.broker.core.histogram import Histogram
+
 log = logging.getLogger(__name__)
 
 PERIOD_SECONDS: Final = 0.25  # more often would show in what an idle broker costs
@@ -30,6 +32,7 @@ class LoopDelay:
         self.last_seconds = 0.0
         self.longest_seconds = 0.0  # since the start, or since it was reset
         self.late_count = 0
+        self.delays = Histogram()
         self._alarm = alarm
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
@@ -52,6 +55,7 @@ class LoopDelay:
     def _tick(self) -> None:
         now = self._loop.time()
         late = self.last_seconds = now - self._due
+        self.delays.observe(late if late > 0 else 0.0)
         if late > self.longest_seconds:
             self.longest_seconds = late
         if late >= LATE_SECONDS:

@@ -22,6 +22,7 @@ from tidemark.broker.core.time_slice import TimeSlice
 from tidemark.broker.metadata.dynamic_config import DynamicConfig
 from tidemark.broker.metadata.image import TOPIC_RESOURCE, Image
 from tidemark.broker.metadata.topics import NewTopic
+from tidemark.broker.quotas.service import Quotas
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.messages.create_topics import (
     CreatableTopic,
@@ -32,12 +33,14 @@ from tidemark.protocol.messages.create_topics import (
 )
 
 DETAILS_FROM: Final = 5  # KIP-525
+THROTTLED_BY_ERROR_FROM: Final = 6  # KIP-599
 
 
 @handles(CreateTopicsRequest, CreateTopicsResponse, on_controller=True)
 async def create_topics(
-    request: CreateTopicsRequest, call: Call, *, creation: TopicCreation, settings: DynamicConfig
+    request: CreateTopicsRequest, call: Call, *, creation: TopicCreation, settings: DynamicConfig, quotas: Quotas
 ) -> CreateTopicsResponse:
+    quota = quotas.mutation(call, strict_from=THROTTLED_BY_ERROR_FROM)
     time_slice = TimeSlice()
     twice = repeated([topic.name for topic in request.topics])
     new_topics, refused = [], {}
@@ -49,7 +52,8 @@ async def create_topics(
             refused[topic.name] = refusal
         await time_slice.pause()
     refused |= dict.fromkeys(twice, Refused(ErrorCode.INVALID_REQUEST, "The topic is in the request twice."))
-    outcome, image = await creation.check(new_topics) if request.validate_only else await creation.create(new_topics)
+    create = creation.check if request.validate_only else creation.create
+    outcome, image = await create(new_topics, quota.take)
     refused |= outcome
     response = CreateTopicsResponse()
     described: dict[frozenset[tuple[str, str]], list[CreatableTopicConfigs]] = {}
@@ -69,6 +73,7 @@ async def create_topics(
             )
         )
         await time_slice.pause()
+    response.throttle_time_ms = quota.throttle_time_ms
     return response
 
 

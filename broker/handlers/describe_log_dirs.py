@@ -13,6 +13,7 @@ import os
 
 from tidemark.broker.core.registry import Call, handles
 from tidemark.broker.core.sliced_work import Job
+from tidemark.broker.replication.directory_moves import DirectoryMoves
 from tidemark.broker.replication.replica_table import ReplicaTable
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.messages.describe_log_dirs import (
@@ -31,17 +32,35 @@ Wanted = set[tuple[str, int]] | None  # None: everything
 
 @handles(DescribeLogDirsRequest, DescribeLogDirsResponse)
 def describe_log_dirs(
-    request: DescribeLogDirsRequest, _call: Call, *, replicas: ReplicaTable
+    request: DescribeLogDirsRequest, _call: Call, *, replicas: ReplicaTable, directory_moves: DirectoryMoves
 ) -> Job[DescribeLogDirsResponse]:
     wanted: Wanted = None
     if request.topics is not None:
         wanted = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
     response = DescribeLogDirsResponse()
     for directory in list(replicas.directories):
-        response.results.append((yield from _directory(replicas, directory, wanted)))
+        result = yield from _directory(replicas, directory, wanted)
+        _add_futures(result, directory, directory_moves, wanted)
+        response.results.append(result)
     for path in replicas.offline_directories:
         response.results.append(DescribeLogDirsResult(log_dir=path, error_code=ErrorCode.KAFKA_STORAGE_ERROR))
     return response
+
+
+def _add_futures(result: DescribeLogDirsResult, directory: LogDirectory, moves: DirectoryMoves, wanted: Wanted) -> None:
+    """Replicas on their way to this directory."""
+    for move in moves.under_way.values():
+        name, index = move.place
+        if move.target is not directory or (wanted is not None and move.place not in wanted):
+            continue
+        future = DescribeLogDirsPartition(
+            partition_index=index, partition_size=move.size_bytes, offset_lag=move.offset_lag, is_future_key=True
+        )
+        topic = next((each for each in result.topics if each.name == name), None)
+        if topic is None:
+            topic = DescribeLogDirsTopic(name=name)
+            result.topics.append(topic)
+        topic.partitions.append(future)
 
 
 def _directory(replicas: ReplicaTable, directory: LogDirectory, wanted: Wanted) -> Job[DescribeLogDirsResult]:

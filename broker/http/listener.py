@@ -41,7 +41,7 @@ class HttpListener:
         self._seconds_max = config.http_request_timeout_ms / 1000
         self._servers: list[asyncio.Server] = []
         self._connections: OrderedSet[HttpConnection] = OrderedSet()
-        self._body_bytes = 0
+        self.body_bytes = 0
         self._closing = False
         self._emptied = asyncio.Event()
         self._sweeping: asyncio.TimerHandle | None = None
@@ -85,13 +85,13 @@ class HttpListener:
 
     def reserve(self, size_bytes: int) -> bool:
         """Count bytes of a body, if there is room for them."""
-        if self._body_bytes + size_bytes > self._config.http_queued_max_bytes:
+        if self.body_bytes + size_bytes > self._config.http_queued_max_bytes:
             return False
-        self._body_bytes += size_bytes
+        self.body_bytes += size_bytes
         return True
 
     def release(self, size_bytes: int) -> None:
-        self._body_bytes -= size_bytes
+        self.body_bytes -= size_bytes
 
     @property
     def is_closing(self) -> bool:

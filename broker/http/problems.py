@@ -13,6 +13,7 @@ REASONS: Final = {
     200: "OK",
     201: "Created",
     204: "No Content",
+    207: "Multi-Status",
     400: "Bad Request",
     401: "Unauthorized",
     403: "Forbidden",

@@ -6,14 +6,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tidemark.broker.config import BrokerConfig
+from tidemark.broker.core.acl import CLUSTER_NAME, AclOperation, ResourceType
 from tidemark.broker.http.application import HttpApplication
 from tidemark.broker.http.health import Check, Health
 from tidemark.broker.http.listener import HttpListener
+from tidemark.broker.http.messages import HttpRequest
+from tidemark.broker.http.metrics import metrics_route
+from tidemark.broker.http.problems import Problem
 from tidemark.broker.http.router import Router
 from tidemark.broker.metadata.store import MetadataStore
+from tidemark.broker.metrics.registry import Metrics
 from tidemark.broker.replication.replica_table import ReplicaTable
+from tidemark.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
+    from tidemark.broker.security.guard import Guard
     from tidemark.broker.tls.endpoints import TlsEndpoints
 
 
@@ -34,6 +41,23 @@ class HttpRuntime:
     async def open(self) -> None:
         await self._listener.open(self._config.parsed_http_listeners)
 
+    def add_metrics(self, metrics: Metrics, *, guard: Guard | None) -> None:
+        """`guard`: where there is one, who scrapes needs the right to describe the cluster."""
+
+        def may_see(request: HttpRequest) -> None:
+            if guard is None:
+                return
+            rights = guard.authorizer.rights(request.principal, request.host)
+            if not rights.may(AclOperation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
+                raise Problem.of(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Metrics need DESCRIBE on the cluster.")
+
+        self._application.router.add(metrics_route(metrics, may_see=may_see))
+
+    @property
+    def load(self) -> tuple[int, int]:
+        """Connections, and bytes of requests' bodies."""
+        return self._listener.connection_count, self._listener.body_bytes
+
     def serve(self) -> None:
         """The node serves clients from now on."""
         self._application.is_serving = True
@@ -51,6 +75,7 @@ class HttpRuntime:
             "metadata": self._metadata_lacks,
             "listeners": self._listeners_lack,
             "lease": self._lease_lacks,
+            "logs": self._logs_lack,
             "log_dirs": self._log_dirs_lack,
         }
 
@@ -68,6 +93,11 @@ class HttpRuntime:
 
     def _lease_lacks(self) -> str | None:
         return None if self._replicas.is_leased else "this node holds no lease: it hears from no controller"
+
+    def _logs_lack(self) -> str | None:
+        """At the start only: a node that serves opens the logs of new topics all the time."""
+        opened, total = self._replicas.opening_progress()
+        return f"{opened} of {total} logs are open" if total and not self._application.is_serving else None
 
     def _log_dirs_lack(self) -> str | None:
         offline = self._replicas.offline_directories

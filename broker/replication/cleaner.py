@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Final
@@ -47,12 +48,21 @@ class _Due:
 
 
 class Cleaner:
-    def __init__(self, table: ReplicaTable, executor: Executor) -> None:
+    def __init__(
+        self,
+        table: ReplicaTable,
+        executor: Executor,
+        *,
+        is_moving: Callable[[tuple[str, int]], bool] = lambda _place: False,
+    ) -> None:
+        """`is_moving`: to another directory; such a log is left alone."""
         self._table = table
+        self._is_moving = is_moving
         self._executor = executor  # for checkpoints
         self._waiting = new_executor(THREADS_MAX, name="cleaner")  # they only wait for a process
         self._under_way: set[Key] = set()
         self.uncleanable: dict[Key, str] = {}  # and why; until the next start, as in Kafka
+        self.cleaned_logs = self.bytes_before = self.bytes_after = 0  # since the start
 
     def close(self) -> None:
         self._waiting.shutdown(wait=True)
@@ -93,6 +103,8 @@ class Cleaner:
         if key in but or key in self._under_way or key in self.uncleanable:
             return None
         place = replica.topic, replica.index
+        if self._is_moving(place):
+            return None
         directory = next((each for each in self._table.directories if each.logs.get(place) is replica.log), None)
         if directory is None:
             return None
@@ -134,8 +146,9 @@ class Cleaner:
             result = await loop.run_in_executor(self._waiting, runner.next_result)
             if isinstance(result, CleaningStats):
                 return result
-            if replica.is_truncating:
-                raise CleaningFailed(f"{replica.topic}-{replica.index} is being truncated", is_passing=True)
+            if replica.is_truncating or self._is_moving((replica.topic, replica.index)):
+                reason = f"{replica.topic}-{replica.index} is being truncated, or moves to another directory"
+                raise CleaningFailed(reason, is_passing=True)
             swap(replica.log, result)
 
     def _note_failure(self, replica: Replica, error: Exception) -> None:
@@ -151,6 +164,9 @@ class Cleaner:
         if replica.log.generation != job.generation or directory.logs.get((replica.topic, replica.index)) is None:
             return
         directory.cleaned_up_to[replica.topic, replica.index] = stats.end_offset
+        self.cleaned_logs += 1
+        self.bytes_before += stats.bytes_before
+        self.bytes_after += stats.bytes_after
         log.info(
             "%s-%d: cleaned up to offset %d; %d records in %d bytes became %d in %d",
             replica.topic,

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import Executor
 from typing import Final
 
+from tidemark.broker.replication.traffic import TopicTraffic
 from tidemark.storage import Flush, Log, StorageError
 
 log = logging.getLogger(__name__)
@@ -19,7 +20,18 @@ STALLED_SECONDS: Final = 5.0  # a sync that takes longer: as long as a broker ma
 class GroupCommit:
     """Syncs one log. While a sync runs, later appends gather; the next sync covers all of them."""
 
-    __slots__ = ("_executor", "_failed", "_flushed", "_is_retrying", "_log", "_running", "_stalled", "_wanted")
+    __slots__ = (
+        "_executor",
+        "_failed",
+        "_flushed",
+        "_is_retrying",
+        "_log",
+        "_running",
+        "_stalled",
+        "_started_at",
+        "_traffic",
+        "_wanted",
+    )
 
     def __init__(
         self,
@@ -29,6 +41,7 @@ class GroupCommit:
         flushed: Callable[[int], None],
         failed: Callable[[BaseException], None],
         stalled: Callable[[], None] = lambda: None,
+        traffic: TopicTraffic | None = None,
     ) -> None:
         """`stalled` is called when a sync takes very long, and again while it does. It may still end well."""
         self._log = log
@@ -36,6 +49,8 @@ class GroupCommit:
         self._flushed = flushed
         self._failed = failed
         self._stalled = stalled
+        self._traffic = traffic or TopicTraffic()
+        self._started_at = 0.0
         self._wanted = -1
         self._running = False
         self._is_retrying = False
@@ -58,6 +73,7 @@ class GroupCommit:
             self._failed(error)
             return
         loop = asyncio.get_running_loop()
+        self._started_at = loop.time()
         work = loop.run_in_executor(self._executor, flush)
         watch = loop.call_later(STALLED_SECONDS, self._report_stall, work)
         work.add_done_callback(lambda _done: watch.cancel())
@@ -87,6 +103,8 @@ class GroupCommit:
             self._failed(error)
             return
         self._is_retrying = False
+        self._traffic.flushes += 1
+        self._traffic.flush_seconds += asyncio.get_running_loop().time() - self._started_at
         try:
             self._log.finish_flush(flush)
         except StorageError as gone:  # the topic was deleted, say

@@ -10,6 +10,7 @@ from functools import partial
 
 from tidemark.broker.config import TopicConfig
 from tidemark.broker.replication.replica import Replica
+from tidemark.broker.replication.traffic import TopicTraffic
 from tidemark.protocol.records import BatchHeader, read_header
 from tidemark.protocol.schema import Bytes
 from tidemark.storage import Log, LogOffline
@@ -32,6 +33,7 @@ class Followed(Replica):
         config: TopicConfig,
         executor: Executor,
         high_watermark: int,
+        traffic: TopicTraffic | None = None,
     ) -> None:
         self.leader = leader  # -1: there is none
         self.failures = 0  # in a row
@@ -49,6 +51,7 @@ class Followed(Replica):
             config=config,
             executor=executor,
             high_watermark=high_watermark,
+            traffic=traffic,
         )
 
     def follow(self, *, leader: int, leader_epoch: int) -> None:
@@ -66,6 +69,7 @@ class Followed(Replica):
             self._append_from_within(records, first)
         else:
             return False
+        self.traffic.replication_bytes_in += len(records)
         if self.log.end_offset - self.log.recovery_point >= self.unflushed_limit:
             self._commit.request()
         return True

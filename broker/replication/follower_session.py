@@ -296,6 +296,8 @@ class FollowerSession:
             position.sent_high_watermark, position.sent_start_offset = data.high_watermark, data.log_start_offset
             if data.records:
                 self._ready[key] = None  # to the end of the list
+                if position.partition is not None:
+                    position.partition.traffic.replication_bytes_out += sum(map(len, data.records))  # type: ignore[arg-type]
 
     def _response(self, sent: Iterable[tuple[Key, _Position, PartitionData]]) -> FetchResponse:
         topics: dict[bytes, FetchableTopicResponse] = {}

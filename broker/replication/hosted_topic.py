@@ -10,6 +10,7 @@ from tidemark.broker.config import TopicConfig
 from tidemark.broker.metadata.image import TopicImage
 from tidemark.broker.replication.partition import Partition
 from tidemark.broker.replication.replica import Replica
+from tidemark.broker.replication.traffic import TopicTraffic
 from tidemark.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ class HostedTopic:
     partitions: dict[int, Partition] = field(default_factory=dict)  # which this node leads
     followed: dict[int, Followed] = field(default_factory=dict)
     offline: dict[int, str] = field(default_factory=dict)  # partitions whose log could not be opened, and why
+    traffic: TopicTraffic = field(default_factory=TopicTraffic)
 
     def replica(self, index: int) -> Replica | None:
         return self.partitions.get(index) or self.followed.get(index)

@@ -9,6 +9,7 @@ from typing import Any, Final, Protocol
 from tidemark.broker.config import TopicConfig
 from tidemark.broker.core.ordered_set import OrderedSet
 from tidemark.broker.replication.flushing import GroupCommit
+from tidemark.broker.replication.traffic import TopicTraffic
 from tidemark.broker.replication.validation import BatchRules
 from tidemark.storage import FileSlice, Log, OffsetOutOfRange
 
@@ -35,6 +36,7 @@ class Replica:
         "rules",
         "topic",
         "topic_id",
+        "traffic",
         "unflushed_limit",
         "watchers",
     )
@@ -50,8 +52,10 @@ class Replica:
         config: TopicConfig,
         executor: Executor,
         high_watermark: int | None = None,
+        traffic: TopicTraffic | None = None,
     ) -> None:
-        """Without a `high_watermark` everything in the log is committed."""
+        """Without a `high_watermark` everything in the log is committed. `traffic`: of the topic on this node."""
+        self.traffic = traffic or TopicTraffic()
         self.topic = topic
         self.topic_id = topic_id
         self.index = index
@@ -63,7 +67,12 @@ class Replica:
         self.executor = executor  # for work on the log that waits for the disk
         self._clean_at_ms = 0  # when everything was last seen on disk
         self._commit = GroupCommit(
-            log, executor, flushed=self._flushed, failed=self._flush_failed, stalled=self._flush_stalled
+            log,
+            executor,
+            flushed=self._flushed,
+            failed=self._flush_failed,
+            stalled=self._flush_stalled,
+            traffic=self.traffic,
         )
         self.configure(config)
 

@@ -27,6 +27,7 @@ from tidemark.storage import (
 log = logging.getLogger(__name__)
 
 CHECKED_BYTES_MAX: Final = 1 << 20
+PREFERRED_MAX: Final = 10_000
 
 Place = tuple[str, int]  # topic name, partition
 Key = tuple[bytes, int]  # topic id, partition
@@ -38,6 +39,8 @@ class ReplicaLogs:
         self._directories = table.directories
         self._on_disk = {each.path: set(each.partitions()) for each in table.directories}
         self._loading: dict[Key, tuple[LogDirectory, Place]] = {}
+        self._preferred: dict[Place, LogDirectory] = {}  # where logs that do not exist yet are to be made
+        self._remove_old_copies()
         self.before_opening: Callable[[Place], None] = lambda _place: None
 
     def config_of(self, hosted: HostedTopic) -> LogConfig:
@@ -59,6 +62,7 @@ class ReplicaLogs:
                 raise load_error
             opened = directory.open_log(*place, config=config, topic_id=hosted.topic_id)
             opened.check_online()
+            self._check_epoch(opened, hosted.image.partitions[index])
         except (CorruptLog, TopicIdMismatch, LogOffline) as error:
             if is_disk_failure(error) or not self.may_discard(hosted.image.partitions[index], error):
                 raise
@@ -98,10 +102,44 @@ class ReplicaLogs:
             return True  # another topic's, of the same name, which is gone
         if table.lease_until is None or not table.is_leased:
             return False
-        relied_on = {image.leader, *image.isr, *image.elr, *image.last_known_elr}
-        return image.leader >= 0 and table.node_id not in relied_on
+        return image.leader >= 0 and not self._is_relied_on(image)
+
+    def _is_relied_on(self, image: PartitionImage) -> bool:
+        return self._table.node_id in {image.leader, *image.isr, *image.elr, *image.last_known_elr}
+
+    def _check_epoch(self, opened: Log, image: PartitionImage) -> None:
+        """No checksum covers a batch's leader epoch. A log with an epoch that has not begun yet agrees with no leader:
+        each would answer that it does not know it, and nothing would ever be fetched."""
+        if opened.latest_epoch > image.leader_epoch and image.leader >= 0 and not self._is_relied_on(image):
+            reason = f"it has records of leader epoch {opened.latest_epoch}, and this is epoch {image.leader_epoch}"
+            raise CorruptLog(path=opened.directory, position=0, reason=reason)
 
     # -- directories -------------------------------------------------------
+
+    def _remove_old_copies(self) -> None:
+        """A kill in the last moment of a move leaves a log in two directories: the marked one is the newer."""
+        for directory in self._directories:
+            for place in sorted(self._on_disk[directory.path]):
+                others = [each for each in self._directories if each is not directory]
+                old = [each for each in others if place in self._on_disk[each.path]]
+                if not directory.has_mark(place) or any(each.has_mark(place) for each in old):
+                    continue
+                for each in old:
+                    log.warning("%s-%d moved from %s to %s", *place, each.path, directory.path)
+                    each.remove_moved(place, delay_ms=0)
+                    self._on_disk[each.path].discard(place)
+                directory.remove_mark(place)
+
+    def moved(self, place: Place, source: LogDirectory, target: LogDirectory) -> None:
+        self._on_disk[source.path].discard(place)
+        self._on_disk[target.path].add(place)
+
+    def prefer(self, place: Place, directory: LogDirectory) -> None:
+        """If the log is made here some day, it is to be in this directory. Only so many are remembered."""
+        self._preferred.pop(place, None)
+        self._preferred[place] = directory
+        if len(self._preferred) > PREFERRED_MAX:
+            del self._preferred[next(iter(self._preferred))]
 
     def _holding(self, place: Place) -> LogDirectory | None:
         """The directory that has this partition, open or not."""
@@ -115,6 +153,9 @@ class ReplicaLogs:
         self._refuse_if_elsewhere(place, image)
         if not self._directories:
             raise DirectoryOffline("no log directory of this broker works")
+        preferred = self._preferred.pop(place, None)
+        if preferred is not None and preferred in self._directories:
+            return preferred
         coming = [directory for directory, _ in self._loading.values()]
         # As in Kafka, the one with the fewest partitions. Not by bytes: to add those up for every new partition held
         # the event loop for half a second with 10,000 of them.
@@ -128,7 +169,9 @@ class ReplicaLogs:
             return
         told = image.directory_of(table.node_id)
         is_new = told == UNASSIGNED and directories.may_write(table.image) and image.partition_epoch == 0
-        if not is_new and all(told != each.id for each in self._directories):
+        # What the controller was told may be old: the log had just moved to the directory that does not work now.
+        may_have_moved = image.partition_epoch > 0 and self._is_relied_on(image)
+        if not is_new and (may_have_moved or all(told != each.id for each in self._directories)):
             paths = ", ".join(table.offline_directories)
             raise DirectoryOffline(f"{place[0]}-{place[1]} is in a log directory that is offline: {paths}")
 

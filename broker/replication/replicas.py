@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from tidemark.broker.config import BrokerConfig
 from tidemark.broker.replication.cleaner import Cleaner
 from tidemark.broker.replication.directory_failures import DirectoryFailures
+from tidemark.broker.replication.directory_moves import DirectoryMoves
 from tidemark.broker.replication.follower_progress import FollowerProgress
 from tidemark.broker.replication.follower_sessions import FollowerSessions
 from tidemark.broker.replication.housekeeping import Housekeeping
@@ -38,7 +39,10 @@ class Replicas:
         self.failures = DirectoryFailures(self.table, self.roles, self._executor)
         self.roles.suspect_disk = self.failures.suspect
         self.housekeeping = Housekeeping(self.table, self._executor, suspect_disk=self.failures.suspect)
-        self.cleaner = Cleaner(self.table, self._executor)
+        self.moves = DirectoryMoves(self.table, self._logs)
+        self.moves.suspect_disk = self.failures.suspect
+        self.moves.placed = lambda replica: self.roles.placed(replica)  # which is set later
+        self.cleaner = Cleaner(self.table, self._executor, is_moving=self.moves.__contains__)
         self.scrubber = Scrubber(self.table, self.roles, self._executor)
         self.follower_sessions = FollowerSessions(self.table, FollowerProgress(self.roles))
 
@@ -56,8 +60,10 @@ class Replicas:
     def retire_strays(self) -> None:
         """See `ReplicaLogs.retire_strays`. Call it when the metadata is up to date, and its logs are open."""
         self._logs.retire_strays()
+        self.moves.resume()
 
     async def stop_replication(self) -> None:
+        await self.moves.stop()
         await self.roles.opening.close()
         await self.roles.replicator.stop()
 

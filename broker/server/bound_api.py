@@ -34,6 +34,8 @@ class BoundApi:
         "name",
         "quick",
         "response",
+        "tally",
+        "unmeasured",
         "version",
     )
 
@@ -57,6 +59,8 @@ class BoundApi:
         self.in_parts = route.in_parts
         self.flexible = version in api(route.request).flexible
         self.head = response_room(route.response, version)
+        self.unmeasured = 0  # how many requests until one is measured; at 0 and below, none is (`MeasuredDispatcher`)
+        self.tally: Callable[[Any], None] | None = None  # told of every answer before it is encoded
 
 
 def guarded(bound: BoundApi, peer: str, response: Job[Any]) -> Job[Any]:
@@ -85,6 +89,8 @@ def encode(bound: BoundApi, correlation_id: int, response: Any) -> Encoded:
     """Raises CloseConnection for a failure that can be neither encoded nor answered."""
     if response is NO_ANSWER:
         return None
+    if bound.tally is not None:
+        bound.tally(response)
     out = bytearray(bound.head)
     try:
         encoded: list[Any] | None = bound.encode(response, out)
@@ -98,6 +104,8 @@ def encode_in_slices(bound: BoundApi, correlation_id: int, response: Any) -> Job
     """As `encode`, for an answer that may be large."""
     if response is NO_ANSWER:
         return None
+    if bound.tally is not None:
+        bound.tally(response)
     out = bytearray(bound.head)
     encoded: list[Any] | None = None
     try:

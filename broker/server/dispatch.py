@@ -18,11 +18,13 @@ from tidemark.broker.core.api_table import ListenerKind, served_on
 from tidemark.broker.core.deferred import Answer, Deferred, awaited
 from tidemark.broker.core.errors import CloseConnection
 from tidemark.broker.core.ordered_set import OrderedSet
-from tidemark.broker.core.registry import NO_ANSWER, Call, Route, bind, find_route
+from tidemark.broker.core.registry import NO_ANSWER, Call, Handler, Route, bind, find_route
 from tidemark.broker.core.sliced_work import INTERRUPTED, Job, SlicedWork
+from tidemark.broker.quotas.gate import Gate
 from tidemark.broker.server.bound_api import BoundApi, encode, encode_in_slices, encode_mended, failure, handled
 from tidemark.broker.server.connection import Connection, Encoded
 from tidemark.broker.server.large_messages import free_slowly, hold_elements
+from tidemark.environment import monotonic
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.headers import (
     API_VERSIONS_KEY,
@@ -37,6 +39,7 @@ from tidemark.protocol.headers import (
 from tidemark.protocol.schema import DecodeError, EncodeError
 
 if TYPE_CHECKING:
+    from tidemark.broker.quotas.service import Quotas
     from tidemark.broker.security.guard import Guard
 
 log = logging.getLogger(__name__)
@@ -61,14 +64,38 @@ class Dispatcher:
         self._bound: dict[int, BoundApi] = {}
         self._tasks: OrderedSet[asyncio.Task[None]] = OrderedSet()
         self._work = SlicedWork()
+        self._gate: Gate | None = None
+        self._timed: Callable[[Connection, float, float], None] | None = None  # told how long each request took
+
+    def hold_to(self, quotas: Quotas) -> None:
+        """From now on clients are held to these, while there are any."""
+        gate = Gate(quotas)
+
+        def changed() -> None:
+            self._gate = gate if quotas.is_active else None
+            self._timed = gate.timed if quotas.counts_time else None
+            self._unbind()
+
+        quotas.watch(changed)
+        changed()
+
+    def _unbind(self) -> None:
+        """What is made on first use is made again."""
+        self._bound.clear()
 
     def __call__(self, connection: Connection, frame: bytearray) -> None:
+        timed = self._timed
+        begun = 0.0 if timed is None else monotonic()
         if len(frame) < REQUEST_BYTES_MIN:
             raise CloseConnection(f"a request of {len(frame)} bytes is too short for a header: {_hex(frame)}")
         selector, correlation_id = request_start(frame)
         bound = self._bound.get(selector)
         if bound is None:
             bound = self._bind(selector, frame)
+        bound.unmeasured -= 1
+        if not bound.unmeasured:
+            self._measure(connection, frame, bound)
+            return
         if not frame.startswith(connection.client_id_field, CLIENT_ID_AT):
             _note_client_id(connection, frame)
         position = CLIENT_ID_AT + len(connection.client_id_field)
@@ -82,22 +109,30 @@ class Dispatcher:
             if type(response) is bytearray:
                 put_response_start(response, 0, len(response) - 4, correlation_id)
                 connection.answer_whole(response)
-                return
-            if response is None:
-                if len(frame) > LARGE_BYTES:
-                    self._serve_large(connection, bound, correlation_id, frame, position, call)
-                    return
+            elif response is not None:
+                self._answer(connection, bound, correlation_id, response)
+            elif len(frame) > LARGE_BYTES:
+                self._serve_large(connection, bound, correlation_id, frame, position, call)
+            else:
                 # librdkafka 2.16 sends a few bytes too many in some requests, and Kafka does not mind.
                 request = bound.decode(memoryview(frame), position, True)
+                self._answer(connection, bound, correlation_id, handled(bound, request, call))
         except DecodeError as error:
             raise _undecodable(bound, error, frame) from None
-        self._answer(connection, bound, correlation_id, handled(bound, request, call) if response is None else response)
+        if timed is not None:
+            timed(connection, (now := monotonic()) - begun, now)
+
+    def _measure(self, connection: Connection, frame: bytearray, bound: BoundApi) -> None:
+        """Serve this request, and measure how long it takes."""
+        raise AssertionError("this dispatcher does not measure")
 
     def _answer(self, connection: Connection, bound: BoundApi, correlation_id: int, response: Any) -> None:
         if type(response) is bound.response:
             if bound.in_parts:
                 connection.answer(encode(bound, correlation_id, response))
                 return
+            if bound.tally is not None:
+                bound.tally(response)
             out = bytearray(bound.head)
             try:
                 bound.encode(response, out)
@@ -110,7 +145,7 @@ class Dispatcher:
         elif type(response) is GeneratorType:
             self._work_on(connection, bound, correlation_id, response)
         else:
-            deferred: Deferred[Encoded] = Deferred()
+            deferred = self._new_deferred()
             connection.answer_deferred(deferred)
             self._answer_later(connection, bound, correlation_id, response, deferred)
 
@@ -124,16 +159,30 @@ class Dispatcher:
                 return self._unknown_api_versions(route)
             raise CloseConnection(f"{route.name} v{version} is not served, only {route.versions}")
         quick = None if route.quick is None else bind(route.quick, self._services)
-        handle = bind(route.handle, self._services)
-        guard: Guard | None = self._services["guard"]() if "guard" in self._services else None
-        if guard is not None:
-            handle = guard.handler(route, handle)
-            if quick is not None:
-                quick = None if route.quick_topic is None else guard.quick(quick, route.quick_topic)
-        if route.on_controller and "forwarding" in self._services:
-            handle = self._services["forwarding"]().relay(route, version, handle)
+        guard = self._guard()
+        if guard is not None and quick is not None:
+            quick = None if route.quick_topic is None else guard.quick(quick, route.quick_topic)
+        handle = self.handler(route, version)
+        if self._gate is not None:
+            handle = self._gate.handler(route, handle)
+            if route.quick is not None:
+                quick = self._gate.quick(quick)
         bound = self._bound[selector] = BoundApi(route, version, handle, quick)
         return bound
+
+    def handler(self, route: Route, version: int) -> Handler:
+        """What answers a request once it is decoded: for those who may ask, and on the controller where it must be."""
+        handle: Handler = bind(route.handle, self._services)
+        guard = self._guard()
+        if guard is not None:
+            handle = guard.handler(route, handle)
+        if route.on_controller and "forwarding" in self._services:
+            handle = self._services["forwarding"]().relay(route, version, handle)
+        return handle
+
+    def _guard(self) -> Guard | None:
+        guard: Guard | None = self._services["guard"]() if "guard" in self._services else None
+        return guard
 
     def _unknown_api_versions(self, route: Route) -> BoundApi:
         # KIP-511: an unknown version of ApiVersions is answered in the oldest form, naming the versions we do know.
@@ -143,6 +192,10 @@ class Dispatcher:
         return bound
 
     # -- answers that take time --------------------------------------------
+
+    def _new_deferred(self) -> Deferred[Encoded]:
+        """An answer that is waited for. `MeasuredDispatcher` has others."""
+        return Deferred()
 
     def _serve_large(
         self, connection: Connection, bound: BoundApi, correlation_id: int, frame: bytearray, position: int, call: Call
@@ -164,7 +217,7 @@ class Dispatcher:
         if response is not INTERRUPTED:
             self._answer(connection, bound, correlation_id, response)
             return
-        deferred: Deferred[Encoded] = Deferred()
+        deferred = self._new_deferred()
         connection.answer_deferred(deferred)
         connection.begin_work()
         held = [] if held is None else held
@@ -278,6 +331,7 @@ def _note_client_id(connection: Connection, frame: bytearray) -> None:
     except DecodeError as error:
         raise CloseConnection(f"{error}: {_hex(frame)}") from None
     connection.calls.clear()
+    connection.meter = None
 
 
 def _hex(frame: bytearray) -> str:

@@ -66,6 +66,7 @@ class TransactionShard:
         self.coordinator_epoch = coordinator_epoch
         self.transactions: dict[str, Transaction] = {}
         self.markers_to_send: list[PendingMarkers] = []
+        self.committed = self.aborted = 0  # transactions that ended here
         self.replies: list[tuple[Deferred[Any], Any]] = []  # unused: no request waits for another one here
         self._unmarked: dict[
             str, set[TopicPartition]
@@ -169,6 +170,9 @@ class TransactionShard:
             yield self._pending_markers(transaction)._replace(partitions=frozenset(partitions))
 
     def _complete(self, transaction: Transaction, now_ms: int) -> CoordinatorResult:
+        is_commit = transaction.state is TransactionState.PREPARE_COMMIT
+        self.committed += is_commit
+        self.aborted += not is_commit
         return self._transition_to(completed(transaction, now_ms=now_ms), answer=None, refuse=lambda _: None)
 
     def _pending_markers(self, transaction: Transaction) -> PendingMarkers:

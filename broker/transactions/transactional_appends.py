@@ -21,7 +21,7 @@ from tidemark.broker.transactions.transitions import Producer
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.messages.produce import ProduceRequest
 from tidemark.protocol.records import HEADER_SIZE, BatchHeader, check_batch, read_header
-from tidemark.storage import Appended, OutOfOrderSequence
+from tidemark.storage import Appended, OutOfOrderSequence, PendingAppend
 
 TOPIC_IDS_FROM: Final = 13
 ADDS_PARTITIONS_FROM: Final = 12
@@ -66,13 +66,19 @@ class TransactionalAppends:
         if code:
             raise Refused(code, "The transaction coordinator does not count this partition in.")
         records, header = partition.validated_transactional(records, header, now_ms, at_once)
-        return self.append_checked(partition, records, header, now_ms)
+        self._check_sequence(partition, header)
+        return partition.append_checked(records, header, now_ms)
 
-    def append_checked(self, partition: Partition, records: memoryview, header: BatchHeader, now_ms: int) -> Appended:
+    def begin_append(
+        self, partition: Partition, records: memoryview, header: BatchHeader, now_ms: int
+    ) -> Appended | PendingAppend:
         """As `append`, for a batch that waited: what depends on those before it can be said now."""
+        self._check_sequence(partition, header)
+        return partition.begin_append(records, header, now_ms)
+
+    def _check_sequence(self, partition: Partition, header: BatchHeader) -> None:
         if self._version >= ADDS_PARTITIONS_FROM and header.is_transactional:
             _check_first_sequence(partition, header)
-        return partition.append_checked(records, header, now_ms)
 
     def _unopened(self) -> tuple[Producer | None, frozenset[TopicPartition]]:
         by_id = self._version >= TOPIC_IDS_FROM

@@ -210,9 +210,9 @@ class Tidemark(BrokerProcess):
 
     def command(self) -> list[str]:
         settings = {
+            "log.dirs": str(self.data),
             **self.settings,
             "listeners": f"{self.protocol}://127.0.0.1:{self.port}",
-            "log.dirs": str(self.data),
         }
         flags = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
         return [sys.executable, "-m", "tidemark.broker", *flags]

@@ -5,6 +5,9 @@ Everything here takes paths and yields plain values; how they are shown is the c
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
 from tidemark.storage.checking import Finding
 from tidemark.storage.directory import locked
 from tidemark.storage.errors import StorageError
@@ -14,6 +17,23 @@ from tidemark.storage.tools.places import NoLogHere, PartitionPlace, find_partit
 from tidemark.storage.tools.repair import Repaired, repair
 from tidemark.storage.tools.verify import verify
 
+if TYPE_CHECKING:
+    from tidemark.storage.tools.compacting import Compacted as Compacted
+    from tidemark.storage.tools.counting import Stats as Stats
+
+
+def stats(place: PartitionPlace) -> Iterator[int | Stats]:
+    from tidemark.storage.tools.counting import stats as count  # loads numpy
+
+    return count(place)
+
+
+def compact(place: PartitionPlace, **options: Any) -> Iterator[int | Compacted]:
+    from tidemark.storage.tools.compacting import compact as do  # likewise
+
+    return do(place, **options)
+
+
 __all__ = [
     "REAL_FILES",
     "Finding",
@@ -21,9 +41,11 @@ __all__ = [
     "PartitionPlace",
     "Repaired",
     "StorageError",
+    "compact",
     "dump",
     "find_partitions",
     "locked",
     "repair",
+    "stats",
     "verify",
 ]

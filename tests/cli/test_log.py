@@ -155,3 +155,78 @@ def test_what_is_no_log_is_said_in_a_sentence(action: str, tmp_path: Path, capsy
     assert main(["log", action, str(tmp_path / "nowhere")]) == ExitCode.NOT_FOUND
     assert main(["log", action, str(tmp_path)]) == ExitCode.NOT_FOUND
     assert capsys.readouterr().err.count("\n") == 2
+
+
+@pytest.fixture
+def compacted(tmp_path: Path) -> Path:
+    """`prices-0`: ten keys, written thirty times, one of them deleted at last, and closed cleanly."""
+    directory = LogDirectory.open(str(tmp_path / "data"))
+    log = directory.open_log("prices", 0, config=LogConfig(segment_bytes=1500, compact=True))
+    for at in range(300):
+        value = None if at == 209 else b"%d" % at * 5
+        batch = build_batch([Record(timestamp=T0 + at, key=b"key%d" % (at % 10), value=value)], compression=at % 2)
+        log.append(batch, read_header(batch), leader_epoch=0, now_ms=T0)
+    directory.close()
+    return tmp_path / "data"
+
+
+def test_stats_counts_what_is_in_a_log(compacted: Path, capsys: Captured) -> None:
+    assert main(["log", "stats", "prices", "--log-dir", str(compacted), "--json"]) == ExitCode.OK
+    (found,) = json.loads(capsys.readouterr().out)
+    assert (found["topic"], found["partition"], found["records"], found["keys"]) == ("prices", 0, 300, 10)
+    assert (found["tombstones"], found["without_key"], found["producers"]) == (1, 0, 0)
+    assert found["codecs"] == {"none": 150, "gzip": 150}
+    assert (found["cleaned_up_to"], found["dirty_ratio"]) == (None, 1.0)
+    assert found["batch_bytes_min"] <= found["batch_bytes_mean"] <= found["batch_bytes_max"]
+    assert main(["log", "stats", str(compacted / "prices-0")]) == ExitCode.OK
+    assert "records     300, of them 1 tombstones, 0 without a key" in capsys.readouterr().out
+
+
+def test_stats_of_transactions(data: Path, capsys: Captured) -> None:
+    assert main(["log", "stats", str(data), "--json"]) == ExitCode.OK
+    (found,) = json.loads(capsys.readouterr().out)
+    assert (found["producers"], found["markers"], found["transactional_batches"]) == (1, 1, 1)
+    assert set(found["codecs"]) == {"none", "gzip", "snappy", "lz4", "zstd"}
+
+
+def test_stats_says_where_it_looked(data: Path, capsys: Captured) -> None:
+    assert main(["log", "stats", "missing"]) == ExitCode.NOT_FOUND
+    assert main(["log", "stats", "missing", "--log-dir", str(data)]) == ExitCode.NOT_FOUND
+    assert "There is no log of missing in" in capsys.readouterr().err
+
+
+def test_compact_keeps_the_last_record_of_every_key(compacted: Path, capsys: Captured) -> None:
+    assert main(["log", "compact", str(compacted)]) == ExitCode.OK
+    assert "prices-0: " in capsys.readouterr().out
+    assert main(["log", "verify", str(compacted)]) == ExitCode.OK
+    capsys.readouterr()
+    main(["log", "stats", str(compacted), "--json"])
+    (found,) = json.loads(capsys.readouterr().out)
+    assert found["keys"] == 10
+    assert found["records"] < 60
+    assert found["dirty_ratio"] == 0
+    directory = LogDirectory.open(str(compacted))
+    assert directory.was_clean
+    log = directory.open_log("prices", 0, config=LogConfig(compact=True))
+    assert log.end_offset == 300
+    directory.close()
+    assert main(["log", "compact", str(compacted)]) == ExitCode.OK
+    assert "nothing to compact" in capsys.readouterr().out
+
+
+def test_compact_refuses_what_is_not_a_compacted_topic_or_was_not_stopped(tmp_path: Path, capsys: Captured) -> None:
+    directory = LogDirectory.open(str(tmp_path))
+    log = directory.open_log("events", 0, config=LogConfig(segment_bytes=300))
+    for _ in range(20):
+        batch = build_batch([Record(timestamp=T0, value=b"no key")])
+        log.append(batch, read_header(batch), leader_epoch=0, now_ms=T0)
+    assert main(["log", "compact", str(tmp_path)]) == ExitCode.FAILED
+    assert "is locked" in capsys.readouterr().err
+    directory.close()
+    before = {path.name: path.read_bytes() for path in (tmp_path / "events-0").iterdir()}
+    assert main(["log", "compact", str(tmp_path)]) == ExitCode.FAILED
+    assert "records without a key" in capsys.readouterr().err
+    assert {path.name: path.read_bytes() for path in (tmp_path / "events-0").iterdir()} == before
+    (tmp_path / ".kafka_cleanshutdown").unlink()
+    assert main(["log", "compact", str(tmp_path)]) == ExitCode.FAILED
+    assert "was not closed cleanly" in capsys.readouterr().err

@@ -44,6 +44,7 @@ class KafkaProcess:
             "transaction.state.log.replication.factor=1\ntransaction.state.log.min.isr=1\n"
             "broker.session.timeout.ms=2000\nbroker.heartbeat.interval.ms=500\n"
             "offsets.topic.num.partitions=1\ntransaction.state.log.num.partitions=1\n"
+            "log.cleaner.backoff.ms=100\n"
         )
         options = ("-t", "MkU3OEVBNTcwNTJENDM2Qg", "-c", str(self._properties), "--standalone")
         assert self._java("kafka.tools.StorageTool", "format", *options).wait(60) == 0
@@ -78,6 +79,7 @@ class Written:
     stopped: Path  # a copy after a restart, more records, and a clean stop
     values: dict[str, list[bytes]]  # by topic, in order; the first half was written before the kill
     kafka: KafkaProcess
+    last: dict[bytes, bytes | None]  # of every key of the topic that Kafka compacted
 
 
 def produce(bootstrap: str, codec: str, values: list[bytes]) -> None:
@@ -96,6 +98,32 @@ def produce(bootstrap: str, codec: str, values: list[bytes]) -> None:
     assert producer.flush(60) == 0
 
 
+COMPACTED = {
+    "cleanup.policy": "compact",
+    "segment.bytes": str(SEGMENT_BYTES),
+    "min.cleanable.dirty.ratio": "0.01",
+}
+KEYS = 40
+
+
+def produce_keys(kafka: KafkaProcess) -> dict[bytes, bytes | None]:
+    """Three megabytes of records with few keys, some of them deleted again. Returns when Kafka has compacted them."""
+    producer = Producer({"bootstrap.servers": kafka.bootstrap, "batch.num.messages": 10})
+    last: dict[bytes, bytes | None] = {}
+    for number in range(3000):
+        key = b"key%d" % (number % KEYS)
+        last[key] = None if number > 2900 and number % 7 == 0 else b"%d " % number * 200
+        producer.produce("compacted", value=last[key], key=key, partition=0)
+        producer.poll(0)
+    assert producer.flush(60) == 0
+    deadline = time.monotonic() + 60
+    checkpoint = kafka.data / "cleaner-offset-checkpoint"
+    while not checkpoint.exists() or not re.search(r"^compacted 0 [1-9]", checkpoint.read_text(), re.MULTILINE):
+        assert time.monotonic() < deadline, "Apache Kafka did not compact"
+        time.sleep(0.1)
+    return last
+
+
 @pytest.fixture(scope="session")
 def written(jars, tmp_path_factory):
     home = tmp_path_factory.mktemp("kafka")
@@ -106,6 +134,7 @@ def written(jars, tmp_path_factory):
         admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
         config = {"segment.bytes": str(SEGMENT_BYTES), "retention.ms": "-1"}
         topics = [NewTopic(topic, num_partitions=1, replication_factor=1, config=config) for topic in values]
+        topics.append(NewTopic("compacted", num_partitions=1, replication_factor=1, config=COMPACTED))
         for future in admin.create_topics(topics).values():
             future.result(30)
         for codec in CODECS:
@@ -115,10 +144,11 @@ def written(jars, tmp_path_factory):
         kafka.start()
         for codec in CODECS:
             produce(kafka.bootstrap, codec, values[f"codec-{codec}"][HALF:])
+        last = produce_keys(kafka)
         kafka.stop(signal.SIGTERM)
     finally:
         kafka.stop(signal.SIGKILL)
-    return Written(home / "killed", kafka.data, values, kafka)
+    return Written(home / "killed", kafka.data, values, kafka, last)
 
 
 def open_copy(source: Path, target: Path) -> LogDirectory:
@@ -257,3 +287,26 @@ def consume(bootstrap: str, topic: str, *, count: int) -> list[bytes]:
             values.append(message.value())  # type: ignore[arg-type]
     consumer.close()
     return values
+
+
+def test_what_kafka_compacted_opens_and_is_compacted_further(written, read_batches, compact_log, tmp_path):
+    directory = open_copy(written.stopped, tmp_path / "data")
+    log = directory.logs["compacted", 0]
+    assert log.end_offset == 3000
+    assert directory.cleaned_up_to["compacted", 0] > 0
+
+    def last_values() -> tuple[int, dict[bytes | None, bytes | None]]:
+        records = [record for _, batch in read_batches(log) for record in iter_records(batch)]
+        return len(records), {record.key: record.value for record in records}
+
+    count, last = last_values()
+    assert count < 3000
+    assert last == written.last
+    log.config = LogConfig(segment_bytes=SEGMENT_BYTES, compact=True)
+    log.roll()
+    log.flush()
+    compact_log(log, now_ms=time.time_ns() // 1_000_000, cleaned_up_to=directory.cleaned_up_to["compacted", 0])
+    fewer, last = last_values()
+    assert fewer < count
+    assert last == written.last
+    directory.close()

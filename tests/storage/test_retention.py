@@ -5,6 +5,7 @@ import os
 import pytest
 
 from tidemark.storage import LogConfig, OffsetOutOfRange
+from tidemark.storage.segment import Segment
 
 T0 = 1_700_000_000_000
 HOUR = 3_600_000
@@ -127,3 +128,38 @@ def test_producers_outlive_their_records(filled, make_batch, append, open_log):
     log.close(clean=False)
     log = open_log("other-0", config=LogConfig(segment_bytes=1000), clean=False, start_offset=2)
     assert append(log, make_batch(1, size=700, producer_id=4, sequence=0)).duplicate
+
+
+def test_compact_and_delete_do_both(filled):
+    log = filled(retention_ms=5 * HOUR, compact=True, delete=True)
+    assert log.apply_retention(T0 + 9 * HOUR) is True
+    assert log.start_offset == 4
+
+
+def test_a_record_of_the_future_keeps_its_segment_and_those_after_it(open_log, make_batch, append):
+    log = open_log(config=LogConfig(segment_bytes=2200, retention_ms=HOUR))
+    for number in range(10):
+        ahead = 1000 * HOUR if number == 4 else 0
+        append(log, make_batch(1, size=1000, timestamp=T0 + number * HOUR + ahead))
+    log.apply_retention(T0 + 100 * HOUR)
+    assert log.start_offset == 4
+    log.apply_retention(T0 + 2000 * HOUR)
+    assert log.start_offset == log.end_offset == 10
+
+
+def test_a_check_looks_at_no_more_segments_than_go(open_log, make_batch, append, monkeypatch):
+    log = open_log(config=LogConfig(segment_bytes=200, retention_ms=5 * HOUR, retention_bytes=1 << 40))
+    for number in range(60):
+        append(log, make_batch(1, size=100, timestamp=T0 + number * HOUR))
+    assert log.segment_count > 50
+    looked = []
+    original = Segment.largest_timestamp_or_age
+
+    def look(segment: Segment) -> int:
+        looked.append(segment)
+        return original(segment)
+
+    monkeypatch.setattr(Segment, "largest_timestamp_or_age", look)
+    assert log.apply_retention(T0 + 7 * HOUR) is True
+    assert log.start_offset == 2
+    assert len(looked) == 3

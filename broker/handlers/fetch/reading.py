@@ -288,6 +288,13 @@ class Reading:
             topic.partitions.append(data)
             if data.records:
                 served.append(position)
+                self._count(position.topic, data)
+
+    def _count(self, topic: str | bytes, data: PartitionData) -> None:
+        replicas = self.replicas
+        hosted = replicas.topics.get(topic) if type(topic) is str else replicas.topics_by_id.get(topic)  # type: ignore[arg-type]
+        if hosted is not None:
+            hosted.traffic.bytes_out += _size_of(data)
 
     def _told(self, topics: Topics, served: list[ReadPosition]) -> FetchResponse:
         session = self.session

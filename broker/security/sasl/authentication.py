@@ -49,7 +49,7 @@ class SaslAuthentication:
         self._dummy_key = random_bytes(DUMMY_KEY_BYTES)
         self._loop = asyncio.get_running_loop()
         self._threads = new_executor(THREADS, name="login")
-        self._log = LoginLog(clock=self._loop.time)
+        self.log = LoginLog(clock=self._loop.time)
 
     def gate(self, listener: Listener, serve: Handle) -> SaslGate:
         """What handles the requests of a SASL listener, with `serve` behind it."""
@@ -60,7 +60,7 @@ class SaslAuthentication:
             new_exchange=partial(self._exchange, mechanisms, sasl),
             loop=self._loop,
             executor=self._threads,
-            log=self._log,
+            log=self.log,
             failure_delay_seconds=lambda: self._current_config().connection_failed_authentication_delay_ms / 1000,
             request_bytes_max=self._config.socket_request_max_bytes,
         )

@@ -19,14 +19,17 @@ class LoginLog:
     def __init__(self, *, clock: Callable[[], float]) -> None:
         self._refused = _Bucket(clock)
         self._accepted = _Bucket(clock)
+        self.accepted_count = self.refused_count = 0
 
     def accepted(self, *, principal: str, mechanism: str, peer: str, again: bool) -> None:
+        self.accepted_count += 1
         if (others := self._accepted.take()) is not None:
             log.info(
                 "%s logged in%s by %s from %s%s", _name(principal), " again" if again else "", mechanism, peer, others
             )
 
     def refused(self, *, user: str, mechanism: str, peer: str, reason: str) -> None:
+        self.refused_count += 1
         if (others := self._refused.take()) is not None:
             who = f"user {_name(user)}" if user else "an unnamed user"
             log.warning("refused %s by %s from %s: %s%s", who, mechanism or "no mechanism", peer, reason, others)

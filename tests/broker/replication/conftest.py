@@ -94,7 +94,10 @@ class Peers:
 class Cluster:
     """Topics (`t` alone, usually) with one partition on all nodes; what changes is `t`."""
 
-    def __init__(self, directory: Path, *, nodes: int = 3, topics: tuple[str, ...] = ("t",), **settings: str) -> None:
+    def __init__(
+        self, directory: Path, *, nodes: int = 3, topics: tuple[str, ...] = ("t",), log_dirs: int = 1, **settings: str
+    ) -> None:
+        self.log_dirs = log_dirs
         self.directory = directory
         self.settings = settings
         self.nodes: dict[int, Replicas] = {}
@@ -132,8 +135,9 @@ class Cluster:
         flags = {"node.id": str(node_id), "log.dirs": str(path), "replica.fetch.wait.max.ms": "100", **self.settings}
         config = load_config(overrides=flags)
         directory = self.directories[node_id] = LogDirectory.open(str(path), now_ms=now_ms)
+        more = [LogDirectory.open(f"{path}-{number}", now_ms=now_ms) for number in range(2, self.log_dirs + 1)]
         replicas = self.nodes[node_id] = Replicas(
-            node_id=node_id, config=config, directories=[directory], now_ms=now_ms
+            node_id=node_id, config=config, directories=[directory, *more], now_ms=now_ms
         )
         replicas.start_replication(Peers(self, node_id))  # type: ignore[arg-type]
         replicas.table.lease_until = float("inf")
@@ -147,7 +151,8 @@ class Cluster:
             replicas.close()
         else:
             replicas._executor.shutdown()
-            self.directories[node_id].close(clean=False)
+            for directory in replicas.table.directories:
+                directory.close(clean=False)
 
     def check_link(self, source: int, target: int) -> None:
         if (source, target) in self.cut or target not in self.nodes or source not in self.nodes:

@@ -31,7 +31,7 @@ async def scrub(cluster: Any, node_id: int) -> None:
 
 async def fill(cluster: Any, leader: int) -> None:
     """Several segments with index entries, a transaction that is aborted, and two leader epochs."""
-    for at in range(5):
+    for at in range(4):
         if at == 2:
             cluster.become(leader=leader)
         led = cluster.led(leader)

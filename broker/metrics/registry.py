@@ -1,0 +1,26 @@
+"""All metrics of a node, collected one part after the other: no scrape holds up the event loop."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from tidemark.broker.core.sliced_work import finished
+from tidemark.broker.metrics.exposition import Collected, Exposition
+
+
+class Collector(Protocol):
+    def collect(self) -> Collected: ...
+
+
+class Metrics:
+    def __init__(self, collectors: Sequence[Collector]) -> None:
+        self._collectors = collectors
+
+    async def exposition(self, *, open_metrics: bool) -> tuple[str, bytes]:
+        """The content type, and the text."""
+        written = Exposition(open_metrics=open_metrics)
+        for collector in self._collectors:
+            for metric, samples in await finished(collector.collect()):
+                await finished(written.write(metric, samples))
+        return written.content_type, written.finish()

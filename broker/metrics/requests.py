@@ -1,0 +1,97 @@
+"""Requests by API: how many, how long in each phase, which errors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from tidemark.broker.core.histogram import Histogram
+from tidemark.broker.core.loop_delay import LoopDelay
+from tidemark.broker.metrics.exposition import Collected, Samples, labels
+from tidemark.broker.metrics.metric import Kind, Metric
+from tidemark.broker.server.measured_dispatch import ApiTimes
+from tidemark.protocol.errors import ErrorCode
+
+_PREFIX: Final = "kafka_network_requestmetrics"
+REQUESTS: Final = Metric(
+    name=f"{_PREFIX}_requests", kind=Kind.COUNTER, labels=("request",), help="Requests that were answered, by API."
+)
+TOTAL: Final = Metric(
+    name=f"{_PREFIX}_totaltime_seconds",
+    kind=Kind.HISTOGRAM,
+    labels=("request",),
+    help="From a request's last byte to its answer. Of a busy API one in 16 is measured and stands for the others.",
+)
+LOCAL: Final = Metric(
+    name=f"{_PREFIX}_localtime_seconds",
+    kind=Kind.HISTOGRAM,
+    labels=("request",),
+    help="Of it, the time that the broker worked at it.",
+)
+REMOTE: Final = Metric(
+    name=f"{_PREFIX}_remotetime_seconds",
+    kind=Kind.HISTOGRAM,
+    labels=("request",),
+    help="Of it, the time that it waited: for replicas, records, other members, or the disk.",
+)
+QUEUE: Final = Metric(
+    name=f"{_PREFIX}_requestqueuetime_seconds",
+    kind=Kind.HISTOGRAM,
+    help="How long a request that arrives has to wait for the event loop, looked at four times a second.",
+)
+ERRORS: Final = Metric(
+    name=f"{_PREFIX}_errors",
+    kind=Kind.COUNTER,
+    labels=("request", "error"),
+    help="Errors in answers, by API and Kafka's name of the error. One answer may hold several.",
+)
+LATE: Final = Metric(
+    name="tidemark_event_loop_late",
+    kind=Kind.COUNTER,
+    help="How often the event loop was found to be more than 100 ms late.",
+)
+LONGEST: Final = Metric(
+    name="tidemark_event_loop_delay_max_seconds",
+    kind=Kind.GAUGE,
+    help="The longest that the event loop was late since the start.",
+)
+
+
+class RequestMetrics:
+    METRICS: Final = (REQUESTS, TOTAL, LOCAL, REMOTE, QUEUE, ERRORS, LATE, LONGEST)
+
+    def __init__(self, times: Mapping[int, ApiTimes], loop_delay: LoopDelay) -> None:
+        self._times = times
+        self._loop_delay = loop_delay
+
+    def collect(self) -> Collected:
+        named = [(labels(request=times.name), times) for times in list(self._times.values())]
+        yield
+        errors = [
+            (labels(request=times.name, error=_name(code)), count)
+            for _, times in named
+            for code, count in sorted(times.errors.items())
+        ]
+        delay = self._loop_delay
+        return [
+            (REQUESTS, [(name, times.total.count) for name, times in named]),
+            (TOTAL, _of(named, "total")),
+            (LOCAL, _of(named, "local")),
+            (REMOTE, _of(named, "remote")),
+            (QUEUE, [("", delay.delays)]),
+            (ERRORS, errors),
+            (LATE, [("", delay.late_count)]),
+            (LONGEST, [("", delay.longest_seconds)]),
+        ]
+
+
+def _of(named: list[tuple[str, ApiTimes]], phase: str) -> Samples:
+    found: list[tuple[str, Histogram]] = [(name, getattr(times, phase)) for name, times in named]
+    return found
+
+
+def _name(code: int) -> str:
+    try:
+        return ErrorCode(code).name
+    except ValueError:
+        return str(code)

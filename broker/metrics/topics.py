@@ -1,0 +1,205 @@
+"""Topics and their partitions on this node: traffic, sizes, offsets, and which lack replicas."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from tidemark.broker.core.sliced_work import Job
+from tidemark.broker.metrics.exposition import Collected, Labels, Sample, Samples, labels
+from tidemark.broker.metrics.metric import Kind, Metric
+from tidemark.broker.replication.cleaner import Cleaner
+from tidemark.broker.replication.hosted_topic import HostedTopic
+from tidemark.broker.replication.partition import Partition
+from tidemark.broker.replication.replica import Replica
+from tidemark.broker.replication.replica_table import ReplicaTable
+
+_TRAFFIC: Final = "kafka_server_brokertopicmetrics"
+_REPLICAS: Final = "kafka_server_replicamanager"
+_LOG: Final = "kafka_log_log"
+_BY_PARTITION: Final = ("topic", "partition")
+STEP: Final = 32  # partitions between two looks at the clock
+
+
+def _traffic(name: str, help: str) -> Metric:
+    return Metric(name=f"{_TRAFFIC}_{name}", kind=Kind.COUNTER, labels=("topic",), help=help)
+
+
+def _replicas(name: str, help: str) -> Metric:
+    return Metric(name=f"{_REPLICAS}_{name}", kind=Kind.GAUGE, help=help)
+
+
+def _log(name: str, help: str) -> Metric:
+    return Metric(name=f"{_LOG}_{name}", kind=Kind.GAUGE, labels=_BY_PARTITION, help=help)
+
+
+MESSAGES_IN: Final = _traffic("messagesin", "Records appended here as the leader.")
+BYTES_IN: Final = _traffic("bytesin", "Bytes appended here as the leader, as they are stored (compressed).")
+BYTES_OUT: Final = _traffic("bytesout", "Bytes of records sent to consumers.")
+REPLICATION_IN: Final = _traffic("replicationbytesin", "Bytes appended here as a follower.")
+REPLICATION_OUT: Final = _traffic("replicationbytesout", "Bytes of records sent to followers.")
+
+PARTITIONS: Final = _replicas("partitioncount", "Replicas on this node, led or followed.")
+LEADERS: Final = _replicas("leadercount", "Partitions that this node leads.")
+UNDER_REPLICATED: Final = _replicas(
+    "underreplicatedpartitions", "Partitions led here that have fewer in-sync replicas than replicas."
+)
+UNDER_MIN_ISR: Final = _replicas(
+    "underminisrpartitioncount", "Partitions led here that have fewer in-sync replicas than min.insync.replicas."
+)
+AT_MIN_ISR: Final = _replicas(
+    "atminisrpartitioncount", "Partitions led here that have just as many in-sync replicas as min.insync.replicas."
+)
+OFFLINE_REPLICAS: Final = _replicas("offlinereplicacount", "Replicas on this node whose log cannot be used.")
+PRODUCERS: Final = _replicas("produceridcount", "Producers that logs on this node remember, for idempotence.")
+OFFLINE_DIRECTORIES: Final = Metric(
+    name="kafka_log_logmanager_offlinelogdirectorycount", kind=Kind.GAUGE, help="Log directories that are offline."
+)
+SIZE: Final = _log("size", "Bytes of the log of a replica on this node.")
+START: Final = _log("logstartoffset", "The first offset of a replica's log.")
+END: Final = _log("logendoffset", "The offset after the last record of a replica's log.")
+HIGH_WATERMARK: Final = Metric(
+    name="kafka_cluster_partition_highwatermark",
+    kind=Kind.GAUGE,
+    labels=_BY_PARTITION,
+    help="The offset up to which consumers may read, as this replica knows it.",
+)
+SEGMENTS: Final = _log("numlogsegments", "Segments of a replica's log.")
+PARTITION_UNDER_REPLICATED: Final = Metric(
+    name="kafka_cluster_partition_underreplicated",
+    kind=Kind.GAUGE,
+    labels=_BY_PARTITION,
+    help="1 for a partition led here that has fewer in-sync replicas than replicas. Only those are listed.",
+)
+FLUSHES: Final = Metric(
+    name="kafka_log_logflushstats_logflushtime_seconds", kind=Kind.SUMMARY, help="Syncs of logs to disk."
+)
+UNCLEANABLE: Final = Metric(
+    name="kafka_log_logcleanermanager_uncleanablepartitionscount",
+    kind=Kind.GAUGE,
+    help="Compacted logs that cannot be cleaned until the next start.",
+)
+CLEANED: Final = Metric(
+    name="kafka_log_logcleaner_cleanedlogs", kind=Kind.COUNTER, help="Logs that were cleaned, and by how much below."
+)
+CLEANED_BYTES: Final = Metric(
+    name="kafka_log_logcleaner_readbytes", kind=Kind.COUNTER, help="Bytes of records that the cleaner went through."
+)
+KEPT_BYTES: Final = Metric(
+    name="kafka_log_logcleaner_keptbytes", kind=Kind.COUNTER, help="Of them, bytes that were kept."
+)
+
+BY_PARTITION: Final[tuple[tuple[Metric, Callable[[Replica], int]], ...]] = (
+    (SIZE, lambda replica: replica.log.size_bytes),
+    (START, lambda replica: replica.log.start_offset),
+    (END, lambda replica: replica.log.end_offset),
+    (HIGH_WATERMARK, lambda replica: replica.high_watermark),
+    (SEGMENTS, lambda replica: replica.log.segment_count),
+)
+VALUES: Final = dict(BY_PARTITION)
+SUMMED: Final = (SIZE, SEGMENTS)  # where topics are told as a whole, or all of them as one
+BY_TOPIC: Final = (
+    (MESSAGES_IN, "records_in"),
+    (BYTES_IN, "bytes_in"),
+    (BYTES_OUT, "bytes_out"),
+    (REPLICATION_IN, "replication_bytes_in"),
+    (REPLICATION_OUT, "replication_bytes_out"),
+)
+
+
+class TopicMetrics:
+    METRICS: Final = (
+        *(metric for metric, _ in BY_TOPIC),
+        PARTITIONS,
+        LEADERS,
+        UNDER_REPLICATED,
+        UNDER_MIN_ISR,
+        AT_MIN_ISR,
+        OFFLINE_REPLICAS,
+        OFFLINE_DIRECTORIES,
+        PARTITION_UNDER_REPLICATED,
+        *(metric for metric, _ in BY_PARTITION),
+        PRODUCERS,
+        FLUSHES,
+        UNCLEANABLE,
+        CLEANED,
+        CLEANED_BYTES,
+        KEPT_BYTES,
+    )
+
+    def __init__(self, table: ReplicaTable, cleaner: Cleaner, *, detail: Callable[[], str]) -> None:
+        """`detail`: what tidemark.metrics.detail says."""
+        self._table = table
+        self._cleaner = cleaner
+        self._detail = detail
+
+    def collect(self) -> Collected:
+        found = _Findings(self._detail())
+        for hosted in list(self._table.topics.values()):
+            yield from found.look_at(hosted)
+        totals = found.totals
+        offline = self._table.offline_directories
+        return [
+            *found.samples(),
+            *((metric, [("", totals[metric])]) for metric in totals),
+            (OFFLINE_DIRECTORIES, [("", len(offline))]),
+            (PARTITION_UNDER_REPLICATED, found.lacking),
+            (FLUSHES, [("", (found.flush_seconds, found.flushes))]),
+            (UNCLEANABLE, [("", len(self._cleaner.uncleanable))]),
+            (CLEANED, [("", self._cleaner.cleaned_logs)]),
+            (CLEANED_BYTES, [("", self._cleaner.bytes_before)]),
+            (KEPT_BYTES, [("", self._cleaner.bytes_after)]),
+        ]
+
+
+class _Findings:
+    """One pass over all topics: a partition's labels are made once, for all its metrics."""
+
+    def __init__(self, detail: str) -> None:
+        self._detail = detail
+        told = [metric for metric, _ in BY_PARTITION if detail == "partition" or metric in SUMMED]
+        self._by_partition: dict[Metric, dict[Labels, int]] = {metric: {} for metric in told}
+        self._by_topic: dict[Metric, dict[Labels, int]] = {metric: {} for metric, _ in BY_TOPIC}
+        self.lacking: list[Sample] = []
+        self.totals: dict[Metric, int] = dict.fromkeys(
+            (PARTITIONS, LEADERS, UNDER_REPLICATED, UNDER_MIN_ISR, AT_MIN_ISR, OFFLINE_REPLICAS, PRODUCERS), 0
+        )
+        self.flushes, self.flush_seconds = 0, 0.0
+
+    def samples(self) -> list[tuple[Metric, Samples]]:
+        return [(metric, list(values.items())) for metric, values in (self._by_topic | self._by_partition).items()]
+
+    def look_at(self, hosted: HostedTopic) -> Job[None]:
+        name = "" if self._detail == "broker" else f'topic="{hosted.name}"'  # which needs no escaping
+        self.totals[OFFLINE_REPLICAS] += len(hosted.offline)
+        for partition in list(hosted.partitions.values()):
+            self._look_at_led(partition)
+        for number, replica in enumerate(hosted.replicas()):
+            self._look_at_replica(replica, name)
+            if not number % STEP:
+                yield
+        traffic = hosted.traffic
+        self.flushes += traffic.flushes
+        self.flush_seconds += traffic.flush_seconds
+        for metric, attribute in BY_TOPIC:
+            values = self._by_topic[metric]
+            values[name] = values.get(name, 0) + getattr(traffic, attribute)
+
+    def _look_at_replica(self, replica: Replica, topic: Labels) -> None:
+        self.totals[PARTITIONS] += 1
+        self.totals[PRODUCERS] += len(replica.log.producer_states)
+        name = f'{topic},partition="{replica.index}"' if self._detail == "partition" else topic
+        for metric, values in self._by_partition.items():
+            values[name] = values.get(name, 0) + VALUES[metric](replica)
+
+    def _look_at_led(self, partition: Partition) -> None:
+        partition.count_records()
+        leadership, totals = partition.leadership, self.totals
+        totals[LEADERS] += 1
+        if len(leadership.isr) < len(leadership.replicas):
+            totals[UNDER_REPLICATED] += 1
+            if self._detail == "partition":
+                self.lacking.append((labels(topic=partition.topic, partition=partition.index), 1))
+        wanted = min(partition.config.min_insync_replicas, len(leadership.replicas))
+        totals[UNDER_MIN_ISR] += partition.too_few_in_sync
+        totals[AT_MIN_ISR] += len(leadership.isr) == wanted and len(leadership.replicas) > 1

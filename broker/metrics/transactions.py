@@ -1,0 +1,56 @@
+"""Transactions that this node coordinates."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Final
+
+from tidemark.broker.metrics.exposition import Collected, labels
+from tidemark.broker.metrics.metric import Kind, Metric
+from tidemark.broker.transactions.coordinator import TransactionCoordinator
+from tidemark.broker.transactions.transaction import AT_REST
+
+_PREFIX: Final = "kafka_coordinator_transaction"
+STATES: Final = Metric(
+    name=f"{_PREFIX}_transactions",
+    kind=Kind.GAUGE,
+    labels=("state",),
+    help="Transactional ids that this node coordinates, by the state of their last transaction.",
+)
+OPEN: Final = Metric(name=f"{_PREFIX}_open", kind=Kind.GAUGE, help="Transactions that are not ended everywhere.")
+OLDEST: Final = Metric(
+    name=f"{_PREFIX}_oldest_open_seconds", kind=Kind.GAUGE, help="How long the oldest of them is open."
+)
+COMMITTED: Final = Metric(name=f"{_PREFIX}_committed", kind=Kind.COUNTER, help="Transactions that were committed.")
+ABORTED: Final = Metric(name=f"{_PREFIX}_aborted", kind=Kind.COUNTER, help="Transactions that were aborted.")
+
+
+class TransactionMetrics:
+    METRICS: Final = (STATES, OPEN, OLDEST, COMMITTED, ABORTED)
+
+    def __init__(self, coordinator: Callable[[], TransactionCoordinator | None], now_ms: Callable[[], int]) -> None:
+        self._coordinator = coordinator
+        self._now_ms = now_ms
+
+    def collect(self) -> Collected:
+        coordinator = self._coordinator()
+        states: Counter[str] = Counter()
+        now_ms = oldest_ms = self._now_ms()
+        committed = aborted = opened = 0
+        for host in () if coordinator is None else coordinator:
+            committed += host.shard.committed
+            aborted += host.shard.aborted
+            for each in list(host.shard.transactions.values()):
+                states[each.state.label] += 1
+                if each.state not in AT_REST:
+                    opened += 1
+                    oldest_ms = min(oldest_ms, each.start_ms if each.start_ms > 0 else now_ms)
+            yield
+        return [
+            (STATES, [(labels(state=state), count) for state, count in sorted(states.items())]),
+            (OPEN, [("", opened)]),
+            (OLDEST, [("", (now_ms - oldest_ms) / 1000)]),
+            (COMMITTED, [("", committed)]),
+            (ABORTED, [("", aborted)]),
+        ]
