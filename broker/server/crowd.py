@@ -14,13 +14,12 @@ import asyncio
 import selectors
 from typing import Final
 
+from tidemark.broker.core.sliced_work import SlicedWork
 from tidemark.environment import monotonic
 
 CROWD_MIN: Final = 8
 TURN_SECONDS: Final = 0.01  # of clients, that others wait for at most; one request may take longer
-LIMIT_MAX: Final = (
-    64  # of the crowd in one turn: a flood that comes suddenly is not served as a whole before it is known
-)
+LIMIT_MAX: Final = 64  # of the crowd in one turn, so that a flood that comes suddenly makes no long one
 
 Event = tuple[selectors.SelectorKey, int]
 
@@ -70,6 +69,7 @@ class BrokerLoop(asyncio.SelectorEventLoop):
 
     def __init__(self, selector: CrowdSelector | None = None) -> None:
         self.selector = CrowdSelector() if selector is None else selector
+        self.shared_work = SlicedWork()  # of all coroutines that work in slices
         super().__init__(self.selector)
 
     @property
