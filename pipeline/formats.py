@@ -28,10 +28,15 @@ METADATA = {
 }
 
 
+# A record without a value deletes its key, in a stream as in a table: steps and sinks can tell it from a row of nulls.
+TOMBSTONE = "_tombstone"
+
+
 def with_metadata(records: DataFrame) -> DataFrame:
     from pyspark.sql import functions as f
 
-    return records.select(*(f.col(plain).alias(ours) for plain, ours in METADATA.items()))
+    named = (f.col(plain).alias(ours) for plain, ours in METADATA.items())
+    return records.select(*named, f.col("value").isNull().alias(TOMBSTONE))
 
 
 def decoded(records: DataFrame, source: TopicSource, *, schema: str | None) -> DataFrame:
@@ -79,7 +84,7 @@ def good_rows(rows: DataFrame, source: TopicSource) -> DataFrame:
     from pyspark.sql import functions as f
 
     good = rows.where(f.col(REASON).isNull())
-    metadata = [f.col(name) for name in METADATA.values()]
+    metadata = [f.col(name) for name in (*METADATA.values(), TOMBSTONE)]
     if source.format == "binary":
         return good.select(f.col("_value").alias("value"), *metadata)
     if source.format == "string":

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from tidemark.failure import CommandFailed, ExitCode
 from tidemark.pipeline.balance import ReadPlan
 from tidemark.pipeline.inputs import BatchLimit, lake_input, topic_input
+from tidemark.pipeline.progress import RULES_PREFIX
 from tidemark.pipeline.spec import LakeSource, Pipeline, Sink, Step, TopicSink, TopicSource
 
 if TYPE_CHECKING:
@@ -116,7 +117,10 @@ def _divided(rows: DataFrame, step: Step) -> dict[str, DataFrame]:
     from pyspark.sql import functions as f
 
     broken = [f.when(~f.coalesce(f.expr(rule), f.lit(False)), f.lit(name)) for name, rule in step.rules.items()]
-    judged = rows.withColumn("_reason", f.concat_ws("; ", *broken))
+    rejected = f.count(f.when(f.col("_reason") != "", 1)).alias("rejected")
+    judged = rows.withColumn("_reason", f.concat_ws("; ", *broken)).observe(
+        RULES_PREFIX + step.name, f.count("*").alias("rows"), rejected
+    )
     return {
         step.name: judged.where("_reason = ''").drop("_reason"),
         step.rejected: judged.where("_reason <> ''"),

@@ -135,6 +135,7 @@ def open_future(log: Log, directory: str, *, active_base: int, start_offset: int
 
 def catch_up(log: Log, future: Log) -> None:
     """What little is missing, on the log's thread."""
+    log.settle()  # an append under way would go to the old files
     while future.end_offset < log.end_offset:
         parts = log.read(offset=max(future.end_offset, log.start_offset), limit_bytes=_COPY_BYTES)
         if not parts:

@@ -31,6 +31,7 @@ from tidemark.storage.scan import Damage, checked_headers, find_batch
 from tidemark.storage.segment import Segment
 
 _PAGE = 4096
+_LONG_BYTES = 256 << 20  # takes a second or so
 _ZEROS_MIN = 64  # so many before a page's end are taken for a page that was never written
 
 _logger = logging.getLogger(__name__)
@@ -52,6 +53,9 @@ def recover(
     first = max((at for at, segment in enumerate(segments) if segment.base_offset <= recovery_point), default=0)
     scanned_from = end_offset = segments[first].base_offset
     kept = len(segments)
+    to_read = sum(segment.size for segment in segments[first:])
+    if to_read >= _LONG_BYTES:
+        _logger.info("%s: checking %d MB, from offset %d on", segments[0].directory, to_read >> 20, scanned_from)
     for at in range(first, len(segments)):
         segment = segments[at]
         if at > first and not _follows(
@@ -105,6 +109,7 @@ def _scan(segment: Segment, *, config: LogConfig, epochs: EpochCache) -> tuple[i
     segment.start_rebuild()
     segment.reset_aborts()
     end_offset = segment.base_offset
+    last_epoch = -1
     fd = segment.open_file().fileno()
     damage = None
     try:
@@ -113,6 +118,10 @@ def _scan(segment: Segment, *, config: LogConfig, epochs: EpochCache) -> tuple[i
         ):
             if header.last_offset - segment.base_offset > MAX_RELATIVE_OFFSET:
                 raise Damage(position, f"offset {header.last_offset} is too far from the segment's first")
+            epoch = header.partition_leader_epoch
+            if 0 <= epoch < last_epoch:  # no checksum covers it
+                raise Damage(position, f"leader epoch {epoch} follows {last_epoch}")
+            last_epoch = max(epoch, last_epoch)
             segment.note_batch(
                 position=position,
                 size=header.size,
@@ -120,8 +129,8 @@ def _scan(segment: Segment, *, config: LogConfig, epochs: EpochCache) -> tuple[i
                 last_offset=header.last_offset,
                 timestamp=header.max_timestamp,
             )
-            if header.partition_leader_epoch > epochs.latest:
-                epochs.assign(epoch=header.partition_leader_epoch, start=header.base_offset)
+            if epoch > epochs.latest:
+                epochs.assign(epoch=epoch, start=header.base_offset)
             end_offset = header.next_offset
     except Damage as found:
         damage = found

@@ -98,6 +98,7 @@ class HttpRuntime:
             "metadata": self._metadata_lacks,
             "listeners": self._listeners_lack,
             "lease": self._lease_lacks,
+            "logs": self._logs_lack,
             "log_dirs": self._log_dirs_lack,
         }
 
@@ -115,6 +116,11 @@ class HttpRuntime:
 
     def _lease_lacks(self) -> str | None:
         return None if self._replicas.is_leased else "this node holds no lease: it hears from no controller"
+
+    def _logs_lack(self) -> str | None:
+        """At the start only: a node that serves opens the logs of new topics all the time."""
+        opened, total = self._replicas.opening_progress()
+        return f"{opened} of {total} logs are open" if total and not self._application.is_serving else None
 
     def _log_dirs_lack(self) -> str | None:
         offline = self._replicas.offline_directories

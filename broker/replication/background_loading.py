@@ -21,6 +21,7 @@ log = logging.getLogger(__name__)
 
 ON_LOOP_SECONDS: Final = 0.01  # of making logs on the loop; then the thread has its turn
 BATCH_SECONDS_MAX: Final = 0.1  # of loading by the thread before the loop gets the result
+PROGRESS_SECONDS: Final = 5.0  # between two lines in the log, where it takes long
 BATCH_MAX: Final = 100  # logs that the loop puts to use in one go
 
 Key = tuple[bytes, int]  # topic id, partition
@@ -50,6 +51,8 @@ class BackgroundLoading:
         self._pool: Executor | None = None
         self._busy_until = 0.0
         self._closed = False
+        self._opened = 0  # since there was last nothing to do
+        self._told_at = 0.0
         self.is_complete = True  # whether nothing was left out at the end
 
     def __contains__(self, key: Key) -> bool:
@@ -72,12 +75,25 @@ class BackgroundLoading:
             self._busy_until = now + ON_LOOP_SECONDS
         return now < self._busy_until
 
+    @property
+    def progress(self) -> tuple[int, int]:
+        """How many logs are open of those that were to be opened; (0, 0) when there is nothing to do."""
+        left = len(self._waiting) + len(self._loading)
+        return (self._opened, self._opened + left) if left else (0, 0)
+
     async def _run(self) -> None:
+        self._opened, self._told_at = 0, monotonic()
         try:
             while self._waiting:
                 await self._open_some()
+                self._tell()
         finally:
             self._task = None
+
+    def _tell(self) -> None:
+        if self._waiting and monotonic() > self._told_at + PROGRESS_SECONDS:
+            self._told_at = monotonic()
+            log.info("%d of %d logs are open", *self.progress)
 
     async def _open_some(self) -> None:
         if self._pool is None:
@@ -87,6 +103,7 @@ class BackgroundLoading:
         for key in keys:
             del self._waiting[key]
             if (load := self._prepare(key)) is None:
+                self._opened += 1
                 self._try(self._open_now, key)
             else:
                 loads.append((key, load))
@@ -108,6 +125,7 @@ class BackgroundLoading:
         time_slice = TimeSlice()
         for key, loaded in results:
             self._loading.discard(key)
+            self._opened += 1
             self._try(self._loaded, key, loaded)
             await time_slice.pause()
         await asyncio.sleep(0)

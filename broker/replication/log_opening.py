@@ -38,7 +38,9 @@ class LogOpening:
             loaded=self._loaded,
             threads=per_directory * len(self._table.directories),
         )
-        return self._loading
+        loading = self._loading
+        self._table.opening_progress = lambda: loading.progress
+        return loading
 
     @property
     def is_in_background(self) -> bool:

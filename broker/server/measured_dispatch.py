@@ -108,6 +108,10 @@ class MeasuredDispatcher(Dispatcher):
         self._waiting = TimedAnswer(self._measuring)
         return self._waiting
 
+    def _unbind(self) -> None:
+        super()._unbind()
+        self._measured.clear()
+
     def _bind(self, selector: int, frame: bytearray) -> BoundApi:
         bound = super()._bind(selector, frame)
         bound.unmeasured = 1

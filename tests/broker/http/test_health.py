@@ -8,7 +8,13 @@ async def test_a_node_that_serves_is_live_and_ready(start_http: Any, browse: Any
     assert (await client.get("/livez")).json() == {"status": "live", "node_id": 0}
     answer = await client.get("/readyz")
     assert answer.status_code == 200
-    assert answer.json()["checks"] == {"metadata": "ok", "listeners": "ok", "lease": "ok", "log_dirs": "ok"}
+    assert answer.json()["checks"] == {
+        "metadata": "ok",
+        "listeners": "ok",
+        "lease": "ok",
+        "logs": "ok",
+        "log_dirs": "ok",
+    }
 
 
 async def test_a_node_without_one_of_its_disks_is_live_but_not_ready(start_http: Any, browse: Any) -> None:
@@ -33,3 +39,12 @@ async def test_a_node_whose_lease_has_run_out_is_not_ready(start_http: Any, brow
 async def test_without_an_http_listener_nothing_of_it_is_loaded(start_node: Any) -> None:
     node = await start_node()
     assert node.http_endpoints == {}
+
+
+async def test_a_node_that_still_opens_its_logs_says_how_far_it_is(start_http: Any, browse: Any) -> None:
+    node = await start_http()
+    node._replicas.table.opening_progress = lambda: (350, 2000)
+    client = browse(node)
+    assert (await client.get("/readyz")).status_code == 200  # it serves: these are of new topics
+    node._http.stop_serving()
+    assert (await client.get("/readyz")).json()["checks"]["logs"] == "350 of 2000 logs are open"

@@ -113,3 +113,16 @@ async def test_at_the_end_what_is_being_loaded_is_taken_and_the_rest_left_out(lo
     await closing
     assert not logs.opening.is_complete
     assert len(logs.taken) <= BATCH_MAX
+
+
+async def test_how_far_it_is_can_be_asked_while_it_lasts(logs, caplog, monkeypatch):
+    monkeypatch.setattr("tidemark.broker.replication.background_loading.PROGRESS_SECONDS", 0.0)
+    caplog.set_level("INFO")
+    assert logs.opening.progress == (0, 0)
+    logs.may_load.clear()
+    logs.add(*range(2 * BATCH_MAX))
+    assert logs.opening.progress == (0, 2 * BATCH_MAX)
+    logs.may_load.set()
+    await logs.opening.finished()
+    assert logs.opening.progress == (0, 0)
+    assert f"of {2 * BATCH_MAX} logs are open" in caplog.text

@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
+from tidemark import storage
 from tidemark.broker.metadata.image import TOPIC_RESOURCE
+from tidemark.broker.replication import cleaner
 from tidemark.protocol.records import Record, build_batch, iter_batches, iter_records
 from tidemark.storage import Files
 from tidemark.storage.cleaning import running
@@ -136,4 +138,33 @@ async def test_files_of_this_process_only_are_cleaned_within_it(cluster: Any, mo
     await written.rounds(1, 40)
     await clean(cluster, 1)
     assert len(records(cluster, 1)) < len(written.all) / 2
+    written.check(1)
+
+
+async def test_changed_settings_count_from_the_next_cleaning_on(cluster: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two at a time share the memory and the rate; with none, nothing is cleaned."""
+    told: list[dict[str, Any]] = []
+
+    def job_for(*args: Any, **options: Any) -> Any:
+        told.append(options)
+        return storage.job_for(*args, **options)
+
+    monkeypatch.setattr(cleaner, "job_for", job_for)
+    written = Written(cluster)
+    await written.rounds(1, 40)
+    cluster.replica(1).log.flush()
+    node = cluster.nodes[1]
+    config = node.table.config
+    await node.cleaner.clean_all_due(config.with_values({"log.cleaner.threads": "0"}))
+    assert told == []
+    changed = {
+        "log.cleaner.threads": "2",
+        "log.cleaner.dedupe.buffer.size": "4194304",
+        "log.cleaner.io.max.bytes.per.second": "100000000",
+        "log.cleaner.io.buffer.load.factor": "0.5",
+    }
+    await node.cleaner.clean_all_due(config.with_values(changed))
+    assert told[0]["map_bytes"] == 2 << 20
+    assert told[0]["bytes_per_second"] == 50_000_000
+    assert told[0]["map_load_factor"] == 0.5
     written.check(1)
