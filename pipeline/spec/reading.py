@@ -47,7 +47,8 @@ TOPIC_SINK = (
     "trigger", "transaction_timeout", "partitions",
 )  # fmt: skip
 FILE_SINK = (
-    "type", "from", "path", "partition_by", "mode", "trigger", "files", "target_file_size", "commit_every", "options",
+    "type", "from", "path", "partition_by", "mode", "keys", "order_by", "delete_when", "deletes", "trigger", "files",
+    "target_file_size", "commit_every", "options",
 )  # fmt: skip
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 HOME_VARIABLE = "TIDEMARK_PIPELINE_HOME"
@@ -154,6 +155,8 @@ def _schema(section: Section, wanted: str) -> str | None:
     if schema is None or schema == "infer":
         if wanted == "avro":
             section.refuse("Avro needs a 'schema': Avro's own, as JSON or YAML", key="format")
+        if wanted == "debezium":
+            section.refuse("Debezium needs a 'schema': the columns of the rows in its envelopes", key="format")
         return None
     if wanted == "avro":
         return _avro_record(section, schema)
@@ -274,19 +277,37 @@ def _topic_sink(name: str, section: Section) -> TopicSink:
 
 def _file_sink(name: str, section: Section, kind: str, home: Path) -> FileSink:
     path = "" if kind == "console" else section.text("path")
+    mode = section.text("mode", "append", among=("append", "update", "complete", "upsert"))
+    _check_upsert(name, section, kind, mode)
     return FileSink(
         name=name,
         view=section.text("from"),
         kind=kind,
         path=anchored(path, home) if kind in ("parquet", "delta") else path,
         partition_by=section.texts("partition_by", ()),
-        mode=section.text("mode", "append", among=("append", "update", "complete")),
+        mode=mode,
+        keys=section.texts("keys", ()),
+        order_by=section.text("order_by", None),
+        delete_when=section.text("delete_when", None),
+        deletes=section.text("deletes", "hard", among=("hard", "soft")),
         trigger_s=section.amount("trigger", 10.0, parse_seconds),
         files=section.number("files", 1, at_least=1),
         target_file_bytes=section.amount("target_file_size", 128 << 20, parse_bytes),
         commit_every_s=section.amount("commit_every", None, parse_seconds),
         options=section.mapping("options"),
     )
+
+
+def _check_upsert(name: str, section: Section, kind: str, mode: str) -> None:
+    if mode != "upsert":
+        for key in ("keys", "order_by", "delete_when", "deletes"):
+            if key in section:
+                section.refuse(f"sinks.{name}.{key} needs 'mode: upsert'", key=key)
+        return
+    if kind != "delta":
+        section.refuse(f"sinks.{name}: 'mode: upsert' needs a table of type delta", key="mode")
+    if "keys" not in section:
+        section.refuse(f"sinks.{name}: 'mode: upsert' needs 'keys'", key="mode")
 
 
 def _require_view_name(name: str, section: Section) -> None:
