@@ -88,6 +88,7 @@ class Step:
     sql: str
     watermark: Watermark | None = None
     dedupe: Dedupe | None = None
+    python: str | None = None  # module:function beside the pipeline: a DataFrame in, a DataFrame out
     rules: Mapping[str, str] = field(default_factory=dict)  # what must hold -> SQL condition; the rest is NAME_rejected
     thresholds: Thresholds = field(default_factory=Thresholds)
 

@@ -31,6 +31,7 @@ from tidemark.pipeline.spec.secrets import resolve
 from tidemark.pipeline.spec.units import parse_bytes, parse_seconds, parse_share
 
 _VIEW = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
+_FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 TOP = (
     "name", "description", "bootstrap", "kafka", "directory", "checkpoint", "warehouse", "group", "sources", "steps",
@@ -41,7 +42,7 @@ TOPIC_SOURCE = (
     "on_unknown_fields", "on_data_loss", "on_schema_change", "batch_records_max", "options",
 )  # fmt: skip
 LAKE_SOURCE = ("type", "path", "files_per_batch", "options")
-STEP = ("name", "from", "sql", "watermark", "dedupe", "rules", "thresholds")
+STEP = ("name", "from", "sql", "python", "watermark", "dedupe", "rules", "thresholds")
 TOPIC_SINK = (
     "type", "from", "topic", "topic_column", "key", "value", "headers", "timestamp", "mode", "writers", "rate",
     "trigger", "transaction_timeout", "partitions",
@@ -210,13 +211,16 @@ def _step(section: Section) -> Step:
     section.allow(*STEP)
     name = section.text("name")
     _require_view_name(name, section)
-    source, sql = section.text("from", None), section.text("sql", None)
+    source, sql, python = (section.text(key, None) for key in ("from", "sql", "python"))
     if (source is None) == (sql is None):
         section.refuse(f"the step {name!r} needs either 'sql' or 'from'")
+    if python is not None and not _FUNCTION.fullmatch(python):
+        section.refuse(f"the step {name!r}: python must be MODULE:FUNCTION, not {python!r}", key="python")
     watermark, dedupe = section.section("watermark"), section.section("dedupe")
     step = Step(
         name=name,
         sql=sql if sql is not None else f"SELECT * FROM {source}",
+        python=python,
         watermark=None if watermark is None else _watermark(watermark),
         dedupe=None if dedupe is None else _dedupe(dedupe),
         rules=section.mapping("rules"),
