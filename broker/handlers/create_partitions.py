@@ -13,8 +13,8 @@ from typing import Final
 
 from tidemark.broker.core.errors import Refused
 from tidemark.broker.core.registry import Call, handles
-from tidemark.broker.core.repeats import repeated
-from tidemark.broker.core.sliced_work import Job
+from tidemark.broker.core.repeats import find_repeated
+from tidemark.broker.core.sliced_work import Job, finished
 from tidemark.broker.metadata.image import Image
 from tidemark.broker.metadata.records import Record
 from tidemark.broker.metadata.store import MetadataStore
@@ -36,7 +36,7 @@ async def create_partitions(
     request: CreatePartitionsRequest, call: Call, *, store: MetadataStore, quotas: Quotas
 ) -> CreatePartitionsResponse:
     quota = quotas.mutation(call, strict_from=THROTTLED_BY_ERROR_FROM)
-    twice = repeated([topic.name for topic in request.topics])
+    twice = await finished(find_repeated(topic.name for topic in request.topics))
     results: dict[str, CreatePartitionsTopicResult] = {}
 
     def decide(image: Image) -> Job[list[Record]]:

@@ -14,8 +14,8 @@ from typing import Final
 
 from tidemark.broker.core.errors import Refused
 from tidemark.broker.core.registry import Call, handles
-from tidemark.broker.core.repeats import repeated
-from tidemark.broker.core.sliced_work import Job
+from tidemark.broker.core.repeats import find_repeated
+from tidemark.broker.core.sliced_work import Job, finished
 from tidemark.broker.metadata.dynamic_config import DynamicConfig
 from tidemark.broker.metadata.image import Image, TopicImage
 from tidemark.broker.metadata.records import Record
@@ -40,8 +40,8 @@ async def delete_topics(
 ) -> DeleteTopicsResponse:
     quota = quotas.mutation(call, strict_from=THROTTLED_BY_ERROR_FROM)
     wanted = request.topics or [DeleteTopicState(name=name) for name in request.topic_names]
-    names = repeated([state.name for state in wanted if state.name is not None])
-    ids = repeated([state.topic_id for state in wanted if state.topic_id != ZERO_UUID])
+    names = await finished(find_repeated(state.name for state in wanted if state.name is not None))
+    ids = await finished(find_repeated(state.topic_id for state in wanted if state.topic_id != ZERO_UUID))
     results: dict[tuple[str | None, bytes], DeletableTopicResult] = {}
 
     def decide(image: Image) -> Job[list[Record]]:

@@ -10,7 +10,6 @@ import logging
 import math
 import os
 from collections.abc import Callable
-from concurrent.futures import Executor
 
 from tidemark.broker.config import BrokerConfig
 from tidemark.broker.core.errors import Refused
@@ -27,6 +26,7 @@ from tidemark.broker.replication.replica import Replica
 from tidemark.broker.replication.replica_logs import Key, Place, ReplicaLogs
 from tidemark.broker.replication.replica_table import ReplicaTable
 from tidemark.broker.replication.replicator import Led, NoReplicator, Replicator, UnopenedPartition
+from tidemark.broker.replication.sync_threads import SyncThreads
 from tidemark.environment import monotonic
 from tidemark.protocol.errors import ErrorCode
 from tidemark.storage import DirectoryOffline, Log, LogDirectory, LogOffline, StorageError
@@ -35,13 +35,13 @@ log = logging.getLogger(__name__)
 
 
 class RoleAssignment:
-    def __init__(self, table: ReplicaTable, logs: ReplicaLogs, executor: Executor) -> None:
+    def __init__(self, table: ReplicaTable, logs: ReplicaLogs, threads: SyncThreads) -> None:
         self.replicator: Replicator = NoReplicator()
         self.opening = LogOpening(table, logs, assign=self.assign)
         self.retries = LogRetries(table, logs, self.opening, assign=self.assign)
         self._table = table
         self._logs = logs
-        self._executor = executor
+        self._threads = threads
         self._closed = False
         self._damaged: dict[tuple[bytes, int], str] = {}  # led here until another does, and then to be rebuilt
         self._put_off: dict[Key, None] = {}  # roles that the image gives and that are still to be assumed
@@ -218,7 +218,7 @@ class RoleAssignment:
             leader_epoch=image.leader_epoch,
             log=log_on_disk,
             config=hosted.config,
-            executor=self._executor,
+            executor=self._threads.of_log(log_on_disk),
             high_watermark=None if leadership.is_alone else high_watermark,
             leadership=leadership,
             lag_seconds_max=self._table.lag_seconds_max,
@@ -246,7 +246,7 @@ class RoleAssignment:
                 leader_epoch=image.leader_epoch,
                 log=log_on_disk,
                 config=hosted.config,
-                executor=self._executor,
+                executor=self._threads.of_log(log_on_disk),
                 high_watermark=high_watermark,
                 traffic=hosted.traffic,
             )

@@ -11,7 +11,6 @@ from tidemark.broker.replication.follower_sessions import FollowerSessions
 from tidemark.broker.replication.leadership import Leadership
 from tidemark.broker.replication.partition import Partition
 from tidemark.broker.replication.replica import Replica
-from tidemark.broker.replication.replica_logs import ReplicaLogs
 
 
 def _undecided_records_are_shown() -> Any:
@@ -88,11 +87,6 @@ def _anybody_may_fetch_as_a_replica() -> Any:
     return patch.object(FollowerSessions, "_check_replica", check)
 
 
-def _epochs_that_never_were() -> Any:
-    """What seed 218 found: a flipped bit in the epoch of a batch."""
-    return patch.object(ReplicaLogs, "_check_epoch", lambda self, opened, image: None)
-
-
 def _records_above_the_high_watermark_are_shown() -> Any:
     def read(self: Any, *, offset: int, limit_bytes: int, at_least_one: bool, wait: bool = True) -> Any:
         return self.log.read(offset=offset, limit_bytes=limit_bytes, at_least_one=at_least_one, wait=wait)
@@ -124,9 +118,6 @@ BUGS: Final = {
     ),
     "anybody-may-fetch-as-a-replica": Bug(
         patches=_anybody_may_fetch_as_a_replica, faults=("isolate", "slow"), workloads=("hostile",), seeds=8
-    ),
-    "epochs-that-never-were": Bug(
-        patches=_epochs_that_never_were, faults=("bit_flip",), mode="unlucky", seeds=40, seconds=12.0
     ),
     "records-above-the-high-watermark": Bug(
         patches=_records_above_the_high_watermark_are_shown, faults=("crash", "network"), seeds=6
