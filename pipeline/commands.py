@@ -181,9 +181,10 @@ def _views(pipeline: Pipeline, master: str) -> dict[str, Any]:
     from pyspark.errors import AnalysisException
 
     from tidemark.pipeline.graph import Graph, all_sinks
+    from tidemark.pipeline.runner import rows_for
     from tidemark.pipeline.schemas import resolve_schemas
-    from tidemark.pipeline.sinks.files import columns_of_table, gathered, require_fitting
-    from tidemark.pipeline.sinks.topic import division_of, records
+    from tidemark.pipeline.sinks.files import columns_of_table, require_fitting
+    from tidemark.pipeline.sinks.topic import division_of
     from tidemark.pipeline.spec import TopicSink
 
     spark = _session(pipeline, master, log=_passing_log(), **{"spark.ui.enabled": "false"})
@@ -194,12 +195,11 @@ def _views(pipeline: Pipeline, master: str) -> dict[str, Any]:
     for sink in all_sinks(pipeline):
         view = graph.view_of(sink)
         try:
+            views[sink.name] = rows = rows_for(view, sink)
             if isinstance(sink, TopicSink):
                 division_of(view, sink, behind_table=pipeline.is_behind_table(sink.view))
-                views[sink.name] = records(view, sink)
             else:
-                require_fitting(columns_of_table(spark, sink), view, sink)
-                views[sink.name] = gathered(view, sink)
+                require_fitting(columns_of_table(spark, sink), rows, sink)
         except AnalysisException as error:
             why = str(error).strip().splitlines()[0].rstrip(".")
             raise CommandFailed(f"sinks.{sink.name}: {why}.", code=ExitCode.USAGE) from None

@@ -9,6 +9,7 @@ from tidemark.failure import CommandFailed, ExitCode
 from tidemark.pipeline.balance import ReadPlan
 from tidemark.pipeline.inputs import BatchLimit, lake_input, topic_input
 from tidemark.pipeline.progress import RULES_PREFIX
+from tidemark.pipeline.python_steps import Function, applied, function_of, ship
 from tidemark.pipeline.spec import LakeSource, Pipeline, Sink, Step, TopicSink, TopicSource
 
 if TYPE_CHECKING:
@@ -60,6 +61,7 @@ class Graph:
         self._pipeline = pipeline
         self._schemas = schemas
         self._plans = plans or {}
+        self._functions: dict[str, Function] = {}
 
     def view_of(
         self, sink: Sink, *, source_options: Mapping[str, str] | None = None, limit: BatchLimit | None = None
@@ -99,6 +101,8 @@ class Graph:
 
         try:
             rows = self._spark.sql(step.sql)
+            if step.python is not None:
+                rows = self._by_python(step, step.python, rows)
             if step.watermark is not None:
                 rows = rows.withWatermark(step.watermark.column, step.watermark.delay)
             if step.dedupe is not None:
@@ -110,6 +114,13 @@ class Graph:
         for name, view in made.items():
             view.createOrReplaceTempView(name)
         return made
+
+    def _by_python(self, step: Step, named: str, rows: DataFrame) -> DataFrame:
+        beside = self._pipeline.file.absolute().parent
+        if named not in self._functions:
+            self._functions[named] = function_of(named, step=step.name, beside=beside)
+            ship(self._spark, named, beside=beside)
+        return applied(self._functions[named], rows, step=step.name, beside=beside)
 
 
 def _divided(rows: DataFrame, step: Step) -> dict[str, DataFrame]:

@@ -27,7 +27,7 @@ from tidemark.pipeline.positions import GroupPosition
 from tidemark.pipeline.progress import Progress, line, read_progress
 from tidemark.pipeline.recreated import TopicIds
 from tidemark.pipeline.schemas import resolve_schemas
-from tidemark.pipeline.sinks import files
+from tidemark.pipeline.sinks import files, upsert
 from tidemark.pipeline.sinks.batches import BatchesUnreadable
 from tidemark.pipeline.sinks.topic import TopicBatches, batches_topic, division_of, records
 from tidemark.pipeline.sinks.transaction_time import measured, records_after_timeout, records_per_batch
@@ -36,7 +36,7 @@ from tidemark.pipeline.sinks.written import last_batch_of_table, require_same_hi
 from tidemark.pipeline.spec import FileSink, Pipeline, Sink, TopicSink, TopicSource
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
 LOOK_EVERY_S = 0.5
@@ -186,13 +186,18 @@ class Runner:
         trigger: dict[str, Any] = {"availableNow": True}
         if not self._once:
             trigger = {"processingTime": f"{int(sink.trigger_s * 1000)} milliseconds"}
-        rows = records(view, sink) if isinstance(sink, TopicSink) else files.gathered(view, sink)
+        rows = rows_for(view, sink)
         writer = (
             rows.writeStream.queryName(f"{self._pipeline.name}.{sink.name}")
             .option("checkpointLocation", self._checkpoint.of_sink(sink.name))
-            .outputMode(sink.mode)
+            .outputMode("update" if isinstance(sink, FileSink) and sink.is_upsert else sink.mode)
             .trigger(**trigger)
         )
+        if isinstance(sink, FileSink) and sink.is_upsert:
+            merge = upsert.merge_of(view, sink)
+            upsert.create_table(self._spark, rows, sink, merge)
+            running.query = writer.foreachBatch(upsert.Upserts(sink, merge)).start()
+            return
         if isinstance(sink, FileSink):
             running.query = files.start(self._spark, view, sink, writer)
             return
@@ -461,6 +466,13 @@ def _kafka_exception() -> type[Exception]:
     from confluent_kafka import KafkaException
 
     return KafkaException
+
+
+def rows_for(view: DataFrame, sink: Sink) -> DataFrame:
+    """A view in the form that its sink takes."""
+    if isinstance(sink, TopicSink):
+        return records(view, sink)
+    return upsert.changes(view, sink) if sink.is_upsert else files.gathered(view, sink)
 
 
 def stop_on_signals(runner: Runner) -> None:

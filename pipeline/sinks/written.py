@@ -49,6 +49,8 @@ def is_older(checkpoint: Checkpoint, sink: str, part: Part) -> bool:
 
 def last_batch_of_table(spark: SparkSession, sink: FileSink, *, query: str | None) -> int | None:
     """By the table's own log. Parquet's does not know of queries: any batch in it counts."""
+    if sink.is_upsert:
+        return None  # merging something again changes nothing
     if sink.kind == "parquet":
         return _last_of_parquet(sink.path)
     if sink.kind == "delta":

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 _WORD = re.compile(r"\w+")
-FORMATS = ("json", "avro", "csv", "string", "binary")
+FORMATS = ("json", "avro", "csv", "debezium", "string", "binary")
 MALFORMED = ("dead_letter", "count", "fail")
 FILE_SINKS = ("parquet", "delta", "iceberg", "console")
 
@@ -88,6 +88,7 @@ class Step:
     sql: str
     watermark: Watermark | None = None
     dedupe: Dedupe | None = None
+    python: str | None = None  # module:function beside the pipeline: a DataFrame in, a DataFrame out
     rules: Mapping[str, str] = field(default_factory=dict)  # what must hold -> SQL condition; the rest is NAME_rejected
     thresholds: Thresholds = field(default_factory=Thresholds)
 
@@ -126,7 +127,15 @@ class FileSink:
     files: int = 1
     target_file_bytes: int = 128 << 20
     commit_every_s: float | None = None
+    keys: tuple[str, ...] = ()  # with mode upsert: what a row is known by
+    order_by: str | None = None  # SQL: of two changes to a key the greater one stays
+    delete_when: str | None = None  # SQL: the change deletes its key
+    deletes: str = "hard"
     options: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def is_upsert(self) -> bool:
+        return self.mode == "upsert"
 
 
 Sink = TopicSink | FileSink

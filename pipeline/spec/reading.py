@@ -31,6 +31,7 @@ from tidemark.pipeline.spec.secrets import resolve
 from tidemark.pipeline.spec.units import parse_bytes, parse_seconds, parse_share
 
 _VIEW = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
+_FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 TOP = (
     "name", "description", "bootstrap", "kafka", "directory", "checkpoint", "warehouse", "group", "sources", "steps",
@@ -41,13 +42,14 @@ TOPIC_SOURCE = (
     "on_unknown_fields", "on_data_loss", "on_schema_change", "batch_records_max", "options",
 )  # fmt: skip
 LAKE_SOURCE = ("type", "path", "files_per_batch", "options")
-STEP = ("name", "from", "sql", "watermark", "dedupe", "rules", "thresholds")
+STEP = ("name", "from", "sql", "python", "watermark", "dedupe", "rules", "thresholds")
 TOPIC_SINK = (
     "type", "from", "topic", "topic_column", "key", "value", "headers", "timestamp", "mode", "writers", "rate",
     "trigger", "transaction_timeout", "partitions",
 )  # fmt: skip
 FILE_SINK = (
-    "type", "from", "path", "partition_by", "mode", "trigger", "files", "target_file_size", "commit_every", "options",
+    "type", "from", "path", "partition_by", "mode", "keys", "order_by", "delete_when", "deletes", "trigger", "files",
+    "target_file_size", "commit_every", "options",
 )  # fmt: skip
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 HOME_VARIABLE = "TIDEMARK_PIPELINE_HOME"
@@ -154,6 +156,8 @@ def _schema(section: Section, wanted: str) -> str | None:
     if schema is None or schema == "infer":
         if wanted == "avro":
             section.refuse("Avro needs a 'schema': Avro's own, as JSON or YAML", key="format")
+        if wanted == "debezium":
+            section.refuse("Debezium needs a 'schema': the columns of the rows in its envelopes", key="format")
         return None
     if wanted == "avro":
         return _avro_record(section, schema)
@@ -207,13 +211,16 @@ def _step(section: Section) -> Step:
     section.allow(*STEP)
     name = section.text("name")
     _require_view_name(name, section)
-    source, sql = section.text("from", None), section.text("sql", None)
+    source, sql, python = (section.text(key, None) for key in ("from", "sql", "python"))
     if (source is None) == (sql is None):
         section.refuse(f"the step {name!r} needs either 'sql' or 'from'")
+    if python is not None and not _FUNCTION.fullmatch(python):
+        section.refuse(f"the step {name!r}: python must be MODULE:FUNCTION, not {python!r}", key="python")
     watermark, dedupe = section.section("watermark"), section.section("dedupe")
     step = Step(
         name=name,
         sql=sql if sql is not None else f"SELECT * FROM {source}",
+        python=python,
         watermark=None if watermark is None else _watermark(watermark),
         dedupe=None if dedupe is None else _dedupe(dedupe),
         rules=section.mapping("rules"),
@@ -274,19 +281,37 @@ def _topic_sink(name: str, section: Section) -> TopicSink:
 
 def _file_sink(name: str, section: Section, kind: str, home: Path) -> FileSink:
     path = "" if kind == "console" else section.text("path")
+    mode = section.text("mode", "append", among=("append", "update", "complete", "upsert"))
+    _check_upsert(name, section, kind, mode)
     return FileSink(
         name=name,
         view=section.text("from"),
         kind=kind,
         path=anchored(path, home) if kind in ("parquet", "delta") else path,
         partition_by=section.texts("partition_by", ()),
-        mode=section.text("mode", "append", among=("append", "update", "complete")),
+        mode=mode,
+        keys=section.texts("keys", ()),
+        order_by=section.text("order_by", None),
+        delete_when=section.text("delete_when", None),
+        deletes=section.text("deletes", "hard", among=("hard", "soft")),
         trigger_s=section.amount("trigger", 10.0, parse_seconds),
         files=section.number("files", 1, at_least=1),
         target_file_bytes=section.amount("target_file_size", 128 << 20, parse_bytes),
         commit_every_s=section.amount("commit_every", None, parse_seconds),
         options=section.mapping("options"),
     )
+
+
+def _check_upsert(name: str, section: Section, kind: str, mode: str) -> None:
+    if mode != "upsert":
+        for key in ("keys", "order_by", "delete_when", "deletes"):
+            if key in section:
+                section.refuse(f"sinks.{name}.{key} needs 'mode: upsert'", key=key)
+        return
+    if kind != "delta":
+        section.refuse(f"sinks.{name}: 'mode: upsert' needs a table of type delta", key="mode")
+    if "keys" not in section:
+        section.refuse(f"sinks.{name}: 'mode: upsert' needs 'keys'", key="mode")
 
 
 def _require_view_name(name: str, section: Section) -> None:
