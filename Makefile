@@ -90,14 +90,15 @@ MINUTES ?= 10
 chaos: $(DEV)
 	@$(PY) compat-tests/cluster/chaos.py --minutes $(MINUTES) $(ARGS)
 
-# Whole clusters on a simulated clock, network and disk. A failing seed prints the command that replays it.
+# Whole clusters on a simulated clock, network and disk. A failing seed prints the command that replays it. PLANTED=all looks
+# for the bugs that are put in on purpose.
 SEEDS ?= 100
 FROM ?= 1
 NODES ?= 3
-FAULTS ?= crash,power,network,disk,clock
+FAULTS ?= crash,power,network,disk,damage,clock
 JOBS ?= 2
 simulate: $(DEV)
-	@PYTHONPATH=tests/simulation $(PY) -m cluster_simulation --seeds $(SEEDS) --from $(FROM) --nodes $(NODES) --faults $(FAULTS) --jobs $(JOBS) $(ARGS)
+	@PYTHONPATH=tests/simulation $(PY) -m cluster_simulation $(if $(PLANTED),--planted $(PLANTED)) --seeds $(SEEDS) --from $(FROM) --nodes $(NODES) --faults $(FAULTS) --jobs $(JOBS) $(ARGS)
 
 lint: $(DEV)
 	@$(PY) -m ruff check .
@@ -109,7 +110,7 @@ types: $(DEV)
 layers: $(DEV)
 	@$(VENV)/bin/lint-imports
 
-# What tests need beside Python: kcat, Java 17 and Maven.
+# What tests need beside Python: kcat, Java 17, Maven, Prometheus.
 system:
 	@tools/install-system-tools
 

@@ -18,6 +18,7 @@ from tidemark.broker.config import BrokerConfig, ConfigError, load_config
 from tidemark.broker.core.garbage import collect_rarely
 from tidemark.broker.core.loop_delay import Alarm
 from tidemark.broker.node import Node
+from tidemark.broker.server.crowd import BrokerLoop
 from tidemark.storage import StorageError
 
 log = logging.getLogger("tidemark.broker")
@@ -44,7 +45,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     for warning in config.warnings:
         log.warning("%s", warning)
     try:
-        return 0 if asyncio.run(_serve(config)) else EXIT_FAILED
+        with asyncio.Runner(loop_factory=BrokerLoop) as runner:
+            return 0 if runner.run(_serve(config)) else EXIT_FAILED
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
         print(f"tidemark: {where}{error.strerror or error}", file=sys.stderr)

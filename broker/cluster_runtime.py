@@ -100,6 +100,7 @@ class ClusterRuntime:
             cluster_id=lambda: identity.cluster_id,
             renew_lease=self._renew_lease,
             is_behind=lambda: replicas.roles.is_behind,
+            stalled_seconds=lambda: self.store.driver.stalled_seconds,
             previous_epoch=clean_broker_epoch(replicas.table.directories),
             log_dirs=lambda: [each.id for each in replicas.table.directories],
             offline_log_dirs=lambda: replicas.failures.failed_ids,

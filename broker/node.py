@@ -30,6 +30,7 @@ from tidemark.broker.metadata.image import Image
 from tidemark.broker.metadata.min_isr import ignored_value
 from tidemark.broker.metadata.producer_ids import ProducerIds
 from tidemark.broker.metadata.records import Endpoint
+from tidemark.broker.quotas.service import Quotas
 from tidemark.broker.replication.replicas import Replicas
 from tidemark.broker.server.dispatch import Dispatcher
 from tidemark.broker.server.server import Server
@@ -38,6 +39,7 @@ from tidemark.storage import LogDirectory
 
 if TYPE_CHECKING:
     from tidemark.broker.cluster_runtime import ClusterRuntime
+    from tidemark.broker.http.authentication import HttpAuthentication
     from tidemark.broker.http.runtime import HttpRuntime
     from tidemark.broker.metrics.registry import Metrics
     from tidemark.broker.peers import Connector
@@ -95,6 +97,7 @@ class Node:
         self._tls = self._secure(opened)
         self._replicas = Replicas(node_id=config.node_id, config=config, directories=directories, now_ms=wall_clock_ms)
         self._replicas.table.offline_directories.update(offline)
+        self._quotas = Quotas(config)
         self._cluster = self._runtime(identity, services)
         self._store = self._cluster.store
         if config.authorizer_class_name:
@@ -112,9 +115,10 @@ class Node:
         self._replicas.roles.opening.opened_later = self._coordinators.opened
         services.update(self._services())
         dispatcher = self._new_dispatcher(services)
+        dispatcher.hold_to(self._quotas)
         self._server = Server(config, dispatcher, tls=self._tls)
         self._server.current_config = lambda: self.settings.current
-        opened.callback(self._replicas.table.append_queues.stop)  # when the last connection is gone
+        opened.callback(self._replicas.table.stop_appending)  # when the last connection is gone
         opened.push_async_callback(self._server.close)
         opened.push_async_callback(dispatcher.finish_tasks)
         for listener in config.parsed_listeners:
@@ -147,6 +151,9 @@ class Node:
         await self._cluster.unfence()
         if http is not None:
             http.add_metrics(self._metrics(dispatcher, http), guard=self._guard)
+            http.add_api(
+                handler_of=dispatcher.handler, forwarding=self._cluster.forwarding, sasl=self._http_authentication
+            )
             opened.callback(http.stop_serving)
             http.serve()
 
@@ -213,8 +220,18 @@ class Node:
         http = HttpRuntime(self.config, store=self._store, replicas=self._replicas.table, tls=self._tls)
         opened.push_async_callback(http.close)
         await http.open()
-        self.http_endpoints = http.endpoints
+        self._http, self.http_endpoints = http, http.endpoints
         return http
+
+    def _http_authentication(self, listener: Listener) -> HttpAuthentication:
+        from tidemark.broker.http.authentication import HttpAuthentication
+
+        return HttpAuthentication(
+            self._sasl.mechanisms(listener),
+            threads=self._sasl.threads,
+            log=self._sasl.log,
+            failure_delay_seconds=self._sasl.failure_delay_seconds,
+        )
 
     def _metrics(self, dispatcher: Dispatcher, http: HttpRuntime) -> Metrics:
         from tidemark.broker.metrics.of_node import node_metrics
@@ -299,6 +316,7 @@ class Node:
             "directory_moves": self._replicas.moves,
             "housekeeping": self._replicas.housekeeping,
             "producer_ids": ProducerIds(self._cluster.allocate_producer_ids),
+            "quotas": self._quotas,
             "replicas": self._replicas.table,
             "settings": self.settings,
             "store": self._store,
@@ -362,8 +380,10 @@ class Node:
         """From here on settings, replicas and coordinators are as the metadata says."""
         self.settings.watch(self._replicas.roles.reconfigure_all)
         self.settings.watch(self._coordinators.reconfigure)
+        self.settings.watch(self._server.rates.configure)
+        quotas = (self._quotas.follow, self._server.rates.follow)
         empty = Image()
-        for follow in (self.settings.follow, self._replicas.roles.follow, self._coordinators.follow):
+        for follow in (self.settings.follow, self._replicas.roles.follow, self._coordinators.follow, *quotas):
             self._store.watch(follow)
             follow(empty, self._store.image)
 

@@ -23,6 +23,7 @@ COMMANDS: Final = {
     "acls": "add, list, remove and explain access control entries",
     "log": "look into the files of a log, check and repair them, without a broker",
     "users": "create, list and delete users of SCRAM, and change their passwords",
+    "quotas": "set, list and remove quotas of clients, and show who uses what",
     "cluster": "show the cluster's nodes and quorum, move partitions, remove brokers",
     "health": "ask a node whether it is ready for clients",
     "certs": "make throw-away certificates for development and tests",

@@ -16,7 +16,7 @@ from typing import Final
 SCRATCH_BYTES: Final = 64 << 10
 BUFFER_BYTES_MIN: Final = 16 << 10
 GROWTH_FACTOR: Final = 4
-SPARES_MAX: Final = 4
+SPARES_MAX: Final = 12  # a connection may have five large requests under way
 SPARE_BYTES_MAX: Final = 2 << 20
 
 _length_at = struct.Struct(">i").unpack_from

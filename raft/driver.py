@@ -1,7 +1,8 @@
 """Runs a node: gives it messages and time, saves, sends and applies what it wants. All decisions are the node's.
 
 Disk, transport and state machine are injected. Syncs run off the loop; meanwhile messages and timers go on, and what
-they bring is saved with the next sync, so that one sync serves all that wait.
+they bring is saved with the next sync, so that one sync serves all that wait. What the quorum has decided is applied
+meanwhile, too: a node whose disk hangs would otherwise go on by metadata that is no longer true.
 """
 
 from __future__ import annotations
@@ -45,7 +46,9 @@ class StateMachine(Protocol):
         """Called before `apply`: what takes long is done here, with pauses."""
 
     def apply(self, entries: Sequence[Entry]) -> None: ...
-    def restore(self, snapshot: Snapshot) -> None: ...
+    async def restore(self, snapshot: Snapshot) -> None:
+        """Nothing is applied meanwhile."""
+
     async def snapshot(self) -> bytes:
         """The state after the last entry applied. None is applied meanwhile."""
 
@@ -84,6 +87,7 @@ class Driver:
         self._snapshot_after_bytes = snapshot_after_bytes
         self._save_timeout = settings.save_timeout
         self._wake = asyncio.Event()
+        self._writing_since: float | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._is_stopping = False
         self._dropped = DroppedMessages(log, clock=self._loop.time)
@@ -143,6 +147,11 @@ class Driver:
         """Of the entry that is proposed next: good until the caller awaits something."""
         return self.node.log.last_index + 1
 
+    @property
+    def stalled_seconds(self) -> float:
+        """For how long the disk has said nothing to a save. Meanwhile this node has no vote in what others decide."""
+        return 0.0 if self._writing_since is None else self._loop.time() - self._writing_since
+
     def transfer_leadership(self, target: int) -> None:
         self.node.transfer_leadership(target, self._loop.time())
         self._stepped()
@@ -199,20 +208,38 @@ class Driver:
         self._wake.set()
 
     async def _carry_out(self, effects: Effects) -> None:
-        if effects.must_save:
+        if effects.must_save and effects.restore is None:
+            await self._save_and_apply(effects)
+        elif effects.must_save:
             await self._save(effects)
         self.node.saved(effects)
         self._send(effects.messages)
-        if effects.committed and effects.restore is None:
-            await self._machine.prepare(_data(effects.committed))
-        self._apply(effects)
+        if not effects.must_save or effects.restore is not None:
+            await self._apply(effects)
         self._follow_leadership()
         await self._maybe_snapshot()
+
+    async def _save_and_apply(self, effects: Effects) -> None:
+        """Entries are committed by what a majority has on disk, so that they need not be on this one."""
+        saving = self._loop.create_task(self._save(effects))
+        saving.add_done_callback(lambda _: self._wake.set())
+        try:
+            await self._apply(effects)
+            while not saving.done():
+                self._wake.clear()
+                if decided := self.node.take_decided():
+                    await self._apply(decided)
+                else:
+                    await self._wake.wait()
+            await saving
+        finally:
+            saving.cancel()
 
     async def _save(self, effects: Effects) -> None:
         """A full disk is waited out: nothing has been promised, and what was written of it is cut off again. So is a
         process that has no descriptor left."""
         while True:
+            self._writing_since = self._loop.time()
             try:
                 await self._run_blocking(self._storage.save, effects)
                 return
@@ -220,7 +247,9 @@ class Driver:
                 if error.errno not in (*DISK_FULL, *NO_DESCRIPTORS) or self._is_stopping:
                     raise
                 log.error("the quorum's log cannot be written, and waits: %s", error)
-                await asyncio.sleep(SAVE_AGAIN_SECONDS)
+            finally:
+                self._writing_since = None
+            await asyncio.sleep(SAVE_AGAIN_SECONDS)
 
     def _stepped(self) -> None:
         """The node's state has changed: send what may leave at once, set the clock, wake the loop."""
@@ -247,9 +276,11 @@ class Driver:
 
     # The state machine
 
-    def _apply(self, effects: Effects) -> None:
+    async def _apply(self, effects: Effects) -> None:
+        if effects.committed and effects.restore is None:
+            await self._machine.prepare(_data(effects.committed))
         if effects.restore is not None:
-            self._machine.restore(effects.restore)
+            await self._machine.restore(effects.restore)
             self._applied_index = effects.restore.index
             self._unsnapshotted_bytes = 0
         if effects.committed:

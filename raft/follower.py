@@ -54,15 +54,14 @@ class Follower:
 
     def append_entries(self, message: AppendEntries) -> None:
         node = self._node
-        if message.prev_index < node.commit_index:  # what is committed is the same in every log
-            self._accept(message, match_index=node.commit_index)
-        elif not node.log.matches(index=message.prev_index, term=message.prev_term):
+        known = max(node.commit_index - message.prev_index, 0)  # what is committed is the same in every log
+        if not known and not node.log.matches(index=message.prev_index, term=message.prev_term):
             self._reject(message)
-        else:
-            self._append_missing(message.entries)
-            match_index = message.prev_index + len(message.entries)
-            node.commit_to(min(message.commit_index, match_index))
-            self._accept(message, match_index=match_index)
+            return
+        self._append_missing(message.entries[known:])
+        match_index = max(message.prev_index + len(message.entries), node.commit_index)
+        node.commit_to(min(message.commit_index, match_index))
+        self._accept(message, match_index=match_index)
 
     def _append_missing(self, entries: Sequence[Entry]) -> None:
         """Keep what is already there: a delayed message must not cut off what a later one has added."""

@@ -31,7 +31,8 @@ def add_voter(node: Node, node_id: int) -> int:
     leader = node.leader()
     if node_id not in node.configuration.learners:
         raise UnknownMember(f"node {node_id} is not a learner")
-    match_index = leader.peers[node_id].match_index
+    # A leader that gave up its vote may be asked to take it again before it hands over.
+    match_index = node.log.last_index if node_id == node.id else leader.peers[node_id].match_index
     lag = node.log.last_index - match_index
     # A node that has never answered may be dead: with its vote the others could be too few, however short the log is.
     if match_index == 0 or lag > node.settings.catch_up_entries_max:

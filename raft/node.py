@@ -2,7 +2,7 @@
 
     node.step(message, now)      effects = node.take()       # then: save, node.saved(effects), send, apply
     node.tick(now)               node.take_urgent()          # a leader's messages, which need not wait for the disk
-    node.propose(payload)
+    node.propose(payload)        node.take_decided()         # likewise: what to apply while a save is under way
 
 The parts of the roles are in follower.py, candidate.py and leader.py; what each role knows goes when the role ends.
 """
@@ -304,6 +304,13 @@ class Node:
             self._saving_since = self.now
         return effects
 
+    def take_decided(self) -> Effects:
+        """What is committed, and reads that may be answered, while what `take` gave out is being saved: a majority has
+        it on disk, so this node's own disk is not waited for. Nothing, if a snapshot must be restored first."""
+        if self._restore is not None or not (self.applied_index < self.commit_index or self.role.has_reads):
+            return NO_EFFECTS
+        return Effects(committed=self._take_committed(), reads=self.role.take_reads())
+
     def _has_effects(self) -> bool:
         return (
             bool(self._after_save)
@@ -452,9 +459,10 @@ class Node:
         return self.role
 
     def _refuse_old_leader(self, message: AppendEntries | InstallSnapshot) -> None:
-        """Its term is over: it learns that from the newer term in the answer."""
+        """Its term is over: it learns that from the newer term in the answer. That answers no round: the same node may
+        lead the newer term, and its rounds are counted anew."""
         response = AppendRejected(
-            sender=self.id, term=self.term, prev_index=0, conflict_index=0, conflict_term=0, round=message.round
+            sender=self.id, term=self.term, prev_index=0, conflict_index=0, conflict_term=0, round=0
         )
         self.send_after_save(message.sender, response)
 

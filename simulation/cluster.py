@@ -51,6 +51,7 @@ class Broker:
         self._settings = settings
         self.node: Node | None = None
         self.is_ready = False
+        self.may_start = True
         self.failure: BaseException | None = None
 
     @property
@@ -66,7 +67,7 @@ class Broker:
         return self.process is not None and self.process.is_alive
 
     def start(self) -> None:
-        if self.is_running:
+        if self.is_running or not self.may_start:
             return
         self.machine.switch_on()
         self.is_ready = False
@@ -125,12 +126,22 @@ class Broker:
 class Cluster:
     """`with Cluster(seed) as cluster`: brokers on machines `node-1`, `node-2`, …; clients on machines of their own."""
 
-    def __init__(self, seed: int | str, *, nodes: int = 3, settings: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        seed: int | str,
+        *,
+        nodes: int = 3,
+        settings: Mapping[str, str] | Callable[[int], Mapping[str, str]] | None = None,
+    ) -> None:
+        """`settings`: of all brokers, or of the broker with this id."""
         self.world = World(seed)
         self.network = Network(self.world)
         voters = ",".join(f"{each}@node-{each}:{CONTROLLER_PORT}" for each in range(1, nodes + 1))
         self.brokers = {
-            each: Broker(self, each, {**_settings(each, voters), **(settings or {})}) for each in range(1, nodes + 1)
+            each: Broker(
+                self, each, {**_settings(each, voters), **(settings(each) if callable(settings) else settings or {})}
+            )
+            for each in range(1, nodes + 1)
         }
         self.clients: list[Process] = []
         self._handler = _Timeline(self.world)

@@ -127,17 +127,22 @@ class Disk:
         self.room_bytes: int | None = None  # None: more than anyone needs
         self.failing: frozenset[str] = frozenset()  # of "read", "write", "sync"
         self.failing_chance = 1.0
+        self.dead: set[str] = set()  # paths of disks that answer nothing but EIO
         self.forgets_syncs = False
 
     def lose_power(self) -> None:
         self.root.lose_power(self.random)
 
-    def replace(self) -> None:
-        """By an empty one."""
-        self.root = Directory()
+    def replace(self, path: str) -> None:
+        """What is mounted there, by an empty one."""
+        parent, name = self.parent_of(path)
+        if name in parent.entries:
+            parent.entries[name] = Directory()
 
-    def check(self, what: str) -> None:
+    def check(self, what: str, path: str) -> None:
         if what in self.failing and self.random.random() < self.failing_chance:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        if self.dead and any(path.startswith(each) for each in self.dead):
             raise OSError(errno.EIO, os.strerror(errno.EIO))
 
     def take_room(self, wanted: int) -> int:

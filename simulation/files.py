@@ -20,10 +20,11 @@ class ProcessIsDead(OSError):
 
 
 class _Descriptor:
-    __slots__ = ("appends", "entry", "position")
+    __slots__ = ("appends", "entry", "path", "position")
 
-    def __init__(self, entry: File | Directory, *, appends: bool) -> None:
+    def __init__(self, entry: File | Directory, path: str, *, appends: bool) -> None:
         self.entry = entry
+        self.path = path  # when it was opened
         self.appends = appends
         self.position = 0
 
@@ -75,10 +76,16 @@ class SimulatedFiles(Files):
         self._open: dict[int, _Descriptor] = {}
         self._last_fd = 2  # numbers are not given twice, so that it does not matter when a file is forgotten
 
-    def _check(self, what: str) -> None:
+    def _check(self, what: str, path: str) -> None:
         if not self._process.is_alive:
             raise ProcessIsDead(errno.EBADF, "the process is dead")
-        self._disk.check(what)
+        if self._disk.failing or self._disk.dead:
+            self._disk.check(what, path)
+
+    def _use(self, what: str, fd: int) -> _Descriptor:
+        opened = self._entry(fd)
+        self._check(what, opened.path)
+        return opened
 
     def _entry(self, fd: int) -> _Descriptor:
         try:
@@ -101,10 +108,11 @@ class SimulatedFiles(Files):
         return SimulatedFile(self, self.open_descriptor(path, os.O_RDONLY))
 
     def open_again(self, fd: int) -> OpenFile:
-        return SimulatedFile(self, self._add(self._entry(fd).entry, appends=self._entry(fd).appends))
+        opened = self._entry(fd)
+        return SimulatedFile(self, self._add(opened.entry, opened.path, appends=opened.appends))
 
     def open_descriptor(self, path: str, flags: int) -> int:
-        self._check("open")
+        self._check("open", path)
         try:
             entry = self._disk.find(path)
         except FileNotFoundError:
@@ -114,11 +122,11 @@ class SimulatedFiles(Files):
             entry = File()
             entry.modified_ns = self._process.wall_clock_ns()
             parent.put(name, entry)
-        return self._add(entry, appends=bool(flags & os.O_APPEND))
+        return self._add(entry, path, appends=bool(flags & os.O_APPEND))
 
-    def _add(self, entry: File | Directory, *, appends: bool) -> int:
+    def _add(self, entry: File | Directory, path: str, *, appends: bool) -> int:
         self._last_fd += 1
-        self._open[self._last_fd] = _Descriptor(entry, appends=appends)
+        self._open[self._last_fd] = _Descriptor(entry, path, appends=appends)
         return self._last_fd
 
     def close(self, fd: int) -> None:
@@ -130,8 +138,7 @@ class SimulatedFiles(Files):
         self._open.pop(fd, None)
 
     def write(self, fd: int, data: Buffer) -> int:
-        self._check("write")
-        opened = self._entry(fd)
+        opened = self._use("write", fd)
         file = self._file(fd)
         position = len(file.data) if opened.appends else opened.position
         taken = self._disk.take_room(len(data))
@@ -141,27 +148,27 @@ class SimulatedFiles(Files):
         return taken
 
     def pwrite(self, fd: int, data: Buffer, position: int) -> int:
-        self._check("write")
+        self._use("write", fd)
         file = self._file(fd)
         taken = self._disk.take_room(len(data))
         file.write(position, memoryview(data)[:taken])
         return taken
 
     def pread(self, fd: int, length: int, position: int) -> bytes:
-        self._check("read")
+        self._use("read", fd)
         return bytes(self._file(fd).data[position : position + length])
 
     read_cached = pread
 
     def truncate(self, fd: int, size: int) -> None:
-        self._check("write")
+        self._use("write", fd)
         self._file(fd).truncate(size)
 
     def fdatasync(self, fd: int) -> None:
-        self._check("sync")
+        opened = self._use("sync", fd)
         self._process.spend_on_disk(self._disk.sync_seconds * (0.2 + 1.6 * self._disk.random.random()))
         if not self._disk.forgets_syncs:
-            self._entry(fd).entry.sync()
+            opened.entry.sync()
 
     fsync = fdatasync
 
@@ -174,7 +181,7 @@ class SimulatedFiles(Files):
     # Names
 
     def rename(self, source: str, target: str) -> None:
-        self._check("write")
+        self._check("write", source)
         parent, name = self._disk.parent_of(source)
         other, new_name = self._disk.parent_of(target)
         if name not in parent.entries:
@@ -185,7 +192,7 @@ class SimulatedFiles(Files):
             other.put(new_name, parent.drop(name))
 
     def remove(self, path: str) -> None:
-        self._check("write")
+        self._check("write", path)
         try:
             parent, name = self._disk.parent_of(path)
         except FileNotFoundError:
@@ -194,7 +201,7 @@ class SimulatedFiles(Files):
             parent.drop(name)
 
     def make_directory(self, path: str) -> bool:
-        self._check("write")
+        self._check("write", path)
         parent, name = self._disk.parent_of(path)
         if name in parent.entries:
             return False
@@ -202,12 +209,12 @@ class SimulatedFiles(Files):
         return True
 
     def remove_directory(self, path: str) -> None:
-        self._check("write")
+        self._check("write", path)
         parent, name = self._disk.parent_of(path)
         parent.drop(name)
 
     def list(self, path: str) -> builtins.list[str]:
-        self._check("read")
+        self._check("read", path)
         found = self._disk.find(path)
         assert isinstance(found, Directory)
         return [*found.entries]
@@ -234,6 +241,7 @@ class SimulatedFiles(Files):
         return 1 << 40, free
 
     def is_read_only(self, path: str) -> bool:
+        self._check("read", path)
         self._disk.find(path)
         return False
 

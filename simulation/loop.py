@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 TURN_SECONDS_MAX: Final = 0.00008  # until a process that has something to do gets the processor
 
+ROUNDS_MAX: Final = 6  # of its loop, before others have their turn
+
 T = TypeVar("T")
 
 
@@ -36,6 +38,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         self._count = 0
         self._turn_at: float | None = None  # by the world's clock
         self._turn: Any = None
+        self._in_turn = False
         self._closed = False
 
     # Time
@@ -47,6 +50,8 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         handle = events.Handle(callback, args, self, context)
         if not self._closed:
             self._ready.append(handle)
+            if self._in_turn:
+                return handle  # the turn plans the next one when it ends
             if self._turn_at is None or self._turn_at > self._world.now + TURN_SECONDS_MAX:
                 self._plan(self._world.now + self._random.random() * TURN_SECONDS_MAX)
         return handle
@@ -66,6 +71,8 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
             self._count += 1
             heappush(self._timers, (when, self._count, handle))
             handle._scheduled = True  # type: ignore[attr-defined]
+            if self._in_turn:
+                return handle
             at = self._process.true_time(when)
             if self._turn_at is None or at < self._turn_at:
                 self._plan(at)
@@ -106,15 +113,20 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
             handle._scheduled = False  # type: ignore[attr-defined]
             if not handle._cancelled:
                 ready.append(handle)
+        self._in_turn = True
         events._set_running_loop(self)
         try:
-            for _ in range(len(ready)):
-                next_one = ready.popleft()
-                if not next_one._cancelled:
-                    next_one._run()
-                if self._closed:
-                    return
+            rounds = 1 + int(self._random.random() * ROUNDS_MAX)
+            while ready and rounds:
+                rounds -= 1
+                for _ in range(len(ready)):
+                    next_one = ready.popleft()
+                    if not next_one._cancelled:
+                        next_one._run()
+                    if self._closed:
+                        return
         finally:
+            self._in_turn = False
             events._set_running_loop(None)
         self.plan_again()
 

@@ -7,12 +7,14 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 if TYPE_CHECKING:
     from tidemark.simulation.process import Process
 
 T = TypeVar("T")
+
+LOOKS_AGAIN_SECONDS: Final = 0.2  # at a disk that hangs: it may be mended before its time
 
 
 class SimulatedThreads(Executor):
@@ -44,7 +46,7 @@ class SimulatedThreads(Executor):
         if not process.is_alive:
             return
         if (wait := process.standstill()) > 0:  # the disk hangs, or the process is stopped
-            self._wait_for_disk(future, work, wait)
+            self._wait_for_disk(future, work, min(wait, LOOKS_AGAIN_SECONDS))
             return
         finish = self._run(future, work)
         process.world.after(process.take_disk_seconds(), partial(self._end, finish))

@@ -39,6 +39,7 @@ from tidemark.storage.log import Appended, Log
 from tidemark.storage.lookup import Found
 from tidemark.storage.moving import MoveFailed, SegmentCopy, catch_up, open_future
 from tidemark.storage.moving import begin as begin_move
+from tidemark.storage.pending_append import PendingAppend
 from tidemark.storage.producers import ProducerState, RememberedBatch
 from tidemark.storage.scrubbing.job import Scrubbed, ScrubEnded, ScrubJob
 from tidemark.storage.scrubbing.mending import (
@@ -85,6 +86,7 @@ __all__ = [
     "OffsetOutOfRange",
     "OpenFile",
     "OutOfOrderSequence",
+    "PendingAppend",
     "ProducerState",
     "RememberedBatch",
     "Runner",

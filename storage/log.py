@@ -1,7 +1,8 @@
 """A partition's log: segments in a row, the last of which is written to.
 
 Synchronous and single-threaded. An append is a header patch, one write(2) and a few assignments; a read is a dictionary
-look-up and a (file, position, length) for the caller to send.
+look-up and a (file, position, length) for the caller to send. Only the write may be left to another thread
+(`pending_append`), one at a time: order and offsets are decided here.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Literal, NamedTuple, overload
 
 from tidemark.environment import chance, wall_clock_ms
 from tidemark.protocol.records import BatchHeader, EndTransaction, place_batch, read_end_transaction
@@ -19,11 +20,12 @@ from tidemark.storage.cache import SegmentCache
 from tidemark.storage.cold import CachedFiles
 from tidemark.storage.config import LogConfig
 from tidemark.storage.deletion import PendingDeletions, remove_directory, retire_directory
-from tidemark.storage.errors import BatchTooLarge, LogOffline, OffsetOutOfRange, WriteFailed
+from tidemark.storage.errors import BatchTooLarge, LogOffline, OffsetOutOfRange, StorageError, WriteFailed
 from tidemark.storage.files import REAL_FILES, Buffer, Files
 from tidemark.storage.flush import Flush
 from tidemark.storage.index import MAX_RELATIVE_OFFSET, TimeIndex
 from tidemark.storage.lookup import Found
+from tidemark.storage.pending_append import PendingAppend
 from tidemark.storage.producers import ProducerState
 from tidemark.storage.remembered import RememberedStates
 from tidemark.storage.segment import Segment
@@ -55,6 +57,7 @@ class Log:
         "_chance",
         "_config",
         "_offline",
+        "_pending",
         "_segment_bytes",
         "_unhindered_bytes",
         "deletions",
@@ -103,6 +106,7 @@ class Log:
         self.unsynced = Unsynced(loaded.unflushed, changed=loaded.changed, created=loaded.created)
         self.deletions = PendingDeletions()
         self._offline: str | None = None  # why, if it is
+        self._pending: PendingAppend | None = None  # an append that another thread writes
         self.now_ms = now_ms
         self._chance = chance
         self.config = config
@@ -197,8 +201,35 @@ class Log:
 
     # Appending
 
-    def append(self, batch: bytearray | memoryview, header: BatchHeader, *, leader_epoch: int, now_ms: int) -> Appended:
-        """Appends one checked batch as the partition's leader: gives it its offsets and epoch, in place."""
+    @overload
+    def append(
+        self, batch: bytearray | memoryview, header: BatchHeader, *, leader_epoch: int, now_ms: int
+    ) -> Appended: ...
+
+    @overload
+    def append(
+        self,
+        batch: bytearray | memoryview,
+        header: BatchHeader,
+        *,
+        leader_epoch: int,
+        now_ms: int,
+        later: Literal[True],
+    ) -> Appended | PendingAppend: ...
+
+    def append(
+        self,
+        batch: bytearray | memoryview,
+        header: BatchHeader,
+        *,
+        leader_epoch: int,
+        now_ms: int,
+        later: bool = False,
+    ) -> Appended | PendingAppend:
+        """Appends one checked batch as the partition's leader: gives it its offsets and epoch, in place. `later`: see
+        `begin_append`."""
+        if self._pending is not None:
+            self.settle()
         if self._offline is not None:
             raise LogOffline(self._offline)
         base_offset = self.end_offset
@@ -226,6 +257,10 @@ class Log:
                 size=size, first_offset=base_offset, last_offset=last_offset, timestamp=timestamp, now_ms=now_ms
             )
         place_batch(batch, 0, base_offset=base_offset, leader_epoch=leader_epoch)
+        if later:
+            appended = Appended(base_offset, last_offset, append_time)
+            self._pending = PendingAppend(segment, batch, size=size, header=header, marker=marker, appended=appended)
+            return self._pending
         try:
             position = segment.write(batch, size)
         except LogOffline as error:
@@ -239,9 +274,59 @@ class Log:
             self._note_producer(header, marker, first_offset=base_offset, last_offset=last_offset)
         return _new_tuple(Appended, (base_offset, last_offset, append_time, False))
 
+    def begin_append(
+        self, batch: bytearray | memoryview, header: BatchHeader, *, leader_epoch: int, now_ms: int
+    ) -> Appended | PendingAppend:
+        """As `append`, but the write is left to another thread (see `pending_append`). An answer at once if there is
+        nothing to write: the batch is in the log already."""
+        return self.append(batch, header, leader_epoch=leader_epoch, now_ms=now_ms, later=True)
+
+    def finish_append(self, pending: PendingAppend) -> Appended:
+        """Raises what `append` would have raised."""
+        if self._pending is pending:
+            self.settle()
+        return pending.outcome()
+
+    def settle(self) -> None:
+        """Finishes an append that has begun, if there is one. Waits for the thread that writes it."""
+        if (pending := self._pending) is None:
+            return
+        pending()
+        self._pending = None
+        try:
+            self._take_in(pending)
+        except StorageError as error:
+            pending.fail(error)
+
+    @property
+    def is_appending(self) -> bool:
+        """Whether an append has begun and is not finished."""
+        return self._pending is not None
+
+    def _take_in(self, pending: PendingAppend) -> None:
+        """A batch has been written by another thread: what follows from that."""
+        if isinstance(pending.error, LogOffline):
+            self.fail(str(pending.error))
+        self.check_online()
+        base_offset, last_offset, _, _ = pending.outcome()
+        segment, header = pending.segment, pending.header
+        assert (segment.size, self.end_offset) == (pending.position, base_offset), "something else was appended"
+        segment.size += pending.size
+        segment.note_batch(
+            position=pending.position,
+            size=pending.size,
+            base_offset=base_offset,
+            last_offset=last_offset,
+            timestamp=header.max_timestamp,
+        )
+        self.end_offset = last_offset + 1
+        if header.producer_id >= 0:
+            self._note_producer(header, pending.marker, first_offset=base_offset, last_offset=last_offset)
+
     def append_replicated(self, data: Buffer) -> int:
         """Appends batches as a follower: they keep the offsets and epochs the leader gave them. A torn last batch (a
         fetch may end in one) is left out. Returns the log's new end offset."""
+        self.settle()
         self.check_online()
         view = memoryview(data)
         batches = replicated.check(view, end_offset=self.end_offset)
@@ -311,6 +396,7 @@ class Log:
 
     def start_epoch(self, epoch: int) -> None:
         """A new leader epoch begins at the log's end."""
+        self.settle()
         self.check_online()
         if epoch > self.epochs.latest:
             self.epochs.announce(epoch=epoch, start=self.end_offset)
@@ -325,6 +411,7 @@ class Log:
 
     def roll(self) -> None:
         """Begins a new segment at the log's end, unless the active one is empty."""
+        self.settle()
         self.check_online()
         if self.segments.active.size:
             self.roll_to(self.end_offset)
@@ -332,6 +419,7 @@ class Log:
     def roll_to(self, base_offset: int) -> None:
         old = self.segments.active
         assert base_offset >= self.end_offset >= old.base_offset, f"a segment cannot begin at {base_offset}"
+        assert self._pending is None, "the segment is being written to"
         try:
             old.seal()
             self.snapshots.take(base_offset, self.producer_states.to_snapshot())
@@ -520,9 +608,6 @@ class Log:
 
     # Moving to another directory: see storage/moving.py
 
-    def settle(self) -> None:
-        """Every append that has begun is finished. Here they all are when they return."""
-
     def renamed_to(self, directory: str) -> None:
         """The log's directory has another name."""
         self.directory = directory
@@ -533,6 +618,7 @@ class Log:
 
     def adopt(self, moved: Log) -> None:
         """Goes on in the files of another log that holds the same records. Readers of the old ones keep them."""
+        assert self._pending is None, "an append would go to the old files"
         old = self.segments
         moved.unsynced.continue_after(self.unsynced)
         self.directory, self.files = moved.directory, moved.files
@@ -567,6 +653,7 @@ class Log:
 
     def close(self, *, clean: bool = True) -> None:
         """Closes the log. Cleanly: everything is synced, and opening it again needs no recovery."""
+        self.settle()
         if self._offline is None and clean:
             try:
                 self.segments.active.seal()

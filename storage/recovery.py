@@ -109,6 +109,7 @@ def _scan(segment: Segment, *, config: LogConfig, epochs: EpochCache) -> tuple[i
     segment.start_rebuild()
     segment.reset_aborts()
     end_offset = segment.base_offset
+    last_epoch = -1
     fd = segment.open_file().fileno()
     damage = None
     try:
@@ -117,6 +118,10 @@ def _scan(segment: Segment, *, config: LogConfig, epochs: EpochCache) -> tuple[i
         ):
             if header.last_offset - segment.base_offset > MAX_RELATIVE_OFFSET:
                 raise Damage(position, f"offset {header.last_offset} is too far from the segment's first")
+            epoch = header.partition_leader_epoch
+            if 0 <= epoch < last_epoch:  # no checksum covers it
+                raise Damage(position, f"leader epoch {epoch} follows {last_epoch}")
+            last_epoch = max(epoch, last_epoch)
             segment.note_batch(
                 position=position,
                 size=header.size,
@@ -124,8 +129,8 @@ def _scan(segment: Segment, *, config: LogConfig, epochs: EpochCache) -> tuple[i
                 last_offset=header.last_offset,
                 timestamp=header.max_timestamp,
             )
-            if header.partition_leader_epoch > epochs.latest:
-                epochs.assign(epoch=header.partition_leader_epoch, start=header.base_offset)
+            if epoch > epochs.latest:
+                epochs.assign(epoch=epoch, start=header.base_offset)
             end_offset = header.next_offset
     except Damage as found:
         damage = found

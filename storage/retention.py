@@ -52,7 +52,9 @@ def apply(log: Log, now_ms: int, *, high_watermark: int | None) -> bool:
 
 def _roll_or_keep_active(log: Log, count: int) -> int:
     """Even the active segment has expired: a new one takes its place, so that the log keeps its end. On a full disk
-    there is no room for that; the others must go all the same."""
+    there is no room for that; the others must go all the same. So must they if the active one is being written to."""
+    if log.is_appending:
+        return count - 1
     try:
         log.roll_to(log.end_offset)
     except WriteFailed:

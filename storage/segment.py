@@ -110,13 +110,20 @@ class Segment:
             if written != size:
                 self.files.write_all(fd, memoryview(data)[written:])
         except OSError as error:
-            self._undo_write(position, error)
+            self._undo_write(fd, position, error)
         self.size = position + size
         return position
 
-    def _undo_write(self, position: int, error: OSError) -> None:
+    def put(self, fd: int, data: Buffer, *, position: int) -> None:
+        """The part of `write` that waits for the disk, for any thread. `size` stays: nobody reads these bytes yet."""
         try:
-            self.files.truncate(self.fd, position)
+            self.files.write_all(fd, data)
+        except OSError as error:
+            self._undo_write(fd, position, error)
+
+    def _undo_write(self, fd: int, position: int, error: OSError) -> None:
+        try:
+            self.files.truncate(fd, position)
         except OSError as second:
             raise LogOffline(
                 f"{self.path(names.LOG)}: a write failed ({error}), and so did cutting it off at {position} ({second})"

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 def truncate_to(log: Log, offset: int) -> bool:
     """See `Log.truncate_to`."""
+    log.settle()
     log.check_online()
     if offset >= log.end_offset:
         # An epoch may have begun at the end without a record: to a broker that never had it, it never was.
@@ -70,6 +71,7 @@ def _cut(log: Log, offset: int) -> int:
 
 def truncate_fully_and_start_at(log: Log, offset: int) -> None:
     """See `Log.truncate_fully_and_start_at`."""
+    log.settle()
     log.check_online()
     log.unsynced.note_truncation()
     try:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 from tidemark import _forking
 from tidemark.broker.config import load_config
 from tidemark.broker.node import Node
+from tidemark.broker.server.crowd import BrokerLoop, CrowdSelector
 
 if TYPE_CHECKING:
     from tidemark._embedded_security import Security
@@ -45,7 +46,7 @@ class EmbeddedBroker:
         secured = {} if self.security is None else self.security.broker_settings
         common = {**_known_defaults(), **secured, "log.dirs": str(data_directory)}
         self._config = load_config(overrides={**common, **settings})
-        self._selector = selectors.DefaultSelector()
+        self._selector = CrowdSelector()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop: asyncio.Event | None = None
         self._started = threading.Event()
@@ -105,7 +106,7 @@ class EmbeddedBroker:
 
     def _run(self) -> None:
         try:
-            with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(self._selector)) as runner:
+            with asyncio.Runner(loop_factory=lambda: BrokerLoop(self._selector)) as runner:
                 runner.run(self._serve())
         except BaseException as error:
             if self._started.is_set():

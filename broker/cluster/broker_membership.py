@@ -49,17 +49,21 @@ class BrokerMembership:
         cluster_id: Callable[[], str],
         renew_lease: Callable[[float], None],
         is_behind: Callable[[], bool] = lambda: False,
+        stalled_seconds: Callable[[], float] = lambda: 0.0,
         previous_epoch: int = -1,
         log_dirs: Callable[[], list[bytes]] = list,
         offline_log_dirs: Callable[[], list[bytes]] = list,
     ) -> None:
         """`renew_lease(until)`: this broker may serve until then, by `lease_clock`. `is_behind`: whether it does not do
-        yet all that the metadata here says. `previous_epoch`: of its last life, if that ended in good order.
-        `log_dirs`: the ids of the log directories that work; `offline_log_dirs`: of those that have failed since."""
+        yet all that the metadata here says; `stalled_seconds`: for how long the disk has not taken what the quorum
+        sends, so that this broker does not hear what is decided. `previous_epoch`: of its last life, if that ended in
+        good order. `log_dirs`: the ids of the log directories that work; `offline_log_dirs`: of those that have failed
+        since."""
         self._log_dirs = log_dirs
         self._offline_log_dirs = offline_log_dirs
         self.broker_epoch = previous_epoch
         self._is_behind = is_behind
+        self._stalled_seconds = stalled_seconds
         self._followed_index = 0
         self._renew_lease = renew_lease
         self._store = store
@@ -154,10 +158,14 @@ class BrokerMembership:
     async def _send_heartbeat(self) -> float:
         """How long to wait until the next."""
         sent_at = lease_clock()
+        is_stalled = self._stalled_seconds() > self._timings.silence
+        if is_stalled:
+            self._stop_serving()
         request = BrokerHeartbeatRequest(
             broker_id=self._settings.static.node_id,
             broker_epoch=self.broker_epoch,
             current_metadata_offset=self._metadata_offset(),
+            want_fence=is_stalled,
             want_shut_down=self._is_shutting_down,
             offline_log_dirs=self._offline_log_dirs(),
         )
@@ -175,7 +183,14 @@ class BrokerMembership:
             return RETRY_SECONDS
         if response.error_code != ErrorCode.NONE:
             return RETRY_SECONDS
-        return self._handle_answer(response, sent_at)
+        return RETRY_SECONDS if is_stalled else self._handle_answer(response, sent_at)
+
+    def _stop_serving(self) -> None:
+        """Others may lead by now what this broker leads, and it would not hear of it."""
+        if self._unfenced.is_set():
+            log.error("the disk that holds the metadata hangs: this broker serves nothing, and asks to be fenced")
+            self._unfenced.clear()
+        self._renew_lease(lease_clock())
 
     def _metadata_offset(self) -> int:
         """How far this broker follows the metadata. One that was fenced is let in again by this: it must not serve what

@@ -7,6 +7,7 @@ from typing import Any, Final, TypedDict
 
 from tidemark.broker.core.errors import Refused
 from tidemark.protocol.messages import (
+    alter_client_quotas,
     alter_configs,
     alter_partition_reassignments,
     alter_user_scram_credentials,
@@ -62,6 +63,13 @@ def _create_partitions(
 ) -> create_partitions.CreatePartitionsResponse:
     results = [create_partitions.CreatePartitionsTopicResult(name=topic.name, **error) for topic in request.topics]
     return create_partitions.CreatePartitionsResponse(results=results)
+
+
+def _alter_client_quotas(
+    request: alter_client_quotas.AlterClientQuotasRequest, error: _Error
+) -> alter_client_quotas.AlterClientQuotasResponse:
+    entries = [alter_client_quotas.AlteredEntityData(entity=each.entity, **error) for each in request.entries]
+    return alter_client_quotas.AlterClientQuotasResponse(entries=entries)
 
 
 def _alter_configs(request: alter_configs.AlterConfigsRequest, error: _Error) -> alter_configs.AlterConfigsResponse:
@@ -157,6 +165,7 @@ def _unmarked(
 
 
 _IN_EVERY_PLACE: Final[Mapping[type[Any], Callable[[Any, _Error], object]]] = {
+    alter_client_quotas.AlterClientQuotasRequest: _alter_client_quotas,
     alter_partition_reassignments.AlterPartitionReassignmentsRequest: _alter_partition_reassignments,
     alter_user_scram_credentials.AlterUserScramCredentialsRequest: _alter_user_scram_credentials,
     create_acls.CreateAclsRequest: _create_acls,

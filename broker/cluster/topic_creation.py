@@ -14,7 +14,13 @@ from tidemark.broker.metadata.image import Image
 from tidemark.broker.metadata.internal import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, offsets_topic, transactions_topic
 from tidemark.broker.metadata.records import Record
 from tidemark.broker.metadata.store import MetadataStore
-from tidemark.broker.metadata.topics import NewTopic, check_partitions_of_request, create_topics
+from tidemark.broker.metadata.topics import (
+    Charge,
+    NewTopic,
+    check_partitions_of_request,
+    create_topics,
+    free_of_charge,
+)
 from tidemark.environment import random_bytes
 from tidemark.protocol.errors import ErrorCode
 
@@ -47,11 +53,16 @@ class TopicCreation:
         for refusal in (await self.create_all_automatically([name])).values():
             raise refusal
 
-    async def create_all_automatically(self, names: Sequence[str]) -> dict[str, Refused]:
-        """As one request, and thus with its limit. Those that cannot be created, with their reasons."""
+    async def create_all_automatically(
+        self, names: Sequence[str], charge: Charge = free_of_charge
+    ) -> dict[str, Refused]:
+        """As one request, and thus with its limit. Those that cannot be created, with their reasons. Each broker holds
+        its clients to their quotas of this by itself (`charge`): the controller does not know for whom it is."""
         check_partitions_of_request(len(names))
         image = self._store.image
         topics = [self._new_topic(image, name) for name in names]
+        for topic in topics:
+            charge(topic.partitions if topic.partitions > 0 else self._settings.current.num_partitions)
         if self._forwarding is not None and not self._store.is_controller:
             refused = await self._ask_controller(self._forwarding, topics)
             await self._wait_until_opened()
@@ -81,12 +92,14 @@ class TopicCreation:
             return transactions_topic(image, self._settings.current, topic_id=new_topic_id())
         return NewTopic(name=name, topic_id=new_topic_id(), partitions=-1, replication_factor=-1)
 
-    async def create(self, topics: Sequence[NewTopic]) -> tuple[dict[str, Refused], Image]:
-        """Create all that can be, in one commit; the others with their reasons."""
+    async def create(
+        self, topics: Sequence[NewTopic], charge: Charge = free_of_charge
+    ) -> tuple[dict[str, Refused], Image]:
+        """Create all that can be, in one commit; the others with their reasons. `charge`: see `create_topics`."""
         refused: dict[str, Refused] = {}
 
         def decide(image: Image) -> Job[list[Record]]:
-            records, refusals = yield from create_topics(image, topics, self._settings.current)
+            records, refusals = yield from create_topics(image, topics, self._settings.current, charge)
             refused.update(refusals)
             return records
 
@@ -100,10 +113,12 @@ class TopicCreation:
             async with asyncio.timeout(OPENED_SECONDS_MAX):
                 await self._opened()
 
-    async def check(self, topics: list[NewTopic]) -> tuple[dict[str, Refused], Image]:
+    async def check(
+        self, topics: Sequence[NewTopic], charge: Charge = free_of_charge
+    ) -> tuple[dict[str, Refused], Image]:
         """As `create`, but nothing is created: the image is what would be."""
         before = self._store.image
-        records, refused = await finished(create_topics(before, topics, self._settings.current))
+        records, refused = await finished(create_topics(before, topics, self._settings.current, charge))
         return refused, await finished(before.apply_in_slices(records))
 
 

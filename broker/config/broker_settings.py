@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, TypeVar, cast
 
-from tidemark.broker.config.coordinator_settings import CoordinatorSettings
 from tidemark.broker.config.key import (
     DOUBLE_MAX,
     INT_MAX,
@@ -22,6 +21,7 @@ from tidemark.broker.config.key import (
     long,
     string,
 )
+from tidemark.broker.config.quota_settings import QuotaSettings
 from tidemark.broker.config.topic import TopicConfig
 
 STANDARD_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
@@ -46,7 +46,7 @@ def default_of(topic_key: str, *, default: V = UNSET, unit: str | None = None, *
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
-class BrokerSettings(CoordinatorSettings):
+class BrokerSettings(QuotaSettings):
     # This node's identity, and where it can be reached.
     node_id: int = integer(0, "The id of this node, unique in its cluster.", check=Between(0), kafka_default="none")
     broker_id: int = integer(-1, "An older name of node.id; its value is used when node.id is not set.")

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from tidemark.broker.config.http_settings import HttpSettings
 from tidemark.broker.config.key import INT_MAX, Between, OneOf, Scope, boolean, integer, listing, long, short, string
+
+# What a topic can be created with: with any other value no coordinator would ever be found.
+SEGMENT_BYTES: Final = Between(1 << 20)
+INTERNAL_PARTITIONS: Final = Between(1, 10_000)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class CoordinatorSettings(HttpSettings):
     # Groups, and the topic that holds what they committed.
     offsets_topic_num_partitions: int = integer(
-        50, "How many partitions the topic __consumer_offsets is created with.", check=Between(1)
+        50, "How many partitions the topic __consumer_offsets is created with.", check=INTERNAL_PARTITIONS
     )
     offsets_topic_replication_factor: int = short(
         3,
@@ -20,7 +25,7 @@ class CoordinatorSettings(HttpSettings):
         check=Between(1),
     )
     offsets_topic_segment_bytes: int = integer(
-        104_857_600, "The segment.bytes that the topic __consumer_offsets is created with.", check=Between(1)
+        104_857_600, "The segment.bytes that the topic __consumer_offsets is created with.", check=SEGMENT_BYTES
     )
     offsets_topic_compression_codec: int = integer(
         0,
@@ -123,7 +128,7 @@ class CoordinatorSettings(HttpSettings):
 
     # Transactions.
     transaction_state_log_num_partitions: int = integer(
-        50, "How many partitions the topic __transaction_state is created with.", check=Between(1)
+        50, "How many partitions the topic __transaction_state is created with.", check=INTERNAL_PARTITIONS
     )
     transaction_state_log_replication_factor: int = short(
         3,
@@ -136,7 +141,7 @@ class CoordinatorSettings(HttpSettings):
         check=Between(1),
     )
     transaction_state_log_segment_bytes: int = integer(
-        104_857_600, "The segment.bytes that the topic __transaction_state is created with.", check=Between(1)
+        104_857_600, "The segment.bytes that the topic __transaction_state is created with.", check=SEGMENT_BYTES
     )
     transaction_state_log_load_buffer_size: int = integer(
         5_242_880,

@@ -4,10 +4,27 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Iterable
-from typing import TypeVar
+from typing import Final, TypeVar
+
+from tidemark.broker.core.sliced_work import Job
+
+AT_ONCE: Final = 256
 
 T = TypeVar("T", bound=Hashable)
 
 
 def repeated(items: Iterable[T]) -> set[T]:
     return {item for item, count in Counter(items).items() if count > 1}
+
+
+def find_repeated(items: Iterable[T]) -> Job[set[T]]:
+    """As `repeated`, for a request that may name very many."""
+    seen: set[T] = set()
+    twice: set[T] = set()
+    for count, item in enumerate(items):
+        if item in seen:
+            twice.add(item)
+        seen.add(item)
+        if count % AT_ONCE == AT_ONCE - 1:
+            yield
+    return twice

@@ -17,11 +17,13 @@ from tidemark.broker.cluster.topic_creation import TopicCreation, new_topic_id
 from tidemark.broker.config import describe_topic
 from tidemark.broker.core.errors import Refused
 from tidemark.broker.core.registry import Call, handles
-from tidemark.broker.core.repeats import repeated
+from tidemark.broker.core.repeats import find_repeated
+from tidemark.broker.core.sliced_work import Job, finished
 from tidemark.broker.core.time_slice import TimeSlice
 from tidemark.broker.metadata.dynamic_config import DynamicConfig
 from tidemark.broker.metadata.image import TOPIC_RESOURCE, Image
-from tidemark.broker.metadata.topics import NewTopic
+from tidemark.broker.metadata.topics import NewTopic, check_partitions_of_request
+from tidemark.broker.quotas.service import Quotas
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.messages.create_topics import (
     CreatableTopic,
@@ -32,14 +34,20 @@ from tidemark.protocol.messages.create_topics import (
 )
 
 DETAILS_FROM: Final = 5  # KIP-525
+THROTTLED_BY_ERROR_FROM: Final = 6  # KIP-599
 
 
 @handles(CreateTopicsRequest, CreateTopicsResponse, on_controller=True)
 async def create_topics(
-    request: CreateTopicsRequest, call: Call, *, creation: TopicCreation, settings: DynamicConfig
+    request: CreateTopicsRequest, call: Call, *, creation: TopicCreation, settings: DynamicConfig, quotas: Quotas
 ) -> CreateTopicsResponse:
+    quota = quotas.mutation(call, strict_from=THROTTLED_BY_ERROR_FROM)
     time_slice = TimeSlice()
-    twice = repeated([topic.name for topic in request.topics])
+    twice = await finished(find_repeated(topic.name for topic in request.topics))
+    try:
+        check_partitions_of_request(await finished(_count_partitions(request, twice, settings)))
+    except Refused as too_many:
+        return await finished(_refuse_all(request, twice, too_many))
     new_topics, refused = [], {}
     for topic in request.topics:
         try:
@@ -48,8 +56,9 @@ async def create_topics(
         except Refused as refusal:
             refused[topic.name] = refusal
         await time_slice.pause()
-    refused |= dict.fromkeys(twice, Refused(ErrorCode.INVALID_REQUEST, "The topic is in the request twice."))
-    outcome, image = await creation.check(new_topics) if request.validate_only else await creation.create(new_topics)
+    refused |= dict.fromkeys(twice, _named_twice())
+    create = creation.check if request.validate_only else creation.create
+    outcome, image = await create(new_topics, quota.take)
     refused |= outcome
     response = CreateTopicsResponse()
     described: dict[frozenset[tuple[str, str]], list[CreatableTopicConfigs]] = {}
@@ -69,6 +78,33 @@ async def create_topics(
             )
         )
         await time_slice.pause()
+    response.throttle_time_ms = quota.throttle_time_ms
+    return response
+
+
+def _named_twice() -> Refused:
+    return Refused(ErrorCode.INVALID_REQUEST, "The topic is in the request twice.")
+
+
+def _count_partitions(request: CreateTopicsRequest, twice: set[str], settings: DynamicConfig) -> Job[int]:
+    """Of all topics together: the request is refused for too many of them before anything is made for one."""
+    count = 0
+    for topic in request.topics:
+        if topic.name not in twice:
+            wanted = topic.num_partitions if topic.num_partitions > 0 else settings.current.num_partitions
+            count += len(topic.assignments) or wanted
+        yield
+    return count
+
+
+def _refuse_all(request: CreateTopicsRequest, twice: set[str], too_many: Refused) -> Job[CreateTopicsResponse]:
+    response = CreateTopicsResponse()
+    told: set[str] = set()
+    for topic in request.topics:
+        if topic.name not in told:
+            response.topics.append(_refused_topic(topic.name, _named_twice() if topic.name in twice else too_many))
+            told.add(topic.name)
+        yield
     return response
 
 

@@ -10,15 +10,18 @@ v6: topics by id (KIP-516)
 
 from __future__ import annotations
 
+from typing import Final
+
 from tidemark.broker.core.errors import Refused
 from tidemark.broker.core.registry import Call, handles
-from tidemark.broker.core.repeats import repeated
-from tidemark.broker.core.sliced_work import Job
+from tidemark.broker.core.repeats import find_repeated
+from tidemark.broker.core.sliced_work import Job, finished
 from tidemark.broker.metadata.dynamic_config import DynamicConfig
 from tidemark.broker.metadata.image import Image, TopicImage
 from tidemark.broker.metadata.records import Record
 from tidemark.broker.metadata.store import MetadataStore
 from tidemark.broker.metadata.topics import delete_topic, existing_topic
+from tidemark.broker.quotas.service import Quotas
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.messages.delete_topics import (
     DeletableTopicResult,
@@ -28,14 +31,17 @@ from tidemark.protocol.messages.delete_topics import (
 )
 from tidemark.protocol.schema import ZERO_UUID
 
+THROTTLED_BY_ERROR_FROM: Final = 5  # KIP-599
+
 
 @handles(DeleteTopicsRequest, DeleteTopicsResponse, on_controller=True)
 async def delete_topics(
-    request: DeleteTopicsRequest, _call: Call, *, store: MetadataStore, settings: DynamicConfig
+    request: DeleteTopicsRequest, call: Call, *, store: MetadataStore, settings: DynamicConfig, quotas: Quotas
 ) -> DeleteTopicsResponse:
+    quota = quotas.mutation(call, strict_from=THROTTLED_BY_ERROR_FROM)
     wanted = request.topics or [DeleteTopicState(name=name) for name in request.topic_names]
-    names = repeated([state.name for state in wanted if state.name is not None])
-    ids = repeated([state.topic_id for state in wanted if state.topic_id != ZERO_UUID])
+    names = await finished(find_repeated(state.name for state in wanted if state.name is not None))
+    ids = await finished(find_repeated(state.topic_id for state in wanted if state.topic_id != ZERO_UUID))
     results: dict[tuple[str | None, bytes], DeletableTopicResult] = {}
 
     def decide(image: Image) -> Job[list[Record]]:
@@ -51,6 +57,7 @@ async def delete_topics(
                 topic = _topic_to_delete(image, state, settings)
                 if topic.name in gone:  # once by its name and once by its id
                     raise Refused(ErrorCode.INVALID_REQUEST, "The topic is in the request twice.")
+                quota.take(len(topic.partitions))
             except Refused as refusal:
                 result.error_code, result.error_message = refusal.code, refusal.message
                 continue
@@ -60,7 +67,7 @@ async def delete_topics(
         return records
 
     await store.change(decide)
-    return DeleteTopicsResponse(responses=list(results.values()))
+    return DeleteTopicsResponse(responses=list(results.values()), throttle_time_ms=quota.throttle_time_ms)
 
 
 def _topic_to_delete(image: Image, state: DeleteTopicState, settings: DynamicConfig) -> TopicImage:

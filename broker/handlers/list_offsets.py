@@ -18,14 +18,14 @@ v11: -6, the earliest offset that is still to be uploaded (KIP-1023)
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Final
 
 from tidemark.broker.core.deferred import Answer
 from tidemark.broker.core.errors import EXPECTED, Refused, check_leader_epoch, fault_of
 from tidemark.broker.core.registry import Call, handles
-from tidemark.broker.core.repeats import repeated
+from tidemark.broker.core.repeats import find_repeated
 from tidemark.broker.core.sliced_work import Job, finished, in_slices
 from tidemark.broker.core.time_slice import TimeSlice
 from tidemark.broker.replication.partition import Partition
@@ -69,16 +69,18 @@ class _OffsetListing:
         self._version = version
         self._replicas = replicas
         self._committed = request.isolation_level == READ_COMMITTED
-        self._twice = repeated(
-            (topic.name, each.partition_index) for topic in self._topics for each in topic.partitions
-        )
+        self._twice: set[Place] = set()
         self._found: dict[Place, Search] = {}
 
     @property
     def must_search(self) -> bool:
         return any(_is_search(each.timestamp) for topic in self._topics for each in topic.partitions)
 
+    def _places(self) -> Iterator[Place]:
+        return ((topic.name, each.partition_index) for topic in self._topics for each in topic.partitions)
+
     async def search_and_answer(self) -> ListOffsetsResponse:
+        self._twice = await finished(find_repeated(self._places()))
         time_slice = TimeSlice()
         for topic in self._topics:
             for asked in topic.partitions:
@@ -106,6 +108,7 @@ class _OffsetListing:
         raise AssertionError
 
     def answer(self) -> Job[ListOffsetsResponse]:
+        self._twice = yield from find_repeated(self._places())
         response = ListOffsetsResponse()
         for topic in self._topics:
             partitions = yield from in_slices(partial(self._one, topic.name), topic.partitions)

@@ -18,7 +18,7 @@ v13: an error of the whole answer (KIP-1102)
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from tidemark.broker.cluster.topic_creation import TopicCreation
@@ -31,6 +31,7 @@ from tidemark.broker.metadata.dynamic_config import DynamicConfig
 from tidemark.broker.metadata.image import Image, PartitionImage, TopicImage
 from tidemark.broker.metadata.internal import INTERNAL_TOPICS
 from tidemark.broker.metadata.topics import PARTITIONS_MAX_PER_REQUEST, check_topic_name
+from tidemark.broker.quotas.service import Quotas
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.messages.metadata import (
     MetadataRequest,
@@ -46,19 +47,30 @@ log = logging.getLogger(__name__)
 
 NULLABLE_NAMES_FROM: Final = 12
 
+Create = Callable[[Sequence[str]], Awaitable[dict[str, Refused]]]
+
 
 @handles(MetadataRequest, MetadataResponse)
 def metadata(
-    request: MetadataRequest, call: Call, *, cluster: ClusterView, settings: DynamicConfig, creation: TopicCreation
+    request: MetadataRequest,
+    call: Call,
+    *,
+    cluster: ClusterView,
+    settings: DynamicConfig,
+    creation: TopicCreation,
+    quotas: Quotas,
 ) -> Job[MetadataResponse | Awaitable[MetadataResponse]] | Awaitable[MetadataResponse]:
+    def create(names: Sequence[str]) -> Awaitable[dict[str, Refused]]:
+        return creation.create_all_automatically(names, quotas.mutation(call, strict_from=0).take)
+
     cluster.check_contact()
     if cluster.suspected_brokers:  # a broker has probably died: in a moment it is known which one leads in its place
-        return _answer_soon(request, call, cluster, settings, creation)
-    return _answer_now(request, call, cluster, settings, creation)
+        return _answer_soon(request, call, cluster, settings, create)
+    return _answer_now(request, call, cluster, settings, create)
 
 
 def _answer_now(
-    request: MetadataRequest, call: Call, cluster: ClusterView, settings: DynamicConfig, creation: TopicCreation
+    request: MetadataRequest, call: Call, cluster: ClusterView, settings: DynamicConfig, create: Create
 ) -> Job[MetadataResponse | Awaitable[MetadataResponse]]:
     image = cluster.image
     wanted = request.topics
@@ -69,7 +81,7 @@ def _answer_now(
         if len(missing) > PARTITIONS_MAX_PER_REQUEST:
             log.warning("a client names %d topics that do not exist: too many to create them", len(missing))
         elif missing:
-            return _create_and_answer(request, call, cluster, creation, missing)
+            return _create_and_answer(request, call, cluster, create, missing)
     return (yield from _answer(request, call, cluster, _wanted(request, image, call.version)))
 
 
@@ -83,22 +95,25 @@ def _missing(wanted: Sequence[MetadataRequestTopic], image: Image) -> Job[list[s
 
 
 async def _answer_soon(
-    request: MetadataRequest, call: Call, cluster: ClusterView, settings: DynamicConfig, creation: TopicCreation
+    request: MetadataRequest, call: Call, cluster: ClusterView, settings: DynamicConfig, create: Create
 ) -> MetadataResponse:
     if cluster.suspected_brokers is not None:
         await cluster.suspected_brokers.wait_until_none()
-    answer = await finished(_answer_now(request, call, cluster, settings, creation))
+    answer = await finished(_answer_now(request, call, cluster, settings, create))
     return await answer if isinstance(answer, Awaitable) else answer
 
 
 async def _create_and_answer(
-    request: MetadataRequest, call: Call, cluster: ClusterView, creation: TopicCreation, missing: Sequence[str]
+    request: MetadataRequest, call: Call, cluster: ClusterView, create: Create, missing: Sequence[str]
 ) -> MetadataResponse:
     refused: dict[str, Refused] = {}
     try:
-        refused = await creation.create_all_automatically(missing)
+        refused = await create(missing)
     except Refused as refusal:
-        refused = dict.fromkeys(missing, refusal)
+        # A client that is over its quota tries again, as with any topic that is not there yet.
+        is_throttled = refusal.code == ErrorCode.THROTTLING_QUOTA_EXCEEDED
+        unknown = Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, refusal.message)
+        refused = dict.fromkeys(missing, unknown if is_throttled else refusal)
     response = await finished(_answer(request, call, cluster, _wanted(request, cluster.image, call.version)))
     for topic in response.topics:
         if topic.name is not None and topic.name in refused:

@@ -10,10 +10,12 @@ from typing import Any, Final, NamedTuple
 from tidemark.broker.core.acl import Acl, AclOperation, PatternType, Permission, ResourceType
 from tidemark.broker.core.sliced_work import Job
 from tidemark.broker.metadata.acl_index import AclIndex
+from tidemark.broker.metadata.client_quotas import NO_QUOTAS, ClientQuotas, Entity, apply_record, records_of
 from tidemark.broker.metadata.credentials import NO_CREDENTIALS, CredentialRecord, Credentials
 from tidemark.broker.metadata.records import (
     AccessControlEntryRecord,
     BrokerStateRecord,
+    ClientQuotaRecord,
     ClusterRecord,
     ConfigRecord,
     DelegationTokenRecord,
@@ -108,6 +110,7 @@ class Image:
     cluster_id: str = ""
     credentials: Credentials = NO_CREDENTIALS
     acls: AclIndex = field(default_factory=AclIndex)
+    client_quotas: ClientQuotas = field(default_factory=lambda: NO_QUOTAS)
 
     def topic_by_id(self, topic_id: bytes) -> TopicImage | None:
         name = self.topic_names.get(topic_id)
@@ -165,6 +168,7 @@ class Image:
         yield from self.credentials.records()
         for acl in self.acls:
             yield acl_record(acl)
+        yield from records_of(self.client_quotas)
 
 
 def acl_record(acl: Acl, *, removed: bool = False) -> AccessControlEntryRecord:
@@ -229,6 +233,7 @@ class _Draft:
         self.credentials = base.credentials
         self.partitions: dict[str, list[PartitionImage]] = {}
         self._acls: dict[Acl, bool] = {}  # whether it is there from now on
+        self._client_quotas: dict[Entity, Mapping[str, float]] | None = None
 
     @property
     def topics(self) -> dict[str, TopicImage]:
@@ -349,6 +354,11 @@ class _Draft:
         added = [acl for acl, stays in self._acls.items() if stays]
         return self.base.acls.changed(added=added, removed=[acl for acl, stays in self._acls.items() if not stays])
 
+    def set_client_quota(self, record: ClientQuotaRecord) -> None:
+        if self._client_quotas is None:
+            self._client_quotas = dict(self.base.client_quotas)
+        apply_record(self._client_quotas, record)
+
     def set_producer_ids(self, record: ProducerIdsRecord) -> None:
         self.next_producer_id = record.next_producer_id
 
@@ -369,6 +379,7 @@ class _Draft:
             cluster_id=self.cluster_id,
             credentials=self.credentials,
             acls=self._next_acls(),
+            client_quotas=base.client_quotas if self._client_quotas is None else self._client_quotas,
         )
 
 
@@ -388,4 +399,5 @@ _FOLD: Final[dict[type[Any], Callable[[_Draft, Any], None]]] = {
     DelegationTokenRecord: _Draft.change_credentials,
     RemoveDelegationTokenRecord: _Draft.change_credentials,
     AccessControlEntryRecord: _Draft.set_acl,
+    ClientQuotaRecord: _Draft.set_client_quota,
 }

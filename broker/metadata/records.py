@@ -7,7 +7,21 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final, get_args
 
 from tidemark.broker.core.sliced_work import Job
-from tidemark.protocol.schema import api, array, blob, boolean, codec, int8, int16, int32, int64, message, string, uuid
+from tidemark.protocol.schema import (
+    api,
+    array,
+    blob,
+    boolean,
+    codec,
+    float64,
+    int8,
+    int16,
+    int32,
+    int64,
+    message,
+    string,
+    uuid,
+)
 from tidemark.protocol.schema import struct as part
 
 
@@ -163,6 +177,22 @@ class AccessControlEntryRecord:
     removed: bool = boolean()
 
 
+@part
+class QuotaEntityPart:
+    entity_type: str = string()
+    entity_name: str | None = string(nullable="0+", default=None)  # None: the default of its type
+
+
+@message(key=40, versions="0", flexible="0+")
+class ClientQuotaRecord:
+    """One quota of an entity, or (`remove`) its end."""
+
+    entity: list[QuotaEntityPart] = array(QuotaEntityPart)
+    key: str = string()
+    value: float = float64()
+    remove: bool = boolean()
+
+
 Record = (
     RegisterBrokerRecord
     | TopicRecord
@@ -179,6 +209,7 @@ Record = (
     | DelegationTokenRecord
     | RemoveDelegationTokenRecord
     | AccessControlEntryRecord
+    | ClientQuotaRecord
 )
 
 _TYPES: Final[dict[int, type[Any]]] = {api(cls).key: cls for cls in get_args(Record)}

@@ -237,8 +237,10 @@ class MetadataStore:
                 image = image.apply(decode_records(entry.payload))
         return image
 
-    def restore(self, snapshot: Snapshot) -> None:
-        old, self.image = self.image, Image().apply(decode_records(snapshot.data))
+    async def restore(self, snapshot: Snapshot) -> None:
+        """Of a node that starts, or that was away for so long that the quorum has no log for it any more."""
+        image = await finished(Image().apply_in_slices(decode_records(snapshot.data)))
+        old, self.image = self.image, image
         self._show(old, self.image)
 
     async def snapshot(self) -> bytes:

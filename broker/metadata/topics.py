@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -21,6 +21,8 @@ NAME_LENGTH_MAX: Final = 249
 PARTITIONS_MAX: Final = 100_000  # of one topic
 PARTITIONS_MAX_PER_REQUEST: Final = 10_000  # as in Kafka
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
+
+Charge = Callable[[int], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,10 +61,17 @@ def check_partitions_of_request(count: int) -> None:
         )
 
 
+def free_of_charge(_partitions: int) -> None:
+    pass
+
+
 def create_topics(
-    image: Image, new_topics: Sequence[NewTopic], broker: BrokerConfig
+    image: Image, new_topics: Sequence[NewTopic], broker: BrokerConfig, charge: Charge = free_of_charge
 ) -> Job[tuple[list[Record], dict[str, Refused]]]:
-    """The records of all that can be created, and why the others cannot. The time grows with the request only."""
+    """The records of all that can be created, and why the others cannot. The time grows with the request only.
+
+    `charge` is told of the partitions of each topic, and may refuse it.
+    """
     count = 0
     for new_topic in new_topics:
         default = new_topic.partitions if new_topic.partitions > 0 else broker.num_partitions
@@ -78,7 +87,7 @@ def create_topics(
     for new_topic in new_topics:
         yield
         try:
-            records += yield from _create(image, new_topic, broker, by_metric_name)
+            records += yield from _create(image, new_topic, broker, by_metric_name, charge)
         except Refused as refusal:
             refused[new_topic.name] = refusal
             continue
@@ -96,7 +105,11 @@ def metric_name(topic: str) -> str:
 
 
 def _create(
-    image: Image, new_topic: NewTopic, broker: BrokerConfig, by_metric_name: Mapping[str, str]
+    image: Image,
+    new_topic: NewTopic,
+    broker: BrokerConfig,
+    by_metric_name: Mapping[str, str],
+    charge: Charge = free_of_charge,
 ) -> Job[list[Record]]:
     check_topic_name(new_topic.name)
     clash = by_metric_name.get(metric_name(new_topic.name))
@@ -108,6 +121,7 @@ def _create(
         )
     placement = _placement(image, new_topic, broker, topics=len(by_metric_name))
     _check_configs(new_topic.configs, broker)
+    charge(len(placement))
     records: list[Record] = [TopicRecord(name=new_topic.name, topic_id=new_topic.topic_id)]
     for index, replicas in enumerate(placement):
         records.append(partition_record(new_topic.topic_id, index, _fresh(image, replicas)))

@@ -9,13 +9,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Final
 
 from tidemark.broker.config import BrokerConfig
 from tidemark.broker.replication.replica import Replica
 from tidemark.broker.replication.replica_table import ReplicaTable
+from tidemark.broker.replication.sync_threads import SyncThreads
 from tidemark.environment import new_executor, random_bytes
 from tidemark.storage import (
     CleaningFailed,
@@ -51,14 +51,14 @@ class Cleaner:
     def __init__(
         self,
         table: ReplicaTable,
-        executor: Executor,
+        threads: SyncThreads,
         *,
         is_moving: Callable[[tuple[str, int]], bool] = lambda _place: False,
     ) -> None:
         """`is_moving`: to another directory; such a log is left alone."""
         self._table = table
         self._is_moving = is_moving
-        self._executor = executor  # for checkpoints
+        self._threads = threads  # for checkpoints
         self._waiting = new_executor(THREADS_MAX, name="cleaner")  # they only wait for a process
         self._under_way: set[Key] = set()
         self.uncleanable: dict[Key, str] = {}  # and why; until the next start, as in Kafka
@@ -178,6 +178,6 @@ class Cleaner:
             stats.bytes_after,
         )
         try:
-            await asyncio.get_running_loop().run_in_executor(self._executor, directory.write_cleaned_up_to)
+            await asyncio.get_running_loop().run_in_executor(self._threads.of(directory), directory.write_cleaned_up_to)
         except OSError as error:
             log.error("writing how far logs in %s are clean failed: %s", directory.path, error)

@@ -11,10 +11,10 @@ import asyncio
 import logging
 import os
 from collections.abc import Callable
-from concurrent.futures import Executor
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from tidemark.broker.replication.replica_table import ReplicaTable
+from tidemark.broker.replication.sync_threads import SyncThreads
 from tidemark.storage import LogDirectory, StorageError, is_disk_failure
 
 if TYPE_CHECKING:
@@ -22,12 +22,15 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+CHECK_SECONDS_MAX: Final = 1.0  # a look that takes longer goes on, and others do not wait for it
+
 
 class DirectoryFailures:
-    def __init__(self, table: ReplicaTable, roles: RoleAssignment, executor: Executor) -> None:
+    def __init__(self, table: ReplicaTable, roles: RoleAssignment, threads: SyncThreads) -> None:
         self._table = table
         self._roles = roles
-        self._executor = executor
+        self._threads = threads
+        self._under_way: dict[LogDirectory, asyncio.Task[None]] = {}
         self.failed_ids: list[bytes] = []  # of directories that worked when this node started
         self.on_failure: Callable[[], None] = lambda: None  # called when there is one more
 
@@ -41,13 +44,20 @@ class DirectoryFailures:
                 asyncio.get_running_loop().call_soon(self._fail, directory, str(error))
 
     async def check(self) -> None:
-        """Looks at every directory, on a thread: a disk that hangs must not hold up the node."""
-        loop = asyncio.get_running_loop()
+        """Looks at every directory, on threads: a disk that hangs must hold up neither the node nor the other looks."""
         for directory in list(self._table.directories):
-            try:
-                await loop.run_in_executor(self._executor, directory.check)
-            except (OSError, StorageError) as error:
-                self._fail(directory, str(error))
+            if directory not in self._under_way:
+                self._under_way[directory] = asyncio.create_task(self._check(directory))
+        if self._under_way:
+            await asyncio.wait(self._under_way.values(), timeout=CHECK_SECONDS_MAX)
+
+    async def _check(self, directory: LogDirectory) -> None:
+        try:
+            await asyncio.get_running_loop().run_in_executor(self._threads.of(directory), directory.check)
+        except (OSError, StorageError) as error:
+            self._fail(directory, str(error))
+        finally:
+            del self._under_way[directory]
 
     def _fail(self, directory: LogDirectory, reason: str) -> None:
         table = self._table

@@ -17,6 +17,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final, TypeVar
 
+from tidemark.broker.replication.partition import Partition
 from tidemark.broker.replication.replica import Replica
 from tidemark.broker.replication.replica_logs import Place, ReplicaLogs
 from tidemark.broker.replication.replica_table import ReplicaTable
@@ -224,6 +225,8 @@ class DirectoryMoves:
         place, target = move.place, move.target
         catch_up(move.log, move.opened)
         target.receive(place, move.log, move.opened)
+        if isinstance(replica, Partition):
+            replica.writers = self._table.writers_of(move.log)
         move.is_over = True
         source.release(place)
         self._logs.moved(place, source, target)

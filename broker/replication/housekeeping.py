@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Executor, Future
+from concurrent.futures import Future
 from contextlib import contextmanager
 from functools import partial
 
 from tidemark.broker.core.deferred import Deferred
 from tidemark.broker.replication.replica import Replica
 from tidemark.broker.replication.replica_table import ReplicaTable
+from tidemark.broker.replication.sync_threads import SyncThreads
 from tidemark.storage import LogDirectory, StorageError
 
 log = logging.getLogger(__name__)
@@ -22,12 +23,16 @@ def _nothing(_path: str, _error: BaseException) -> None: ...
 
 class Housekeeping:
     def __init__(
-        self, table: ReplicaTable, executor: Executor, *, suspect_disk: Callable[[str, BaseException], None] = _nothing
+        self,
+        table: ReplicaTable,
+        threads: SyncThreads,
+        *,
+        suspect_disk: Callable[[str, BaseException], None] = _nothing,
     ) -> None:
         """`suspect_disk(path, error)` finds out whether a disk has failed."""
         self._suspect_disk = suspect_disk
         self._table = table
-        self._executor = executor
+        self._threads = threads
         self._written: dict[str, dict[tuple[str, int], int]] = {}  # high watermarks, by directory
 
     def apply_retention(self, replicas: Iterable[Replica]) -> None:
@@ -53,7 +58,7 @@ class Housekeeping:
         now_ms = self._table.now_ms()
         for directory in self._table.directories:
             if (work := directory.take_deleted(now_ms)) is not None:
-                self._executor.submit(work).add_done_callback(
+                self._threads.of(directory).submit(work).add_done_callback(
                     partial(self._report, "removing deleted files from", directory.path, asyncio.get_running_loop())
                 )
 
@@ -66,7 +71,7 @@ class Housekeeping:
             directory.forget_replicated(self.high_watermarks(directory, _at_rest(self._table)))
             # Noted here and not by the thread, which may come to it when a partition is deleted already.
             directory.high_watermarks.update(high_watermarks)
-            writing = self._executor.submit(directory.write_checkpoints, {})
+            writing = self._threads.of(directory).submit(directory.write_checkpoints, {})
             writing.add_done_callback(
                 partial(self._report, "writing the checkpoints of", directory.path, asyncio.get_running_loop())
             )
@@ -77,18 +82,20 @@ class Housekeeping:
 
     async def checkpoint_high_watermarks(self) -> None:
         """Off the event loop: it comes every few seconds, and ends with a sync."""
+        await asyncio.gather(*map(self._checkpoint_high_watermarks, list(self._table.directories)))
+
+    async def _checkpoint_high_watermarks(self, directory: LogDirectory) -> None:
+        directory.high_watermarks.update(self.high_watermarks(directory))
+        known = dict(directory.high_watermarks)
+        if known == self._written.get(directory.path):
+            return  # an idle node leaves the disk alone
         loop = asyncio.get_running_loop()
-        for directory in self._table.directories:
-            directory.high_watermarks.update(self.high_watermarks(directory))
-            known = dict(directory.high_watermarks)
-            if known == self._written.get(directory.path):
-                continue  # an idle node leaves the disk alone
-            try:
-                await loop.run_in_executor(self._executor, directory.write_high_watermarks)
-                self._written[directory.path] = known
-            except OSError as error:
-                log.error("writing the high watermarks of %s failed: %s", directory.path, error)
-                self._suspect_disk(directory.path, error)
+        try:
+            await loop.run_in_executor(self._threads.of(directory), directory.write_high_watermarks)
+            self._written[directory.path] = known
+        except OSError as error:
+            log.error("writing the high watermarks of %s failed: %s", directory.path, error)
+            self._suspect_disk(directory.path, error)
 
     @contextmanager
     def _reported(self, work: str, replica: Replica) -> Iterator[None]:

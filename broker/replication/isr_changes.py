@@ -44,14 +44,24 @@ _WAIT_FOR_THE_IMAGE: Final = frozenset(
     )
 )
 
+# Of these: another epoch has begun, so another broker leads.
+_SUPERSEDED: Final = frozenset((ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.NEW_LEADER_ELECTED))
+
 Key = tuple[bytes, int]
 
 
 class IsrChanges:
     def __init__(
-        self, *, node_id: int, peers: Peers, broker_epoch: Callable[[], int], applied: Callable[[Led], None]
+        self,
+        *,
+        node_id: int,
+        peers: Peers,
+        broker_epoch: Callable[[], int],
+        applied: Callable[[Led], None],
+        superseded: Callable[[Led], None] = lambda _partition: None,
     ) -> None:
         self._applied = applied
+        self._superseded = superseded
         self._node_id = node_id
         self._peers = peers
         self._broker_epoch = broker_epoch
@@ -123,6 +133,8 @@ class IsrChanges:
                 if _apply(*asked, result):
                     changed.append(f"{partition.topic}-{partition.index} {sorted(result.isr)}")
                     self._applied(partition)
+                elif result.error_code in _SUPERSEDED:
+                    self._superseded(partition)
                 elif (unanswered := partition.leadership.proposal) not in (None, asked[1]):
                     self.propose(partition, unanswered)  # an earlier one, whose outcome is not known
         if changed:

@@ -25,7 +25,10 @@ SILENCE_SECONDS_MIN: Final = 2.5  # several times as long as a follower's fetch 
 
 
 class IsrUpkeep:
-    def __init__(self, table: ReplicaTable, sessions: FollowerSessions, peers: Peers) -> None:
+    def __init__(
+        self, table: ReplicaTable, sessions: FollowerSessions, peers: Peers, *, superseded: Callable[[Led], None]
+    ) -> None:
+        """`superseded` is called with a partition of which the controller says that another broker leads it."""
         self._table = table
         self._sessions = sessions
         self._changes = IsrChanges(
@@ -33,6 +36,7 @@ class IsrUpkeep:
             peers=peers,
             broker_epoch=lambda: table.broker_epoch,
             applied=self.consider_others,
+            superseded=superseded,
         )
         self._lag_check = PeriodicCheck(seconds=lambda: table.lag_seconds_max() / 2, check=self._shrink_all)
         self._silence_check = PeriodicCheck(seconds=lambda: SILENCE_CHECK_SECONDS, check=self._check_silence)

@@ -11,7 +11,7 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Executor
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
 
 from tidemark.broker.config import TopicConfig
 from tidemark.broker.core.errors import Refused
@@ -22,6 +22,7 @@ from tidemark.broker.replication.replica import Replica, Watcher
 from tidemark.broker.replication.traffic import TopicTraffic
 from tidemark.broker.replication.unwritten_batches import UnwrittenBatches
 from tidemark.broker.replication.validation import CONTROL, TRANSACTIONAL
+from tidemark.broker.replication.writers import UNTIMED_BYTES_MAX, Writers
 from tidemark.environment import monotonic
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.records import BatchHeader, EndTransaction, build_end_transaction, check_batch, read_header
@@ -31,6 +32,7 @@ from tidemark.storage import (
     Log,
     LogOffline,
     OutOfOrderSequence,
+    PendingAppend,
     ProducerState,
     StaleProducerEpoch,
     WriteFailed,
@@ -45,14 +47,28 @@ EPOCH_PER_TRANSACTION: Final = 2  # the transaction.version from which on it is 
 
 PLAIN: Final = CONTROL | TRANSACTIONAL  # attributes that a batch of no transaction does not have
 _DISK_TROUBLE: Final = (WriteFailed, LogOffline, OSError)
+_UNAPPENDED: Final = (*_DISK_TROUBLE, OutOfOrderSequence)
 Reached = Callable[[Exception | None], None]
 
 
-class QueuedAppend(NamedTuple):
-    """An append that waits for those before it."""
+class Turn(Protocol):
+    """What is done with a batch when everything before it is done."""
 
-    examination: Examination
-    take_turn: Callable[[], None]
+    def begin(self) -> PendingAppend | None:
+        """Appends it, or says what is to be written first; then `finish` is called."""
+
+    def finish(self, pending: PendingAppend) -> None: ...
+
+
+class QueuedAppend:
+    """An append that waits for those before it, or for the disk."""
+
+    __slots__ = ("examination", "is_writing", "turn")
+
+    def __init__(self, examination: Examination, turn: Turn) -> None:
+        self.examination = examination
+        self.turn = turn
+        self.is_writing = False
 
 
 class ReplicaWatcher(Protocol):
@@ -82,6 +98,7 @@ class Partition(Replica):
         "leadership",
         "replica_watchers",
         "too_few_in_sync",
+        "writers",
     )
 
     def __init__(
@@ -98,11 +115,13 @@ class Partition(Replica):
         leadership: Leadership | None = None,
         lag_seconds_max: Callable[[], float] = lambda: LAG_SECONDS_MAX,
         fails: Callable[[Partition, Exception], None] = lambda _partition, _error: None,
+        writers: Writers | None = None,
         traffic: TopicTraffic | None = None,
     ) -> None:
         """`lag_seconds_max` says what `replica.lag.time.max.ms` is on this node; `fails` is called when the disk does
-        not do what it should."""
+        not do what it should; `writers` are those of the log's directory."""
         self.fails = fails
+        self.writers = writers or Writers()
         self._lag_seconds_max = lag_seconds_max
         self.leadership = leadership or _sole(leader_epoch, log.end_offset)
         self.replica_watchers: OrderedSet[ReplicaWatcher] = OrderedSet()
@@ -145,10 +164,10 @@ class Partition(Replica):
 
     def append(self, records: memoryview, now_ms: int, at_once: bool = True) -> Appended:
         """Check one batch, and append it as its leader. `await_high_watermark` says when it may be acknowledged.
-        MustWait: it has to be examined first (rather than at once), or others are before it."""
+        MustWait: it has to be examined first (rather than at once), or others are before it, or the disk is slow."""
         header = check_batch(records)
         records, header = self.rules.validated(records, header, now_ms, PLAIN, at_once)
-        if self.append_queue is not None:
+        if self.append_queue is not None or len(records) > self.writers.at_once_bytes_max:
             raise MustWait(Examination.passed(self.rules, records, header, now_ms))
         return self.append_checked(records, header, now_ms)
 
@@ -158,7 +177,7 @@ class Partition(Replica):
         """What `append` does before it appends, for a batch that belongs to an open transaction, as the coordinator
         says."""
         records, header = self.rules.validated(records, header, now_ms, CONTROL, at_once)
-        if self.append_queue is not None:
+        if self.append_queue is not None or len(records) > self.writers.at_once_bytes_max:
             raise MustWait(Examination.passed(self.rules, records, header, now_ms))
         return records, header
 
@@ -188,17 +207,50 @@ class Partition(Replica):
 
     def append_checked(self, batch: bytearray | memoryview, header: BatchHeader, now_ms: int) -> Appended:
         """Append a batch whose turn it is, and in which everything is as it should be."""
+        begun = monotonic() if header.batch_length > UNTIMED_BYTES_MAX else 0.0
         try:
             appended = self.log.append(batch, header, leader_epoch=self.leader_epoch, now_ms=now_ms)
-        except _DISK_TROUBLE as error:
-            self._unwritten.add(header.producer_id, error)
-            self.fails(self, error)
+        except _UNAPPENDED as error:
+            self._note_failure(header, error)
             raise
-        except OutOfOrderSequence:
+        if begun:
+            self.writers.note(monotonic() - begun)
+        self._has_appended(header)
+        return appended
+
+    def begin_append(self, batch: memoryview, header: BatchHeader, now_ms: int) -> Appended | PendingAppend:
+        """As `append_checked`; but if the disk is slow, it is to be written on a thread before `finish_append`."""
+        if len(batch) <= self.writers.at_once_bytes_max:
+            return self.append_checked(batch, header, now_ms)
+        try:
+            return self.log.begin_append(batch, header, leader_epoch=self.leader_epoch, now_ms=now_ms)
+        except _UNAPPENDED as error:
+            self._note_failure(header, error)
+            raise
+
+    def finish_append(self, pending: PendingAppend) -> Appended:
+        try:
+            appended = self.log.finish_append(pending)
+        except _DISK_TROUBLE as error:
+            self._note_failure(pending.header, error)
+            raise
+        if self._over is None:
+            self._has_appended(pending.header)
+        return appended
+
+    def _note_failure(self, header: BatchHeader, error: Exception) -> None:
+        """Raises another error, if that is the one to tell."""
+        if isinstance(error, OutOfOrderSequence):
             if (why := self._unwritten.why_skipped(header.producer_id)) is not None:
                 raise why from None
-            raise
-        self.traffic.bytes_in += len(batch)
+            return
+        self._unwritten.add(header.producer_id, error)
+        if self._over is None:
+            self.fails(self, error)
+
+    def _has_appended(self, header: BatchHeader) -> None:
+        """There is more in the log."""
+        self.traffic.bytes_in += header.size
         if self._unwritten:
             self._unwritten.written(header.producer_id)
         if self.log.end_offset - self.log.recovery_point >= self.unflushed_limit:
@@ -207,7 +259,6 @@ class Partition(Replica):
             self._advance(self.log.end_offset)
         else:
             self._wake_followers()
-        return appended
 
     def _wake_followers(self) -> None:
         """There is more in the log: followers fetch it, and the high watermark advances when they have it."""

@@ -27,7 +27,7 @@ class PeerReplication:
         self._table = table
         self._roles = roles
         self._fetchers = LeaderFetchers(table, roles, peers)
-        self._isr = IsrUpkeep(table, sessions, peers)
+        self._isr = IsrUpkeep(table, sessions, peers, superseded=roles.superseded)
         self._loop = asyncio.get_running_loop()
         self._has_lapsed = False  # the lease, when it was last looked at
         self._lease_timer = self._loop.call_later(LEASE_CHECK_SECONDS, self._check_lease)

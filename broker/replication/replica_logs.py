@@ -62,6 +62,7 @@ class ReplicaLogs:
                 raise load_error
             opened = directory.open_log(*place, config=config, topic_id=hosted.topic_id)
             opened.check_online()
+            self._check_epoch(opened, hosted.image.partitions[index])
         except (CorruptLog, TopicIdMismatch, LogOffline) as error:
             if is_disk_failure(error) or not self.may_discard(hosted.image.partitions[index], error):
                 raise
@@ -105,6 +106,13 @@ class ReplicaLogs:
 
     def _is_relied_on(self, image: PartitionImage) -> bool:
         return self._table.node_id in {image.leader, *image.isr, *image.elr, *image.last_known_elr}
+
+    def _check_epoch(self, opened: Log, image: PartitionImage) -> None:
+        """No checksum covers a batch's leader epoch. A log with an epoch that has not begun yet agrees with no leader:
+        each would answer that it does not know it, and nothing would ever be fetched."""
+        if opened.latest_epoch > image.leader_epoch and image.leader >= 0 and not self._is_relied_on(image):
+            reason = f"it has records of leader epoch {opened.latest_epoch}, and this is epoch {image.leader_epoch}"
+            raise CorruptLog(path=opened.directory, position=0, reason=reason)
 
     # -- directories -------------------------------------------------------
 

@@ -18,9 +18,10 @@ from tidemark.broker.replication.hosted_topic import HostedTopic
 from tidemark.broker.replication.partition import Partition
 from tidemark.broker.replication.replica import Replica
 from tidemark.broker.replication.throttle import Throttle
+from tidemark.broker.replication.writers import Writers
 from tidemark.environment import new_executor
 from tidemark.protocol.errors import ErrorCode
-from tidemark.storage import LogDirectory
+from tidemark.storage import Log, LogDirectory
 
 if TYPE_CHECKING:
     from tidemark.broker.peers import Peers
@@ -47,10 +48,15 @@ class ReplicaTable:
         self.lease_until: float | None = None
         self.peers: Peers | None = None
         self.append_queues = AppendQueues()
+        self._writers: dict[str, Writers] = {}  # by log directory
         self.stopping = False  # long polls end with what there is
         self.readers = new_executor(READ_THREADS, name="read")  # of what is not in memory
-        self.leader_throttle = Throttle(lambda: self.config.leader_replication_throttled_rate)
-        self.follower_throttle = Throttle(lambda: self.config.follower_replication_throttled_rate)
+        window = self._replication_quota_seconds
+        self.leader_throttle = Throttle(lambda: self.config.leader_replication_throttled_rate, window)
+        self.follower_throttle = Throttle(lambda: self.config.follower_replication_throttled_rate, window)
+
+    def _replication_quota_seconds(self) -> float:
+        return self.config.replication_quota_window_num * self.config.replication_quota_window_size_seconds
 
     @property
     def is_leased(self) -> bool:
@@ -65,6 +71,19 @@ class ReplicaTable:
         """The log directory that a replica is in, if it works."""
         path = os.path.dirname(replica.log.directory)
         return next((each for each in self.directories if each.path == path), None)
+
+    def writers_of(self, log: Log) -> Writers:
+        """Of the log directory that it is in."""
+        path = os.path.dirname(log.directory)
+        if path not in self._writers:
+            self._writers[path] = Writers(path)
+        return self._writers[path]
+
+    def stop_appending(self) -> None:
+        """Nothing is appended from here on, but what is being written."""
+        self.append_queues.stop()
+        for writers in self._writers.values():
+            writers.stop()
 
     def lag_seconds_max(self) -> float:
         return self.config.replica_lag_time_max_ms / 1000

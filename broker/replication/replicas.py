@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from tidemark.broker.config import BrokerConfig
 from tidemark.broker.replication.cleaner import Cleaner
@@ -17,7 +17,7 @@ from tidemark.broker.replication.replica_logs import ReplicaLogs
 from tidemark.broker.replication.replica_table import EXPIRED, ReplicaTable
 from tidemark.broker.replication.role_assignment import RoleAssignment
 from tidemark.broker.replication.scrubber import Scrubber
-from tidemark.environment import new_executor
+from tidemark.broker.replication.sync_threads import SyncThreads
 from tidemark.storage import LogDirectory
 
 if TYPE_CHECKING:
@@ -25,25 +25,23 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-SYNC_THREADS: Final = 4  # concurrent fdatasyncs; more only queue up in the device
-
 
 class Replicas:
     def __init__(
         self, *, node_id: int, config: BrokerConfig, directories: list[LogDirectory], now_ms: Callable[[], int]
     ) -> None:
-        self._executor = new_executor(SYNC_THREADS, name="sync")
+        self._threads = SyncThreads()
         self.table = ReplicaTable(node_id=node_id, config=config, directories=directories, now_ms=now_ms)
         self._logs = ReplicaLogs(self.table)
-        self.roles = RoleAssignment(self.table, self._logs, self._executor)
-        self.failures = DirectoryFailures(self.table, self.roles, self._executor)
+        self.roles = RoleAssignment(self.table, self._logs, self._threads)
+        self.failures = DirectoryFailures(self.table, self.roles, self._threads)
         self.roles.suspect_disk = self.failures.suspect
-        self.housekeeping = Housekeeping(self.table, self._executor, suspect_disk=self.failures.suspect)
+        self.housekeeping = Housekeeping(self.table, self._threads, suspect_disk=self.failures.suspect)
         self.moves = DirectoryMoves(self.table, self._logs)
         self.moves.suspect_disk = self.failures.suspect
         self.moves.placed = lambda replica: self.roles.placed(replica)  # which is set later
-        self.cleaner = Cleaner(self.table, self._executor, is_moving=self.moves.__contains__)
-        self.scrubber = Scrubber(self.table, self.roles, self._executor)
+        self.cleaner = Cleaner(self.table, self._threads, is_moving=self.moves.__contains__)
+        self.scrubber = Scrubber(self.table, self.roles, self._threads)
         self.follower_sessions = FollowerSessions(self.table, FollowerProgress(self.roles))
 
     def start_replication(self, peers: Peers) -> None:
@@ -81,7 +79,7 @@ class Replicas:
         self.table.readers.shutdown(wait=True, cancel_futures=True)
         self.cleaner.close()
         self.scrubber.close()
-        self._executor.shutdown(wait=True)
+        self._threads.shutdown()
         for directory in self.table.directories:
             try:
                 directory.close(

@@ -10,7 +10,6 @@ import logging
 import math
 import os
 from collections.abc import Callable
-from concurrent.futures import Executor
 
 from tidemark.broker.config import BrokerConfig
 from tidemark.broker.core.errors import Refused
@@ -26,7 +25,8 @@ from tidemark.broker.replication.partition import InternalPartition, Partition
 from tidemark.broker.replication.replica import Replica
 from tidemark.broker.replication.replica_logs import Key, Place, ReplicaLogs
 from tidemark.broker.replication.replica_table import ReplicaTable
-from tidemark.broker.replication.replicator import NoReplicator, Replicator, UnopenedPartition
+from tidemark.broker.replication.replicator import Led, NoReplicator, Replicator, UnopenedPartition
+from tidemark.broker.replication.sync_threads import SyncThreads
 from tidemark.environment import monotonic
 from tidemark.protocol.errors import ErrorCode
 from tidemark.storage import DirectoryOffline, Log, LogDirectory, LogOffline, StorageError
@@ -35,13 +35,13 @@ log = logging.getLogger(__name__)
 
 
 class RoleAssignment:
-    def __init__(self, table: ReplicaTable, logs: ReplicaLogs, executor: Executor) -> None:
+    def __init__(self, table: ReplicaTable, logs: ReplicaLogs, threads: SyncThreads) -> None:
         self.replicator: Replicator = NoReplicator()
         self.opening = LogOpening(table, logs, assign=self.assign)
         self.retries = LogRetries(table, logs, self.opening, assign=self.assign)
         self._table = table
         self._logs = logs
-        self._executor = executor
+        self._threads = threads
         self._closed = False
         self._damaged: dict[tuple[bytes, int], str] = {}  # led here until another does, and then to be rebuilt
         self._put_off: dict[Key, None] = {}  # roles that the image gives and that are still to be assumed
@@ -218,11 +218,12 @@ class RoleAssignment:
             leader_epoch=image.leader_epoch,
             log=log_on_disk,
             config=hosted.config,
-            executor=self._executor,
+            executor=self._threads.of_log(log_on_disk),
             high_watermark=None if leadership.is_alone else high_watermark,
             leadership=leadership,
             lag_seconds_max=self._table.lag_seconds_max,
             fails=self.step_aside,
+            writers=self._table.writers_of(log_on_disk),
             traffic=hosted.traffic,
         )
         self._retire(hosted, index, None)
@@ -236,6 +237,7 @@ class RoleAssignment:
             raise LogOffline(damage)
         if followed is None:
             log_on_disk, high_watermark = self._log_of(hosted, index, load_error)
+            log_on_disk.settle()  # what the leader that this node was has begun to write
             followed = Followed(
                 topic=hosted.name,
                 topic_id=hosted.topic_id,
@@ -244,7 +246,7 @@ class RoleAssignment:
                 leader_epoch=image.leader_epoch,
                 log=log_on_disk,
                 config=hosted.config,
-                executor=self._executor,
+                executor=self._threads.of_log(log_on_disk),
                 high_watermark=high_watermark,
                 traffic=hosted.traffic,
             )
@@ -305,6 +307,18 @@ class RoleAssignment:
         """The disk of a partition that this node leads is in trouble: another is to lead it."""
         self.replicator.step_aside(partition, error)
         self.suspect_disk(partition.log.directory, error)
+
+    def superseded(self, partition: Led) -> None:
+        """The controller says that another broker leads it by now. The metadata that says so may be long in coming: if
+        the disk hangs, say, which holds it here. A reader that has heard of the new leader's records and asks this one
+        for more would be told that there is no such offset."""
+        hosted = self._table.topics_by_id.get(partition.topic_id)
+        led = None if hosted is None else hosted.partitions.get(partition.index)
+        if hosted is None or led is None or led is not partition:
+            return
+        if (directory := self._table.directory_of(led)) is not None:
+            directory.high_watermarks[led.topic, led.index] = led.high_watermark  # for the role that follows
+        self._retire(hosted, led.index, None)
 
     def directory_failed(self, directory: LogDirectory, reason: str) -> None:
         """Nothing in it is led or followed any more."""

@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from concurrent.futures import Executor
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -20,6 +19,7 @@ from tidemark.broker.config import BrokerConfig
 from tidemark.broker.replication.partition import Partition
 from tidemark.broker.replication.replica import Replica
 from tidemark.broker.replication.replica_table import ReplicaTable
+from tidemark.broker.replication.sync_threads import SyncThreads
 from tidemark.environment import monotonic, new_executor
 from tidemark.storage import (
     CorruptLog,
@@ -49,10 +49,10 @@ SWITCHED_OFF: Final = 0
 
 
 class Scrubber:
-    def __init__(self, table: ReplicaTable, roles: RoleAssignment, executor: Executor) -> None:
+    def __init__(self, table: ReplicaTable, roles: RoleAssignment, threads: SyncThreads) -> None:
         self._table = table
         self._roles = roles
-        self._executor = executor  # for mending
+        self._threads = threads  # for mending
         self._waiting = new_executor(1, name="scrub")  # it only waits for a process
         self._read_at: dict[Key, float] = {}  # when a log was read last
 
@@ -111,7 +111,7 @@ class Scrubber:
         if segments is None:
             return
         work = partial(prepare, mending_job(replica.log, segments[0], findings), replica.log.files)
-        mended = await asyncio.get_running_loop().run_in_executor(self._executor, work)
+        mended = await asyncio.get_running_loop().run_in_executor(self._threads.of_log(replica.log), work)
         if self.current(replica) is not None and put_in_place(replica.log, mended):
             for path in sorted({each.path for each in findings}):
                 log.warning("%s is made anew from the batches", path)

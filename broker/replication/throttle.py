@@ -1,7 +1,8 @@
 """Limits on replication while partitions move: `leader.` and `follower.replication.throttled.rate` (KIP-73).
 
 They hold for the replicas that a topic lists, and only while these are not in sync: a replica in sync must keep up, or
-the throttle would throw it out.
+the throttle would throw it out. What was not used is saved up for `replication.quota.window.num` windows of
+`replication.quota.window.size.seconds` each.
 """
 
 from __future__ import annotations
@@ -11,17 +12,18 @@ from functools import lru_cache
 from typing import Final
 
 from tidemark.broker.config.key import LONG_MAX
+from tidemark.pacing import BURST_SECONDS, TokenBucket
 
 EVERY: Final = "*"
 
 
 class Throttle:
-    """So many bytes per second: one second's worth may come at once, and what was too much is waited for afterwards."""
+    """So many bytes per second, if the rate is set at all. Rate and window may change at any time."""
 
-    def __init__(self, rate: Callable[[], int]) -> None:
+    def __init__(self, rate: Callable[[], int], window_seconds: Callable[[], float] = lambda: BURST_SECONDS) -> None:
         self._rate = rate
-        self._left = 0.0
-        self._at: float | None = None
+        self._window_seconds = window_seconds
+        self._bucket: TokenBucket | None = None
 
     @property
     def is_set(self) -> bool:
@@ -32,21 +34,20 @@ class Throttle:
         return max(self._rate(), 1)
 
     def spent(self, size: int, now: float) -> None:
-        self._refill(now)
-        self._left -= size
+        if self.is_set:
+            self._current().take(size, now)
 
     def wait(self, now: float) -> float:
         """Seconds until there may be more; 0 if there may."""
-        if not self.is_set:
-            return 0.0
-        self._refill(now)
-        return 0.0 if self._left > 0 else (1 - self._left) / self.at_once
+        return self._current().wait(now) if self.is_set else 0.0
 
-    def _refill(self, now: float) -> None:
-        rate = self.at_once
-        earned = rate if self._at is None else (now - self._at) * rate
-        self._left = min(self._left + earned, rate)
-        self._at = now
+    def _current(self) -> TokenBucket:
+        rate, window_seconds = self.at_once, self._window_seconds()
+        if self._bucket is None:
+            self._bucket = TokenBucket(rate, burst_seconds=window_seconds)
+        elif self._bucket.rate != rate:
+            self._bucket.set_rate(rate, burst_seconds=window_seconds)
+        return self._bucket
 
 
 def is_listed(listed: tuple[str, ...], *, index: int, node_id: int) -> bool:

@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 IN_FLIGHT_MAX: Final = 256  # answers awaited on one connection before we stop reading from it
 TOGETHER_MAX: Final = 16  # answers that leave in one send; more would keep the first of them waiting
-SLICE_SECONDS_MAX: Final = 0.01  # of requests that arrived together, before other connections have their turn
+SLICE_SECONDS_MAX: Final = 0.002  # of requests that arrived together, before other connections have their turn
 FRAME_BYTES_PER_SECOND_MIN: Final = 64 << 10
 ACCOUNTED_BYTES: Final = 64 << 10  # steps in which a frame under way is counted: the scratch buffer costs no memory
 
@@ -43,6 +43,10 @@ class Connection(asyncio.BufferedProtocol):
         self.client_software = ""
         self.principal = ANONYMOUS
         self.login: Any = None  # on SASL listeners: how far its login is
+        self.meter: Any = None  # what its client uses, while there are quotas
+        self.throttle_seconds = 0.0  # for the request that is being handled
+        self.descriptor = -1  # of its socket, while that can wait for those of nodes
+        self.is_peer = False  # another broker is at the other end
         self.active_tick = server.tick
         self._handle = handle
         self._memory = server.memory_of(listener)
@@ -59,6 +63,9 @@ class Connection(asyncio.BufferedProtocol):
         self._reserved_bytes = 0
         self._waiting_for_memory = False
         self._working = False  # on a request so large that others have their turn in between
+        self._muted: asyncio.TimerHandle | None = None  # its client is over a quota
+        self._resuming = False  # it waits for its turn
+        self._in_turn: Callable[[Callable[[], None]], object] = server.turns_of(listener)
 
     # -- the transport calls these ----------------------------------------
 
@@ -76,10 +83,17 @@ class Connection(asyncio.BufferedProtocol):
             # Pacing protects networks. On the way to ourselves it only costs: under BBR, where the system uses it, a
             # consumer got three quarters of the throughput for twice the CPU.
             portable.stop_pacing(transport.get_extra_info("socket"))
+        self.server.join_crowd(self)
         if refusal := self.server.register(self):
             log.warning("refused a connection from %s: %s", self.peer, refusal)
             self._closing = True
             transport.abort()
+            return
+        admission = self.server.admit(self)
+        if admission.is_refused:
+            self._turn_away(admission.seconds)
+        elif admission.seconds:
+            self.mute(admission.seconds)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._framer.buffer()
@@ -101,6 +115,8 @@ class Connection(asyncio.BufferedProtocol):
             if deferred.abandon is not None:
                 deferred.abandon()
         self._memory.release(self._reserved_bytes, self)
+        if self._muted is not None:
+            self._muted.cancel()
         self._writer.close()
         self.server.forget(self)
 
@@ -131,10 +147,10 @@ class Connection(asyncio.BufferedProtocol):
                 if framer.has_more:
                     now = monotonic()
                     deadline = deadline or now + SLICE_SECONDS_MAX
-                    if now >= deadline:
+                    if now >= deadline or self._muted is not None:
                         framer.hold()
                         self._stop_reading()
-                        self.server.loop.call_soon(self._resume)
+                        self._resume_soon()  # which waits on, if it must
                         break
                 if self._unanswered or writer.parts or len(writer.gathered) >= TOGETHER_MAX:
                     writer.send_gathered()
@@ -186,7 +202,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._closing:
             return False
         self._waiting_for_memory = False
-        self.server.loop.call_soon(self._resume)
+        self._resume_soon()
         return True
 
     def sweep(self, *, tick_seconds: float, seconds_max: float) -> None:
@@ -206,6 +222,7 @@ class Connection(asyncio.BufferedProtocol):
         return (
             self._waiting_for_memory
             or self._working
+            or self._muted is not None
             or len(self._unanswered) >= IN_FLIGHT_MAX
             or self._writer.is_blocked
         )
@@ -225,15 +242,51 @@ class Connection(asyncio.BufferedProtocol):
     def end_work(self) -> None:
         self._working = False
         if not self._reading:
-            self.server.loop.call_soon(self._resume)
+            self._resume_soon()
+
+    def mute(self, seconds: float) -> None:
+        """Handle no further request for so long (KIP-219). Answers that are owed go out all the same."""
+        if self._closing:
+            return
+        until = self.server.loop.time() + seconds
+        if self._muted is not None:
+            if self._muted.when() >= until:
+                return
+            self._muted.cancel()
+        self._muted = self.server.loop.call_at(until, self._unmute)
+        self._stop_reading()
+
+    def _unmute(self) -> None:
+        self._muted = None
+        self._resume()
+
+    def become_peer(self) -> None:
+        """It has turned out to be another broker's."""
+        if not self.is_peer:
+            self.is_peer = True
+            self.server.leave_crowd(self)
+            self._in_turn = self.server.loop.call_soon
+
+    def _turn_away(self, seconds: float) -> None:
+        """Its address connects too often: it is not read from, and closed after a while."""
+        log.info("%s connects too often: its connection is closed", self.host)
+        self._stop_reading()
+        self._stopping = True
+        self._muted = self.server.loop.call_later(seconds, self.transport.abort)
 
     def _stop_reading(self) -> None:
         if self._reading and not self._closing:
             self._reading = False
             self.transport.pause_reading()
 
+    def _resume_soon(self) -> None:
+        if not self._resuming:
+            self._resuming = True
+            self._in_turn(self._resume)
+
     def _resume(self) -> None:
         """Something that we waited for has happened: handle the frames that we hold, and read on."""
+        self._resuming = False
         if self._hang_up:
             self._hang_up_if_quiet()
         if self._reading or self._closing or self._stopping or self._must_wait():
@@ -272,7 +325,7 @@ class Connection(asyncio.BufferedProtocol):
             unanswered.pop(0).then(self._send_if_any)
         if self._hang_up or not self._reading:
             # Not here: this is the call that completed the answer, a producer's perhaps, and it has its own work.
-            self.server.loop.call_soon(self._resume)
+            self._resume_soon()
 
     def _send_if_any(self, parts: Encoded) -> None:
         if parts is not None:

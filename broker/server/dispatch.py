@@ -20,9 +20,11 @@ from tidemark.broker.core.errors import CloseConnection
 from tidemark.broker.core.ordered_set import OrderedSet
 from tidemark.broker.core.registry import NO_ANSWER, Call, Handler, Route, bind, find_route
 from tidemark.broker.core.sliced_work import INTERRUPTED, Job, SlicedWork
+from tidemark.broker.quotas.gate import Gate
 from tidemark.broker.server.bound_api import BoundApi, encode, encode_in_slices, encode_mended, failure, handled
 from tidemark.broker.server.connection import Connection, Encoded
 from tidemark.broker.server.large_messages import free_slowly, hold_elements
+from tidemark.environment import monotonic
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.headers import (
     API_VERSIONS_KEY,
@@ -37,6 +39,7 @@ from tidemark.protocol.headers import (
 from tidemark.protocol.schema import DecodeError, EncodeError
 
 if TYPE_CHECKING:
+    from tidemark.broker.quotas.service import Quotas
     from tidemark.broker.security.guard import Guard
 
 log = logging.getLogger(__name__)
@@ -61,8 +64,28 @@ class Dispatcher:
         self._bound: dict[int, BoundApi] = {}
         self._tasks: OrderedSet[asyncio.Task[None]] = OrderedSet()
         self._work = SlicedWork()
+        self._gate: Gate | None = None
+        self._timed: Callable[[Connection, float, float], None] | None = None  # told how long each request took
+
+    def hold_to(self, quotas: Quotas) -> None:
+        """From now on clients are held to these, while there are any."""
+        gate = Gate(quotas)
+
+        def changed() -> None:
+            self._gate = gate if quotas.is_active else None
+            self._timed = gate.timed if quotas.counts_time else None
+            self._unbind()
+
+        quotas.watch(changed)
+        changed()
+
+    def _unbind(self) -> None:
+        """What is made on first use is made again."""
+        self._bound.clear()
 
     def __call__(self, connection: Connection, frame: bytearray) -> None:
+        timed = self._timed
+        begun = 0.0 if timed is None else monotonic()
         if len(frame) < REQUEST_BYTES_MIN:
             raise CloseConnection(f"a request of {len(frame)} bytes is too short for a header: {_hex(frame)}")
         selector, correlation_id = request_start(frame)
@@ -86,16 +109,18 @@ class Dispatcher:
             if type(response) is bytearray:
                 put_response_start(response, 0, len(response) - 4, correlation_id)
                 connection.answer_whole(response)
-                return
-            if response is None:
-                if len(frame) > LARGE_BYTES:
-                    self._serve_large(connection, bound, correlation_id, frame, position, call)
-                    return
+            elif response is not None:
+                self._answer(connection, bound, correlation_id, response)
+            elif len(frame) > LARGE_BYTES:
+                self._serve_large(connection, bound, correlation_id, frame, position, call)
+            else:
                 # librdkafka 2.16 sends a few bytes too many in some requests, and Kafka does not mind.
                 request = bound.decode(memoryview(frame), position, True)
+                self._answer(connection, bound, correlation_id, handled(bound, request, call))
         except DecodeError as error:
             raise _undecodable(bound, error, frame) from None
-        self._answer(connection, bound, correlation_id, handled(bound, request, call) if response is None else response)
+        if timed is not None:
+            timed(connection, (now := monotonic()) - begun, now)
 
     def _measure(self, connection: Connection, frame: bytearray, bound: BoundApi) -> None:
         """Serve this request, and measure how long it takes."""
@@ -137,7 +162,12 @@ class Dispatcher:
         guard = self._guard()
         if guard is not None and quick is not None:
             quick = None if route.quick_topic is None else guard.quick(quick, route.quick_topic)
-        bound = self._bound[selector] = BoundApi(route, version, self.handler(route, version), quick)
+        handle = self.handler(route, version)
+        if self._gate is not None:
+            handle = self._gate.handler(route, handle)
+            if route.quick is not None:
+                quick = self._gate.quick(quick)
+        bound = self._bound[selector] = BoundApi(route, version, handle, quick)
         return bound
 
     def handler(self, route: Route, version: int) -> Handler:
@@ -301,6 +331,7 @@ def _note_client_id(connection: Connection, frame: bytearray) -> None:
     except DecodeError as error:
         raise CloseConnection(f"{error}: {_hex(frame)}") from None
     connection.calls.clear()
+    connection.meter = None
 
 
 def _hex(frame: bytearray) -> str:

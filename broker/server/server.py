@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Final
 from tidemark import portable
 from tidemark.broker.config import BrokerConfig, Listener
 from tidemark.broker.core.ordered_set import OrderedSet
+from tidemark.broker.quotas.connections import Admission, ConnectionRates
 from tidemark.broker.server.connection import Connection
 from tidemark.broker.server.listening_socket import listening_socket
 from tidemark.broker.server.request_memory import MemoryBudget
-from tidemark.environment import new_executor
+from tidemark.broker.server.waiting_turns import WaitingTurns
+from tidemark.environment import monotonic, new_executor
 from tidemark.protocol.frames import Scratch
 
 if TYPE_CHECKING:
@@ -59,9 +61,12 @@ class Server:
         self.readers = new_executor(READ_THREADS, name="send")  # of what is to be sent and is cold
         self.first_request_bytes_max: dict[str, int] = {}  # by listener: where logins come first, and less is taken
         self.tick = 0  # advances with every sweep: cheaper to note than the time
+        self.turns = WaitingTurns(self.loop)
+        self._crowd: set[int] = getattr(self.loop, "crowd", set())  # descriptors, if the loop tells clients apart
         self.endpoints: dict[str, tuple[str, int]] = {}
         self._config = config
         self.current_config: Callable[[], BrokerConfig] = lambda: config  # limits of connections may change
+        self.rates = ConnectionRates(config)
         self._handle = handle
         self._tls = tls
         self._servers: dict[str, asyncio.Server] = {}
@@ -142,8 +147,26 @@ class Server:
         (self.accepted if refusal is None else self.refused)[connection.listener] += 1
         return refusal
 
+    def turns_of(self, listener: str) -> Callable[[Callable[[], None]], object]:
+        """How a connection of this listener gets its next turn: nodes do not wait for clients."""
+        return self.loop.call_soon if self._is_controllers(listener) else self.turns.add
+
+    def join_crowd(self, connection: Connection) -> None:
+        """Its requests can wait for those of nodes."""
+        if not self._is_controllers(connection.listener):
+            connection.descriptor = connection.transport.get_extra_info("socket").fileno()
+            self._crowd.add(connection.descriptor)
+
+    def leave_crowd(self, connection: Connection) -> None:
+        self._crowd.discard(connection.descriptor)
+
+    def admit(self, connection: Connection) -> Admission:
+        """When a new connection is read from, or that it is not."""
+        return self.rates.admit(connection.listener, connection.host, monotonic())
+
     def forget(self, connection: Connection) -> None:
         self._connections.discard(connection)
+        self.leave_crowd(connection)
         self._per_host[connection.host] -= 1
         if not self._per_host[connection.host]:
             del self._per_host[connection.host]

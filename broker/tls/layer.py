@@ -263,6 +263,8 @@ class TlsLayer(asyncio.BufferedProtocol):
         self._wants_data = True
         if self._is_secure and not self._ended:
             self._handshakes.loop.call_soon(self._go_on)
+        elif not self._is_stepping and not self._ended:  # the handshake had to wait
+            self.raw.resume_reading()
 
     def _go_on(self) -> None:
         if self._wants_data and not self._ended:

@@ -41,9 +41,14 @@ class RequestBatcher(Generic[Question, Answer]):
         return deferred
 
     def give_up(self, broker: int) -> None:
-        """The broker was fenced or has restarted: it will not answer what was sent to it."""
+        """The broker was fenced or has restarted: it will not answer what was sent to it, nor what waits behind."""
+        waiting = self._waiting.get(broker) or deque()
+        given_up = list(waiting)
+        waiting.clear()
         if broker in self._in_flight:
             self._in_flight[broker].cancel()
+        for question, deferred in given_up:
+            deferred.resolve(self._failed(question))
 
     async def _run(self, broker: int) -> None:
         waiting = self._waiting[broker]

@@ -11,6 +11,7 @@ from typing import Final
 
 from tidemark.broker.core.deferred import Deferred, mapped
 from tidemark.broker.core.errors import Refused
+from tidemark.broker.core.sliced_work import Job
 from tidemark.broker.metadata.internal import INTERNAL_TOPICS
 from tidemark.broker.replication.partition import Partition
 from tidemark.broker.replication.replica_table import ReplicaTable
@@ -21,11 +22,12 @@ from tidemark.broker.transactions.transitions import Producer
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.messages.produce import ProduceRequest
 from tidemark.protocol.records import HEADER_SIZE, BatchHeader, check_batch, read_header
-from tidemark.storage import Appended, OutOfOrderSequence
+from tidemark.storage import Appended, OutOfOrderSequence, PendingAppend
 
 TOPIC_IDS_FROM: Final = 13
 ADDS_PARTITIONS_FROM: Final = 12
 ABORTABLE_FROM: Final = 11
+PARTITIONS_PER_STEP: Final = 64  # between two looks at the clock, in a request for very many
 
 # The coordinator's errors, as producers expect them in a Produce response.
 _PRODUCE_CODES: Final = {
@@ -51,9 +53,9 @@ class TransactionalAppends:
         self._transactions = transactions
         self._codes: Codes = {}
 
-    def add_partitions(self) -> Deferred[None] | None:
+    def add_partitions(self) -> Job[Deferred[None] | None]:
         """Add (or verify) all partitions that have no open transaction of this producer, with one request."""
-        producer, partitions = self._unopened()
+        producer, partitions = yield from self._unopened()
         if producer is None:
             return None
         return mapped(self._ask(producer, partitions), self._keep_codes)
@@ -66,21 +68,29 @@ class TransactionalAppends:
         if code:
             raise Refused(code, "The transaction coordinator does not count this partition in.")
         records, header = partition.validated_transactional(records, header, now_ms, at_once)
-        return self.append_checked(partition, records, header, now_ms)
-
-    def append_checked(self, partition: Partition, records: memoryview, header: BatchHeader, now_ms: int) -> Appended:
-        """As `append`, for a batch that waited: what depends on those before it can be said now."""
-        if self._version >= ADDS_PARTITIONS_FROM and header.is_transactional:
-            _check_first_sequence(partition, header)
+        self._check_sequence(partition, header)
         return partition.append_checked(records, header, now_ms)
 
-    def _unopened(self) -> tuple[Producer | None, frozenset[TopicPartition]]:
+    def begin_append(
+        self, partition: Partition, records: memoryview, header: BatchHeader, now_ms: int
+    ) -> Appended | PendingAppend:
+        """As `append`, for a batch that waited: what depends on those before it can be said now."""
+        self._check_sequence(partition, header)
+        return partition.begin_append(records, header, now_ms)
+
+    def _check_sequence(self, partition: Partition, header: BatchHeader) -> None:
+        if self._version >= ADDS_PARTITIONS_FROM and header.is_transactional:
+            _check_first_sequence(partition, header)
+
+    def _unopened(self) -> Job[tuple[Producer | None, frozenset[TopicPartition]]]:
         by_id = self._version >= TOPIC_IDS_FROM
         producers = set()
         unopened = set()
         for topic in self._request.topic_data:
             host = self._replicas.topics_by_id.get(topic.topic_id) if by_id else self._replicas.topics.get(topic.name)
-            for data in topic.partition_data:
+            for count, data in enumerate(topic.partition_data):
+                if count % PARTITIONS_PER_STEP == PARTITIONS_PER_STEP - 1:
+                    yield
                 partition = None if host is None else host.partitions.get(data.index)
                 if partition is None or data.records is None or len(data.records) < HEADER_SIZE:
                     continue

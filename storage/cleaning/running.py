@@ -6,8 +6,8 @@ from collections.abc import Generator
 from typing import Protocol
 
 from tidemark.environment import current, monotonic
+from tidemark.pacing import Pace
 from tidemark.storage.cleaning.job import CleanedGroup, CleaningFailed, CleaningJob, CleaningStats
-from tidemark.storage.cleaning.pace import Pace
 from tidemark.storage.files import REAL_FILES, Files
 
 Result = CleanedGroup | CleaningStats

@@ -14,9 +14,9 @@ import time
 from collections.abc import Callable
 from typing import BinaryIO
 
+from tidemark.pacing import Pace
 from tidemark.storage.cleaning.clean import clean
 from tidemark.storage.cleaning.job import CleaningFailed, CleaningJob
-from tidemark.storage.cleaning.pace import Pace
 from tidemark.storage.files import REAL_FILES
 from tidemark.storage.workers.messages import read_message, write_message
 

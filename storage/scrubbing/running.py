@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from tidemark.environment import current, monotonic
-from tidemark.storage.cleaning.pace import Pace
+from tidemark.pacing import Pace
 from tidemark.storage.files import REAL_FILES, Files
 from tidemark.storage.scrubbing.job import Scrubbed, ScrubEnded, ScrubJob, scrub
 

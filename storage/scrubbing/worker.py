@@ -12,7 +12,7 @@ import sys
 import time
 from typing import BinaryIO
 
-from tidemark.storage.cleaning.pace import Pace
+from tidemark.pacing import Pace
 from tidemark.storage.files import REAL_FILES
 from tidemark.storage.scrubbing.job import ScrubJob, scrub
 from tidemark.storage.workers.messages import read_message, write_message

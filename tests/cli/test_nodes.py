@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -38,6 +39,10 @@ def test_ports_count_up_and_the_clusters_own_come_after_them() -> None:
 @pytest.mark.parametrize(("nodes", "voters"), [(1, 1), (2, 2), (3, 3), (4, 3), (5, 5), (6, 5), (9, 5)])
 def test_an_odd_number_votes(nodes: int, voters: int) -> None:
     assert len(settings_of(nodes)[0]["controller.quorum.voters"].split(",")) == voters
+
+
+def test_the_machine_is_the_rack_of_all_its_nodes() -> None:
+    assert [node["broker.rack"] for node in settings_of(3)] == [socket.gethostname()] * 3
 
 
 def test_what_the_user_has_set_stays() -> None:

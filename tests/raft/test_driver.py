@@ -44,7 +44,8 @@ class Words:
     def apply(self, entries: Sequence[Entry]) -> None:
         self.words += [entry.payload for entry in entries]
 
-    def restore(self, snapshot: Snapshot) -> None:
+    async def restore(self, snapshot: Snapshot) -> None:
+        await asyncio.sleep(0)
         self.restored += 1
         self.words = snapshot.data.split(b" ") if snapshot.data else []
 
@@ -288,7 +289,9 @@ async def test_garbage_from_the_network_is_dropped(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["full", "hung"])
-async def test_a_leader_whose_disk_is_full_or_hangs_makes_way_and_comes_back(cluster: Cluster, kind: str) -> None:
+async def test_a_leader_whose_disk_is_full_or_hangs_makes_way_and_knows_what_others_decide(
+    cluster: Cluster, kind: str
+) -> None:
     for node_id in (1, 2, 3):
         await cluster.start(node_id)
     await cluster.say(b"before")
@@ -304,11 +307,50 @@ async def test_a_leader_whose_disk_is_full_or_hangs_makes_way_and_comes_back(clu
         save(effects)
 
     cluster.storages[stuck.node.id].save = refuse  # type: ignore[method-assign]
-    with pytest.raises(LeadershipLost):
-        await asyncio.wait_for(stuck.propose(b"stuck"), PATIENCE_SECONDS)
-    assert not stuck.node.is_leader
+    words = cluster.machines[stuck.node.id].words
+    await asyncio.wait_for(stuck.propose(b"on the disks of the others"), PATIENCE_SECONDS)
+    assert words[-1] == b"on the disks of the others"
     other = await cluster.leader(other_than=stuck.node.id)
     await other.propose(b"decided without it")
-    assert b"decided without it" not in cluster.machines[stuck.node.id].words
+    await until(lambda: words[-1] == b"decided without it")
+    assert not stuck.node.is_leader
+    await cluster.say(b"once more")
+    await until(lambda: words[-1] == b"once more")
     works.set()
-    await until(lambda: cluster.machines[stuck.node.id].words[-1] == b"decided without it")
+    await until(lambda: stuck.node.log.persisted_index == stuck.node.log.last_index)
+    await cluster.kill(stuck.node.id)
+    await cluster.start(stuck.node.id)
+    await until(lambda: cluster.machines[stuck.node.id].words == words)
+
+
+async def test_a_snapshot_may_cover_entries_that_were_never_saved_one_by_one(cluster: Cluster) -> None:
+    """They were applied while the disk was busy with those before them."""
+    for node_id in (1, 2, 3):
+        await cluster.start(node_id)
+    await cluster.say(b"before")
+    slow = next(driver for driver in cluster.drivers.values() if not driver.node.is_leader)
+    await cluster.kill(slow.node.id)
+    cluster.snapshot_after_bytes = 1
+    slow = await cluster.start(slow.node.id)
+    machine, storage = cluster.machines[slow.node.id], cluster.storages[slow.node.id]
+    saves = [threading.Event() for _ in range(3)]
+    waiting, save = iter(saves), storage.save
+
+    def save_slowly(effects: Effects) -> None:
+        if (may_go := next(waiting, None)) is not None:
+            assert may_go.wait(PATIENCE_SECONDS)
+        save(effects)
+
+    storage.save = save_slowly  # type: ignore[method-assign]
+    for number in range(10):
+        word = b"word-%d" % number
+        await cluster.say(word)
+        await until(lambda word=word: machine.words[-1] == word)  # type: ignore[misc]
+    for may_go in saves:
+        may_go.set()
+        await cluster.say(b"another")
+    await until(lambda: slow.node.log.persisted_index == slow.node.log.last_index)
+    words = [*machine.words]
+    await cluster.kill(slow.node.id)
+    await cluster.start(slow.node.id)
+    await until(lambda: cluster.machines[slow.node.id].words == words)

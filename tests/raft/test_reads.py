@@ -8,6 +8,7 @@ import pytest
 from raft_simulation.scenario import Quorum
 
 from tidemark.raft import NotLeader, Overloaded, RaftSettings
+from tidemark.raft.messages import AppendEntries
 
 TIMES = RaftSettings(heartbeat_interval=1.0, election_timeout=10.0)
 LEASES = replace(TIMES, lease_reads=True)
@@ -124,3 +125,19 @@ def test_under_leases_a_restarted_node_keeps_the_promise_it_may_have_made() -> N
     quorum[3].become_pre_candidate()
     quorum.settle()
     assert quorum[3].term == 1
+
+
+def test_the_refusal_of_a_message_from_an_older_term_confirms_no_round_of_the_present_one() -> None:
+    """Found by simulation: a node led twice, and an answer to its first term counted in its second."""
+    quorum = Quorum()
+    quorum.elect(1)
+    for _ in range(20):
+        quorum.beat()
+    late = [message for to, message in quorum.sent if to == 2 and isinstance(message, AppendEntries)][-1]
+    quorum.elect(2)
+    leader = quorum.elect(1)
+    assert late.term < leader.term
+    quorum.cuts |= {(1, 2), (1, 3)}  # the others may elect another leader any time now
+    leader.read(quorum.now)
+    quorum.step(2, late)
+    assert quorum.reads[1] == {}

@@ -33,3 +33,14 @@ def test_no_history_breaks_a_rule_of_raft(block: int) -> None:
 
 def test_a_seed_replays_exactly() -> None:
     assert run_seed(7) == run_seed(7)
+
+
+FOUND = {
+    954: "an answer to an older term of the same leader confirmed a round of its present one: a stale read",
+    4629: "a leader without a vote was asked to take it again, and failed",
+}
+
+
+@pytest.mark.parametrize("seed", FOUND)
+def test_what_a_seed_found_is_mended(seed: int) -> None:
+    run_seed(seed)

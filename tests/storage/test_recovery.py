@@ -122,6 +122,17 @@ def size_of_first_batch(path: Path) -> int:
     return read_header(path.read_bytes()).size
 
 
+def test_a_leader_epoch_that_goes_back_is_damage(killed, open_log):
+    """No checksum covers the epoch of a batch."""
+    path, batches = killed
+    file = segment_files(path)[2]
+    data = bytearray(file.read_bytes())
+    data[len(batches[0]) * 3 + 15] ^= 1
+    file.write_bytes(data)
+    with pytest.raises(CorruptLog, match="leader epoch"):
+        reopen(open_log)
+
+
 def test_a_damaged_last_batch_below_the_recovery_point_is_refused(killed, open_log):
     path, _ = killed
     flip(segment_files(path)[-1], -5)

@@ -62,6 +62,7 @@ def fetch(
     guard: Guard | None,
 ) -> Answer[FetchResponse]:
     if request.replica_state.replica_id >= 0:
+        call.connection.become_peer()
         return follower_sessions.fetch(request)
     if call.version < SESSIONS_FROM:
         request.session_epoch = -1

@@ -22,11 +22,12 @@ v13: topics by id (KIP-516).
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Final
 
-from tidemark.broker.core.deferred import chained
-from tidemark.broker.core.registry import Call, handles
-from tidemark.broker.core.sliced_work import Job
+from tidemark.broker.core.deferred import awaited, chained
+from tidemark.broker.core.registry import Call, NoAnswer, handles
+from tidemark.broker.core.sliced_work import Job, at_once, finished
 from tidemark.broker.handlers.produce.acks import PendingAcks, ProduceAnswer, no_answer
 from tidemark.broker.handlers.produce.appending import Appender, Appending, PlainAppends
 from tidemark.broker.handlers.produce.fast_path import produce_fast, topic_of
@@ -42,12 +43,14 @@ PARTITIONS_AT_ONCE_MAX: Final = 500  # more are appended to in slices of time
 @handles(ProduceRequest, ProduceResponse, quick=produce_fast, quick_topic=topic_of)
 def produce(
     request: ProduceRequest, call: Call, *, replicas: ReplicaTable, transactions: TransactionCoordinator
-) -> ProduceAnswer | Job[ProduceAnswer]:
-    if request.transactional_id is None:
-        if sum(len(topic.partition_data) or 1 for topic in request.topic_data) > PARTITIONS_AT_ONCE_MAX:
-            return _both_phases_in_slices(request, call, replicas)
-        return _both_phases(request, call, replicas, PlainAppends)
-    return _produce_transactional(request, call, replicas, transactions)
+) -> ProduceAnswer | Job[ProduceAnswer] | Awaitable[ProduceResponse | NoAnswer]:
+    is_large = sum(len(topic.partition_data) or 1 for topic in request.topic_data) > PARTITIONS_AT_ONCE_MAX
+    if request.transactional_id is not None:
+        produce_transactional = _produce_transactional_in_slices if is_large else _produce_transactional
+        return produce_transactional(request, call, replicas, transactions)
+    if is_large:
+        return _both_phases_in_slices(request, call, replicas, PlainAppends)
+    return _both_phases(request, call, replicas, PlainAppends)
 
 
 def _both_phases(request: ProduceRequest, call: Call, replicas: ReplicaTable, appender: Appender) -> ProduceAnswer:
@@ -55,9 +58,11 @@ def _both_phases(request: ProduceRequest, call: Call, replicas: ReplicaTable, ap
     return chained(appending.run(), lambda response: _acknowledged(request, appending, response))
 
 
-def _both_phases_in_slices(request: ProduceRequest, call: Call, replicas: ReplicaTable) -> Job[ProduceAnswer]:
+def _both_phases_in_slices(
+    request: ProduceRequest, call: Call, replicas: ReplicaTable, appender: Appender
+) -> Job[ProduceAnswer]:
     """Later requests of the connection wait until the last batch of this one is appended."""
-    appending = Appending(request, call, replicas, PlainAppends)
+    appending = Appending(request, call, replicas, appender)
     response = yield from appending.run_in_slices()
     return chained(response, lambda response: _acknowledged(request, appending, response))
 
@@ -78,4 +83,15 @@ def _produce_transactional(
     from tidemark.broker.transactions.transactional_appends import TransactionalAppends
 
     appends = TransactionalAppends(request, version=call.version, replicas=replicas, transactions=transactions)
-    return chained(appends.add_partitions(), lambda _added: _both_phases(request, call, replicas, appends))
+    added = at_once(appends.add_partitions())
+    return chained(added, lambda _added: _both_phases(request, call, replicas, appends))
+
+
+async def _produce_transactional_in_slices(
+    request: ProduceRequest, call: Call, replicas: ReplicaTable, transactions: TransactionCoordinator
+) -> ProduceResponse | NoAnswer:
+    from tidemark.broker.transactions.transactional_appends import TransactionalAppends
+
+    appends = TransactionalAppends(request, version=call.version, replicas=replicas, transactions=transactions)
+    await awaited(await finished(appends.add_partitions()))
+    return await awaited(await finished(_both_phases_in_slices(request, call, replicas, appends)))

@@ -6,7 +6,6 @@ What is appended here keeps its offset. Whether and when that is acknowledged is
 from __future__ import annotations
 
 import logging
-from functools import partial
 from typing import Final, Protocol
 
 from tidemark.broker.core.deferred import Deferred, MaybeDeferred
@@ -35,7 +34,7 @@ from tidemark.protocol.messages.produce import (
 )
 from tidemark.protocol.records import BatchHeader
 from tidemark.protocol.schema import Bytes, fields_of
-from tidemark.storage import Appended
+from tidemark.storage import Appended, PendingAppend
 
 log = logging.getLogger(__name__)
 
@@ -50,12 +49,14 @@ class Appender(Protocol):
     """How a batch is appended: plainly, or as part of a transaction."""
 
     def append(self, partition: Partition, records: memoryview, now_ms: int, at_once: bool, /) -> Appended:
-        """Raises MustWait unless `append_checked` can be done now."""
+        """Raises MustWait unless it can be done now."""
         ...
 
-    def append_checked(
+    def begin_append(
         self, partition: Partition, records: memoryview, header: BatchHeader, now_ms: int, /
-    ) -> Appended: ...
+    ) -> Appended | PendingAppend:
+        """For a batch whose turn it is. See `Partition.begin_append`."""
+        ...
 
 
 class PlainAppends:
@@ -66,8 +67,10 @@ class PlainAppends:
         return partition.append(records, now_ms, at_once)
 
     @staticmethod
-    def append_checked(partition: Partition, records: memoryview, header: BatchHeader, now_ms: int) -> Appended:
-        return partition.append_checked(records, header, now_ms)
+    def begin_append(
+        partition: Partition, records: memoryview, header: BatchHeader, now_ms: int
+    ) -> Appended | PendingAppend:
+        return partition.begin_append(records, header, now_ms)
 
 
 def led_partition(hosted: HostedTopic | None, index: int, acks: int, replicas: ReplicaTable) -> Partition | None:
@@ -224,27 +227,40 @@ class Appending:
             self._waiting_bytes = len(data.records.obj)  # type: ignore[union-attr, arg-type]  # the whole request
             connection.count_waiting(self._waiting_bytes)
         self._left += 1
-        take_turn = partial(self._take_turn, topic, partition, data, examination, result)
-        self._replicas.append_queues.join(partition, examination, take_turn, client=connection)
+        turn = QueuedBatch(self, topic, partition, data, examination, result)
+        self._replicas.append_queues.join(partition, examination, turn, client=connection)
         return result
 
-    def _take_turn(
-        self,
-        topic: TopicProduceData,
-        partition: Partition,
-        data: PartitionProduceData,
-        examination: Examination,
-        result: PartitionProduceResponse,
-    ) -> None:
+    def begin_turn(self, batch: QueuedBatch) -> Appended | PendingAppend | PartitionProduceResponse:
+        partition, data = batch.partition, batch.data
+        refused = self._no_longer_led(batch)  # much may have happened since it came
+        if refused is not None:
+            return refused
         try:
-            outcome = self._append_in_turn(topic, partition, data, examination)
-        except Exception:
-            log.exception("%s-%d: a batch that waited was not appended", partition.topic, partition.index)
-            outcome = _refused(data, ErrorCode.UNKNOWN_SERVER_ERROR)
+            records, header = batch.examination.outcome()
+            return self._appender.begin_append(partition, records, header, self._replicas.now_ms())
+        except EXPECTED as error:
+            return refused_result(data.index, fault_of(error, where=f"{partition.topic}-{partition.index}"))
+
+    def finish_turn(self, batch: QueuedBatch, pending: PendingAppend) -> Appended | PartitionProduceResponse:
+        """It is written; but whether that counts is decided by what has happened meanwhile."""
+        partition, data = batch.partition, batch.data
+        outcome: Appended | PartitionProduceResponse
+        try:
+            outcome = partition.finish_append(pending)
+        except EXPECTED as error:
+            outcome = refused_result(data.index, fault_of(error, where=f"{partition.topic}-{partition.index}"))
+        refused = self._no_longer_led(batch)
+        if refused is not None and refused.error_code == ErrorCode.NOT_ENOUGH_REPLICAS:
+            refused.error_code = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+        return refused or outcome
+
+    def end_turn(self, batch: QueuedBatch, outcome: Appended | PartitionProduceResponse) -> None:
+        partition, result = batch.partition, batch.result
         if isinstance(outcome, Appended):
             if is_unacknowledged(partition, outcome.last_offset, self._acks):
                 self.unacknowledged.append(Unacknowledged(partition, outcome.last_offset, result))
-            outcome = appended_result(data.index, outcome, partition)
+            outcome = appended_result(result.index, outcome, partition)
         for name in RESULT_FIELDS:
             setattr(result, name, getattr(outcome, name))
         self._left -= 1
@@ -254,20 +270,14 @@ class Appending:
                 self._response.node_endpoints = self._endpoints(self._response)
             self._deferred.resolve(self._response)
 
-    def _append_in_turn(
-        self, topic: TopicProduceData, partition: Partition, data: PartitionProduceData, examination: Examination
-    ) -> Appended | PartitionProduceResponse:
-        hosted = self._hosted(topic)  # much may have happened since
-        leads = led_partition(hosted, data.index, self._acks, self._replicas)
+    def _no_longer_led(self, batch: QueuedBatch) -> PartitionProduceResponse | None:
+        hosted = self._hosted(batch.topic)
+        leads = led_partition(hosted, batch.data.index, self._acks, self._replicas)
         if leads is None:
-            return self._not_led(hosted, data)
-        if leads is not partition:
-            return _refused(data, ErrorCode.NOT_LEADER_OR_FOLLOWER)  # it leads again: another leadership, another log
-        try:
-            records, header = examination.outcome()
-            return self._appender.append_checked(partition, records, header, self._replicas.now_ms())
-        except EXPECTED as error:
-            return refused_result(data.index, fault_of(error, where=f"{partition.topic}-{partition.index}"))
+            return self._not_led(hosted, batch.data)
+        if leads is not batch.partition:
+            return _refused(batch.data, ErrorCode.NOT_LEADER_OR_FOLLOWER)  # again: another leadership, another log
+        return None
 
     def _not_led(self, hosted: HostedTopic | None, data: PartitionProduceData) -> PartitionProduceResponse:
         result = _refused(data, why_not_led(hosted, data.index, self._replicas, version=self._call.version))
@@ -293,6 +303,49 @@ class Appending:
                 endpoint, rack = found
                 endpoints.append(NodeEndpoint(node_id=leader, host=endpoint.host, port=endpoint.port, rack=rack))
         return endpoints
+
+
+class QueuedBatch:
+    """One batch of a request, from when it must wait until its result is known (see `append_queues`)."""
+
+    __slots__ = ("_appending", "data", "examination", "partition", "result", "topic")
+
+    def __init__(
+        self,
+        appending: Appending,
+        topic: TopicProduceData,
+        partition: Partition,
+        data: PartitionProduceData,
+        examination: Examination,
+        result: PartitionProduceResponse,
+    ) -> None:
+        self._appending = appending
+        self.topic = topic
+        self.partition = partition
+        self.data = data
+        self.examination = examination
+        self.result = result  # filled in when it is known
+
+    def begin(self) -> PendingAppend | None:
+        try:
+            outcome = self._appending.begin_turn(self)
+        except Exception:
+            outcome = self._failed()
+        if isinstance(outcome, PendingAppend):
+            return outcome
+        self._appending.end_turn(self, outcome)
+        return None
+
+    def finish(self, pending: PendingAppend) -> None:
+        try:
+            outcome = self._appending.finish_turn(self, pending)
+        except Exception:
+            outcome = self._failed()
+        self._appending.end_turn(self, outcome)
+
+    def _failed(self) -> PartitionProduceResponse:
+        log.exception("%s-%d: a batch that waited was not appended", self.partition.topic, self.partition.index)
+        return _refused(self.data, ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
 def _refused(data: PartitionProduceData, code: ErrorCode) -> PartitionProduceResponse:

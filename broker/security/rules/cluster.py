@@ -57,6 +57,7 @@ RULES: Final[Mapping[str, Rule]] = {
     "AlterUserScramCredentials": for_cluster(AclOperation.ALTER),
     "DescribeClientQuotas": for_cluster(AclOperation.DESCRIBE_CONFIGS),
     "AlterClientQuotas": for_cluster(AclOperation.ALTER_CONFIGS),
+    "DescribeClientUsage": for_cluster(AclOperation.DESCRIBE_CONFIGS),
     "ListConfigResources": for_cluster(AclOperation.DESCRIBE_CONFIGS),
     "AlterReplicaLogDirs": for_cluster(AclOperation.ALTER),
     "AlterPartitionReassignments": for_cluster(AclOperation.ALTER),

@@ -30,6 +30,7 @@ class GuardedConnection(Protocol):
 
     peer: str
     principal: Principal
+    meter: Any
     login: Any
 
     @property
@@ -127,6 +128,7 @@ class SaslGate:
         again = state.login is not None
         state.login = login
         connection.principal = login.principal
+        connection.meter = None  # which is another user's from now on
         handle = self.serve
         if login.lifetime_ms is not None:
             state.ends_at = self.loop.time() + login.lifetime_ms / 1000

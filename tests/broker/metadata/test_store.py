@@ -23,7 +23,7 @@ from tidemark.broker.metadata.records import (
 )
 from tidemark.broker.metadata.store import MetadataStore
 from tidemark.protocol.errors import ErrorCode
-from tidemark.raft import Entry, Journal, Kind, driver
+from tidemark.raft import Configuration, Entry, Journal, Kind, Snapshot, driver
 
 ALONE = PartitionImage(replicas=(0,), isr=(0,), leader=0, leader_epoch=0, partition_epoch=0)
 
@@ -176,4 +176,24 @@ async def test_a_large_change_that_another_node_decided_on_is_folded_before_it_i
     store.apply(entries)
     assert [len(image.topics) for image in seen] == [1000]
     assert store.image is seen[0]
+    await store.close()
+
+
+async def test_a_large_snapshot_is_read_in_slices(tmp_path: Path) -> None:
+    partitions = [record for number in range(3000) for record in topic(number)]
+    snapshot = Snapshot(index=9, term=1, configuration=Configuration.of([0]), data=encode_records(partitions))
+    store = await opened(tmp_path)
+    turns = 0
+
+    async def count_turns() -> None:
+        nonlocal turns
+        while True:
+            await asyncio.sleep(0)
+            turns += 1
+
+    others = asyncio.create_task(count_turns())
+    await store.restore(snapshot)
+    others.cancel()
+    assert len(store.image.topics) == 3000
+    assert turns >= 3, "other work had no turn while the snapshot was read"
     await store.close()

@@ -150,7 +150,7 @@ class Cluster:
         if clean:
             replicas.close()
         else:
-            replicas._executor.shutdown()
+            replicas._threads.shutdown()
             for directory in replicas.table.directories:
                 directory.close(clean=False)
 

@@ -108,6 +108,7 @@ NOT_ASKED = {
     "ApiVersions": "open to everybody",
     "SaslHandshake": "open to everybody",
     "SaslAuthenticate": "open to everybody",
+    "DescribeClientUsage": "our own",
     "Forwarded": "our own",
     "JoinQuorum": "our own",
     "RaftMessage": "our own",

@@ -12,10 +12,12 @@ from typing import Any, Final
 import pytest
 
 from tests.broker.server.loop_watch import KEPT_SECONDS_MAX, LoopWatch, answered, frame_of
-from tidemark.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from tidemark.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from tidemark.protocol.messages.delete_topics import DeleteTopicsRequest
+from tidemark.protocol.messages.end_txn import EndTxnRequest
 from tidemark.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
-from tidemark.protocol.messages.find_coordinator import FindCoordinatorRequest
+from tidemark.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from tidemark.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from tidemark.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from tidemark.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from tidemark.protocol.messages.offset_commit import (
@@ -34,6 +36,7 @@ from tidemark.protocol.messages.offset_fetch import (
     OffsetFetchRequestTopics,
 )
 from tidemark.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from tidemark.protocol.records import Record, build_batch
 
 MANY: Final = 100_000
 WIDE: Final = 10_000
@@ -179,4 +182,57 @@ async def test_requests_near_the_limits_do_not_keep_the_loop(
     with capsys.disabled():
         for name, (seconds, what) in sorted(kept.items(), key=lambda item: -item[1][0]):
             print(f"{seconds * 1000:8.1f} ms  {name}: {what}")
+    assert {name for name, (seconds, _) in kept.items() if seconds > KEPT_SECONDS_MAX} == set()
+
+
+def in_transaction(name: str, count: int, batch: bytes) -> ProduceRequest:
+    partitions = [PartitionProduceData(index=index, records=batch) for index in range(count)]
+    topics = [TopicProduceData(name=name, partition_data=partitions)]
+    return ProduceRequest(transactional_id="wide", acks=-1, timeout_ms=30_000, topic_data=topics)
+
+
+def drive_transaction(address: tuple[str, int], watch: LoopWatch, producer_id: int) -> dict[str, tuple[float, str]]:
+    batch = bytes(
+        build_batch([Record(value=b"")], producer_id=producer_id, producer_epoch=0, base_sequence=0, transactional=True)
+    )
+    requests: dict[str, tuple[Any, int]] = {
+        "to 100,000 unknown partitions": (in_transaction("none", MANY, b""), 12),
+        "to 50,000 unknown partitions, with batches": (in_transaction("none", MANY // 2, batch), 12),
+        "to 10,000 partitions": (in_transaction(TOPIC, WIDE, batch), 12),
+        "its end": (
+            EndTxnRequest(transactional_id="wide", producer_id=producer_id, producer_epoch=0, committed=True),
+            5,
+        ),
+    }
+    kept = {}
+    for name, (request, version) in requests.items():
+        frame = frame_of(request, version)
+        watch.take()
+        assert answered(address, frame, 1), name
+        kept[name] = watch.take()
+    return kept
+
+
+async def test_a_transaction_of_very_many_partitions_does_not_keep_the_loop(
+    start_node: Any,
+    connect: Any,
+    frozen_heap: None,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    node = await start_node(transaction_state_log_num_partitions="1")
+    client = await connect(node)
+    await client.call(wide(), CreateTopicsResponse, 7)
+    await client.call(FindCoordinatorRequest(key_type=1, coordinator_keys=["wide"]), FindCoordinatorResponse, 4)
+    init = InitProducerIdRequest(transactional_id="wide", transaction_timeout_ms=60_000)
+    producer = await client.call(init, InitProducerIdResponse, 5)
+    assert producer.error_code == 0
+    await node.warm_up()
+    watch = LoopWatch(monkeypatch)
+    kept = await asyncio.to_thread(drive_transaction, node.address, watch, producer.producer_id)
+    logs = [node._replicas.table.leader_of(TOPIC, index).log for index in (0, WIDE - 1)]
+    assert [log.end_offset for log in logs] == [2, 2], "a record and the end of its transaction"
+    with capsys.disabled():
+        for name, (seconds, what) in kept.items():
+            print(f"{seconds * 1000:8.1f} ms  a transaction: {name}: {what}")
     assert {name for name, (seconds, _) in kept.items() if seconds > KEPT_SECONDS_MAX} == set()

@@ -33,6 +33,7 @@ from tidemark.protocol.messages import (
     add_partitions_to_txn,
     add_raft_voter,
     allocate_producer_ids,
+    alter_client_quotas,
     alter_configs,
     alter_partition,
     alter_partition_reassignments,
@@ -300,6 +301,20 @@ add(
     1,
     lambda _: describe_client_quotas.DescribeClientQuotasRequest(components=[]),
     on_cluster(DESCRIBE_CONFIGS),
+)
+add(
+    "AlterClientQuotas",
+    1,
+    lambda _: alter_client_quotas.AlterClientQuotasRequest(
+        entries=[
+            alter_client_quotas.AlterationData(
+                entity=[alter_client_quotas.EntityData(entity_type="user", entity_name="nobody")],
+                ops=[alter_client_quotas.OpData(key="producer_byte_rate", value=1e9)],
+            )
+        ],
+        validate_only=True,
+    ),
+    on_cluster(ALTER_CONFIGS),
 )
 add(
     "DescribeUserScramCredentials",

@@ -62,6 +62,19 @@ async def test_a_broker_that_is_given_up_is_not_waited_for() -> None:
     assert answers == ["failed 1", "answer 2"]
 
 
+async def test_what_waits_behind_a_request_to_a_broker_that_is_given_up_is_given_up_as_well() -> None:
+    """It would be sent to the same silent broker, and nobody would say a second time that it was fenced."""
+    broker, answers = SilentBroker(), list[str]()
+    batcher: RequestBatcher[int, str] = RequestBatcher(send=broker.send, failed=lambda one: f"failed {one}")
+    for number in (1, 2, 3):
+        batcher.ask(7, number).then(answers.append)
+        await settled()
+    batcher.give_up(7)
+    await settled()
+    assert sorted(answers) == ["failed 1", "failed 2", "failed 3"]
+    assert broker.batches == [[1]]
+
+
 BROKER = BrokerImage(broker_id=2, broker_epoch=5, rack=None, endpoints={})
 
 
@@ -83,6 +96,7 @@ async def test_a_coordinator_gives_up_requests_to_a_broker_when_it_is_fenced_or_
     coordinator = TransactionCoordinator(markers=none, node_id=1, settings=none, replicas=none, create_topic=none)
     given_up: list[int] = []
     coordinator._others.give_up = given_up.append  # type: ignore[method-assign, assignment]
+    coordinator._markers.give_up = given_up.append  # type: ignore[method-assign, assignment]
     old, new = Image(brokers={2: BROKER}), Image(brokers={} if after is None else {2: after})
     coordinator.follow(old, replace(new, topics=old.topics))
-    assert given_up == ([2] if gives_up else [])
+    assert given_up == ([2, 2] if gives_up else [])

@@ -141,10 +141,15 @@ class World:
                 host.saving = effects
                 delay = host.sync_min + host.sync_spread * self.random.random()
                 self.at(self.now + delay, self._sync_done, (host, host.incarnation))
+                if effects.restore is None:
+                    self._apply(host, effects)
                 break
             self._finish(host, node, effects)
+            self._apply(host, effects)
             for to, message in node.take_urgent():
                 self.send(host, to, message)
+        if host.saving is not None and host.saving.restore is None:
+            self._apply_decided(host, node)
         self.checker.after_step(host, self.hosts)
         if len(self.checker.ledger) > self._ledger_seen:
             self._tempt_old_leaders(host)
@@ -170,6 +175,8 @@ class World:
         effects, host.saving = host.saving, None
         assert effects is not None
         self._finish(host, host.node, effects)
+        if effects.restore is not None:
+            self._apply(host, effects)
         self.pump(host)
 
     def _finish(self, host: Host, node: Node, effects: Effects) -> None:
@@ -180,6 +187,14 @@ class World:
         self.checker.after_step(host, self.hosts)
         for to, message in effects.messages:
             self.send(host, to, message)
+
+    def _apply_decided(self, host: Host, node: Node) -> None:
+        """What a majority has on disk is applied while this node's own disk is busy."""
+        self.checker.after_step(host, self.hosts)
+        while decided := node.take_decided():
+            self._apply(host, decided)
+
+    def _apply(self, host: Host, effects: Effects) -> None:
         if effects.restore is not None:
             self.checker.restored(host, effects.restore)
         for entry in effects.committed:

@@ -2,6 +2,7 @@
 
 python -m cluster_simulation --seeds 1000 [--from 1] [--nodes 5] [--faults disk,network] [--jobs 2]
 python -m cluster_simulation --replay 17 [--shrink]
+python -m cluster_simulation --planted all
 """
 
 from __future__ import annotations
@@ -14,16 +15,52 @@ from collections.abc import Iterator
 from multiprocessing import get_context
 
 from cluster_simulation import planted
-from cluster_simulation.scenario import GROUPS, Options, Outcome, run
+from cluster_simulation.planted.search import first_seed, options_of
+from cluster_simulation.scenario import GROUPS, WORKLOADS, Options, Outcome, run
+from cluster_simulation.shrinking import shrunk
+
+TELLS_EVERY_SECONDS = 30.0  # where nobody watches
 
 
 def main() -> int:
     options = _parser().parse_args()
-    chosen = Options(nodes=options.nodes, groups=options.faults, seconds=options.seconds)
+    if options.planted:
+        return _find_planted(options.planted)
+    chosen = _options(options)
     with planted.plant(options.bug):
         if options.replay is not None:
             return _replay(options.replay, chosen, shrink=options.shrink)
         return _many(options, chosen)
+
+
+def _options(arguments: argparse.Namespace) -> Options:
+    if arguments.bug:
+        return options_of(arguments.bug)
+    return Options(
+        nodes=arguments.nodes,
+        groups=arguments.faults,
+        workloads=arguments.workloads,
+        seconds=arguments.seconds,
+        without_faults=arguments.without_faults,
+        without_clients=arguments.without_clients,
+    )
+
+
+def _find_planted(wanted: str) -> int:
+    names = list(planted.BUGS) if wanted == "all" else wanted.split(",")
+    missed = []
+    for name in names:
+        seed = first_seed(name)
+        told = f"found by seed {seed}" if seed is not None else "NOT FOUND"
+        print(f"{name:42} {told} (stated: {planted.BUGS[name].seeds})", flush=True)
+        if seed is None:
+            missed.append(name)
+    print(f"{len(names) - len(missed)} of {len(names)} planted bugs are found")
+    return 1 if missed else 0
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(filter(None, text.split(",")))
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -32,10 +69,14 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--from", dest="first", type=int, default=1, help="the first seed")
     parser.add_argument("--nodes", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=20.0, help="of faults, in each run")
-    parser.add_argument("--faults", type=lambda text: tuple(filter(None, text.split(","))), default=GROUPS)
+    parser.add_argument("--faults", type=_words, default=GROUPS, help=f"groups ({','.join(GROUPS)}) or kinds")
+    parser.add_argument("--workloads", type=_words, help=f"instead of what the seed says: {','.join(WORKLOADS)}")
+    parser.add_argument("--without-faults", type=lambda text: frozenset(map(int, _words(text))), default=frozenset())
+    parser.add_argument("--without-clients", type=lambda text: frozenset(_words(text)), default=frozenset())
     parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument("--replay", type=int, help="one seed, with its timeline")
     parser.add_argument("--shrink", action="store_true", help="leave out faults and clients while it still fails")
+    parser.add_argument("--planted", help="look for planted bugs: all, or their names")
     parser.add_argument("--bug", choices=sorted(planted.BUGS), help="put a bug in, to see whether it is found")
     return parser
 
@@ -49,61 +90,54 @@ def _replay(seed: int, options: Options, *, shrink: bool) -> int:
     print(f"seed {seed}: {outcome.anomaly or 'no anomaly'}; digest {outcome.digest}")
     if shrink:
         left = outcome.fault_count - len(options.without_faults)
-        print(f"{left} of {outcome.fault_count} faults and the clients {', '.join(outcome.clients)} are enough")
+        print(f"{left} of {outcome.fault_count} faults and the clients {', '.join(outcome.clients)} are enough:")
+        faults = ",".join(map(str, sorted(options.without_faults)))
+        clients = ",".join(sorted(options.without_clients))
+        print(f"  --replay {seed} --without-faults '{faults}' --without-clients '{clients}'")
     return 1 if outcome.anomaly else 0
 
 
-def shrunk(seed: int, options: Options) -> Options:
-    """Leaves out one fault, one client after the other, and keeps out what is not needed for a failure."""
-    whole = run(seed, options)
-    if not whole.anomaly:
-        return options
-    for number in reversed(range(whole.fault_count)):
-        options = _if_it_fails(seed, options, without_faults=options.without_faults | {number})
-    for name in whole.clients:
-        options = _if_it_fails(seed, options, without_clients=options.without_clients | {name})
-    return options
-
-
-def _if_it_fails(seed: int, options: Options, **changes: frozenset[int] | frozenset[str]) -> Options:
-    smaller = Options(
-        nodes=options.nodes,
-        groups=options.groups,
-        seconds=options.seconds,
-        without_faults=changes.get("without_faults", options.without_faults),  # type: ignore[arg-type]
-        without_clients=changes.get("without_clients", options.without_clients),  # type: ignore[arg-type]
-    )
-    return smaller if run(seed, smaller).anomaly else options
-
-
 def _many(arguments: argparse.Namespace, options: Options) -> int:
-    began, failed = time.monotonic(), []
+    began, told_at, failed = time.monotonic(), 0.0, []
     virtual = requests = acknowledged = transactions = 0.0
     kinds: Counter[str] = Counter()
+    workloads: Counter[str] = Counter()
+    recovery = 0.0
     seeds = range(arguments.first, arguments.first + arguments.seeds)
     for done, outcome in enumerate(_outcomes(seeds, options, arguments.jobs), start=1):
         virtual += outcome.virtual_seconds
         requests, acknowledged = requests + outcome.requests, acknowledged + outcome.acknowledged
         transactions += outcome.transactions
+        recovery = max(recovery, outcome.recovery_seconds)
         kinds.update(outcome.faults)
+        workloads.update(outcome.workloads)
         if outcome.anomaly:
             failed.append(outcome.seed)
             print(f"\nseed {outcome.seed}: {outcome.anomaly}\n  {_again(outcome.seed, arguments)}", flush=True)
-        if sys.stderr.isatty() or done % 50 == 0 or done == arguments.seeds:
-            real = time.monotonic() - began
+        real = time.monotonic() - began
+        if sys.stderr.isatty() or real - told_at > TELLS_EVERY_SECONDS or done == arguments.seeds:
+            told_at = real
             print(
                 f"{done} seeds, {len(failed)} failed, {virtual / 3600:.2f} virtual hours, x{virtual / real:.0f},"
                 f" {int(requests)} requests, {int(acknowledged)} records, {int(transactions)} transactions,"
-                f" {kinds.total()} faults",
+                f" {kinds.total()} faults of {len(kinds)} kinds, clients: {_counts(workloads)}",
                 file=sys.stderr,
                 flush=True,
             )
-    print("faults by kind:", ", ".join(f"{kind} {count}" for kind, count in sorted(kinds.items())))
+    print("faults by kind:", _counts(kinds))
+    print(
+        f"longest wait for an acknowledgement after all was well, or without one node: {recovery:.1f} virtual seconds"
+    )
     return 1 if failed else 0
+
+
+def _counts(counted: Counter[str]) -> str:
+    return ", ".join(f"{name} {count}" for name, count in sorted(counted.items()))
 
 
 def _again(seed: int, arguments: argparse.Namespace) -> str:
     more = f" --nodes {arguments.nodes} --seconds {arguments.seconds:g} --faults {','.join(arguments.faults)}"
+    more += "" if arguments.workloads is None else f" --workloads '{','.join(arguments.workloads)}'"
     bug = f" --bug {arguments.bug}" if arguments.bug else ""
     return f"PYTHONPATH=tests/simulation .venv/bin/python -m cluster_simulation --replay {seed}{more}{bug}"
 

@@ -20,6 +20,12 @@ from tidemark.protocol.messages.add_partitions_to_txn import (
 from tidemark.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 from tidemark.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
 from tidemark.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from tidemark.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
 from tidemark.protocol.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
@@ -49,6 +55,9 @@ RETRIABLE: Final = {
 }
 FENCED: Final = {ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_TXN_STATE}
 PRODUCE_VERSIONS: Final = (3, 7, 9, 11)
+FETCH_VERSIONS: Final = (4, 7, 11, 12)
+EARLIEST: Final = -2
+STALE_SECONDS_MAX: Final = 8.0
 
 
 class Refusal(Exception):
@@ -124,7 +133,7 @@ class Producer:
         sequence = self.sequences.get(place, 0)
         now = wall_clock_ms()
         batch = build_batch(
-            [Record(timestamp=now, value=value) for value in values],
+            [self.record(value, now) for value in values],
             producer_id=self.producer_id,
             producer_epoch=self.epoch,
             base_sequence=sequence,
@@ -143,8 +152,13 @@ class Producer:
         self.history.acknowledged += len(values)
         self.history.last_ack[self.name] = monotonic()
         if base_offset >= 0:
+            self.history.ends[place] = max(self.history.ends[place], base_offset + len(values))
             for at, value in enumerate(values):
-                self.history.sent[value].offset = base_offset + at
+                if (sent := self.history.sent.get(value)) is not None:
+                    sent.offset = base_offset + at
+
+    def record(self, value: bytes, now: int) -> Record:
+        return Record(timestamp=now, value=value)
 
     async def _try(self, place: Place, batch: bytearray, transactional_id: str | None) -> tuple[int, int]:
         topic, partition = place
@@ -245,9 +259,12 @@ class Reader:
         self.history = history
         self.place = place
         self.committed_only = committed_only
+        self.version = FETCH_VERSIONS[(len(place[0]) + place[1]) % len(FETCH_VERSIONS)]
         self.offset = 0
         self.stopping = False
         self.end_seen = -1
+        self.out_of_range_since: float | None = None
+        self.shown: Callable[[int, bytes], None] | None = None
 
     async def run(self) -> None:
         while not self.stopping:
@@ -266,15 +283,38 @@ class Reader:
         self.history.requests += 1
         try:
             address = await self.client.leader_of(topic, partition)
-            answer = await self.client.ask(address, request, FetchResponse, version=11)
+            answer = await self.client.ask(address, request, FetchResponse, version=self.version)
         except PeerUnavailable:
             self.client.forget_leader(topic, partition)
             return False
-        return self._take(answer.responses[0].partitions[0])
+        told = answer.responses[0].partitions[0]
+        if told.error_code == ErrorCode.OFFSET_OUT_OF_RANGE and self.offset < self.history.may_be_deleted[self.place]:
+            await self._reset()
+            return False
+        return self._take(told)
+
+    async def _reset(self) -> None:
+        """What it would read was deleted: on with what is left."""
+        topic, partition = self.place
+        asked = ListOffsetsPartition(partition_index=partition, timestamp=EARLIEST)
+        request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=[asked])])
+        try:
+            address = await self.client.leader_of(topic, partition)
+            answer = await self.client.ask(address, request, ListOffsetsResponse, version=5)
+        except PeerUnavailable:
+            self.client.forget_leader(topic, partition)
+            return
+        told = answer.topics[0].partitions[0]
+        if told.error_code == ErrorCode.NONE:
+            self.offset = max(self.offset, told.offset)
+        else:
+            self.client.forget_leader(topic, partition)
 
     def _take(self, told: PartitionData) -> bool:
         if told.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
-            raise Anomaly(f"{self.place}: a reader at {self.offset} was told that there is no such offset")
+            self._check_out_of_range()
+            return False
+        self.out_of_range_since = None
         if told.error_code != ErrorCode.NONE:
             if told.error_code not in RETRIABLE:
                 raise Anomaly(f"{self.place}: a fetch answers {ErrorCode(told.error_code).name}")
@@ -284,6 +324,13 @@ class Reader:
         self._read(told)
         self.end_seen = end
         return True
+
+    def _check_out_of_range(self) -> None:
+        """A leader that was replaced, and has not heard of it, may say so for a while."""
+        self.client.forget_leader(*self.place)
+        self.out_of_range_since = self.out_of_range_since or monotonic()
+        if monotonic() - self.out_of_range_since > STALE_SECONDS_MAX:
+            raise Anomaly(f"{self.place}: a reader at {self.offset} was told that there is no such offset")
 
     def _read(self, told: PartitionData) -> None:
         pending = sorted((each.first_offset, each.producer_id) for each in told.aborted_transactions or [])
@@ -300,7 +347,8 @@ class Reader:
             elif not (self.committed_only and header.is_transactional and header.producer_id in ignored):
                 for record in iter_records(batch):
                     if record.offset >= self.offset:
-                        self.history.saw(
-                            self.place, record.offset, bytes(record.value or b""), committed_only=self.committed_only
-                        )
+                        value = bytes(record.value or b"")
+                        self.history.saw(self.place, record.offset, value, committed_only=self.committed_only)
+                        if self.shown is not None:
+                            self.shown(record.offset, value)
             self.offset = max(self.offset, header.next_offset)

@@ -3,11 +3,13 @@ some of them."""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 from typing import Final
 
+from cluster_simulation import damage, layouts
 from tidemark.simulation import Broker, Cluster
 
 SECONDS_MAX: Final = 8.0
@@ -20,6 +22,7 @@ class Fault:
     at: float
     seconds: float
     amount: float  # from 0 to 1: how much of it
+    layout: str = "one"  # of the nodes' disks
 
     def __str__(self) -> str:
         return f"{self.kind} node-{self.node} at {self.at:.2f} for {self.seconds:.2f} s"
@@ -88,6 +91,14 @@ def one_way(cluster: Cluster, fault: Fault) -> None:
     _cut(cluster, fault, paths if fault.amount < 0.5 else [(b, a) for a, b in paths], both_ways=False)
 
 
+def cut_clients(cluster: Cluster, fault: Fault) -> None:
+    """Some clients do not reach a node, or hear nothing from it."""
+    names = [each.machine.name for each in cluster.clients]
+    chosen = [name for at, name in enumerate(names) if (at * 7 + int(fault.amount * 100)) % 3]
+    paths = [(fault_name(fault), name) for name in chosen]
+    _cut(cluster, fault, paths if fault.amount < 0.7 else [(b, a) for a, b in paths], both_ways=fault.amount < 0.2)
+
+
 def fault_name(fault: Fault) -> str:
     return f"node-{fault.node}"
 
@@ -142,8 +153,12 @@ def slow_sync(cluster: Cluster, fault: Fault) -> None:
 
 
 def sync_errors(cluster: Cluster, fault: Fault) -> None:
+    _failing(cluster, fault, "sync", 0.3 + 0.7 * fault.amount)
+
+
+def _failing(cluster: Cluster, fault: Fault, what: str, chance: float) -> None:
     disk = _broker(cluster, fault).machine.disk
-    disk.failing, disk.failing_chance = frozenset(("sync",)), 0.3 + 0.7 * fault.amount
+    disk.failing, disk.failing_chance = frozenset((what,)), chance
 
     def end() -> None:
         """A disk that failed is not trusted by a running broker: it is restarted, as an operator would."""
@@ -152,6 +167,62 @@ def sync_errors(cluster: Cluster, fault: Fault) -> None:
         cluster.world.after(0.5, _broker(cluster, fault).start)
 
     _later(cluster, fault, end)
+
+
+def write_errors(cluster: Cluster, fault: Fault) -> None:
+    _failing(cluster, fault, "write", 0.05 + 0.6 * fault.amount)
+
+
+def read_errors(cluster: Cluster, fault: Fault) -> None:
+    _failing(cluster, fault, "read", 0.02 + 0.3 * fault.amount)
+
+
+def dead_directory(cluster: Cluster, fault: Fault) -> None:
+    """One of several disks fails; it is mended, and the node restarted."""
+    disk, path = _broker(cluster, fault).machine.disk, layouts.last_directory(fault.node, fault.layout)
+    disk.dead.add(path)
+
+    def end() -> None:
+        disk.dead.discard(path)
+        _broker(cluster, fault).kill()
+        cluster.world.after(0.5, _broker(cluster, fault).start)
+
+    _later(cluster, fault, end)
+
+
+def kills_then_blackout(cluster: Cluster, fault: Fault) -> None:
+    """Everything is killed and restarted, and soon after that the power fails: what the first lives left in the page
+    caches is still not synced."""
+    for broker in cluster.brokers.values():
+        broker.kill()
+        cluster.world.after(0.1 * broker.node_id, broker.start)
+    later = dataclasses.replace(fault, kind="blackout", seconds=1.0)
+    cluster.world.after(3.0 + 4 * fault.amount, lambda: begin(cluster, later))
+
+
+def replaced_disk(cluster: Cluster, fault: Fault) -> None:
+    """An empty disk takes the place of one without metadata, after a clean stop or an unclean one."""
+    broker = _broker(cluster, fault)
+
+    def replace() -> None:
+        if not broker.is_running:
+            broker.machine.disk.replace(layouts.last_directory(fault.node, fault.layout))
+            _later(cluster, fault, broker.start)
+
+    if fault.amount < 0.5:
+        broker.stop(then=replace)
+    else:
+        broker.kill()
+        replace()
+
+
+def bit_flip(cluster: Cluster, fault: Fault) -> None:
+    """Of what a start looks at: after the recovery point. What is before it is checked by `tidemark log verify`."""
+    broker = _broker(cluster, fault)
+    broker.kill()
+    flipped = damage.flip_a_bit(broker.machine.disk, Random(f"flip {fault}"))
+    cluster.world.note("nemesis", f"flips a bit of {flipped}")
+    _later(cluster, fault, broker.start)
 
 
 def clock_drift(cluster: Cluster, fault: Fault) -> None:
@@ -166,28 +237,74 @@ def clock_jump(cluster: Cluster, fault: Fault) -> None:
 
 KINDS: Final[dict[str, dict[str, Begin]]] = {
     "crash": {"kill": kill, "stop": stop, "pause": pause, "sleep": sleep},
-    "power": {"power": power, "blackout": blackout},
-    "network": {"isolate": isolate, "cut_pair": cut_pair, "one_way": one_way, "slow": slow, "resets": resets},
-    "disk": {"disk_full": disk_full, "disk_hang": disk_hang, "slow_sync": slow_sync, "sync_errors": sync_errors},
+    "power": {"power": power, "blackout": blackout, "kills_then_blackout": kills_then_blackout},
+    "network": {
+        "isolate": isolate,
+        "cut_pair": cut_pair,
+        "one_way": one_way,
+        "cut_clients": cut_clients,
+        "slow": slow,
+        "resets": resets,
+    },
+    "disk": {
+        "disk_full": disk_full,
+        "disk_hang": disk_hang,
+        "slow_sync": slow_sync,
+        "sync_errors": sync_errors,
+        "write_errors": write_errors,
+        "read_errors": read_errors,
+        "dead_directory": dead_directory,
+    },
+    "damage": {"bit_flip": bit_flip, "replaced_disk": replaced_disk},
     "clock": {"clock_drift": clock_drift, "clock_jump": clock_jump},
 }
 BEGIN: Final = {name: begin for kinds in KINDS.values() for name, begin in kinds.items()}
+DAMAGE: Final = frozenset(KINDS["damage"])  # a replica loses what it had acknowledged, synced or not
+UNCLEAN: Final = frozenset(
+    ("kill", "power", "sync_errors", "write_errors", "read_errors", "dead_directory", *KINDS["damage"])
+)  # the node is restarted without a clean stop
+NEEDS: Final = {"dead_directory": ("two",), "replaced_disk": ("two", "apart")}  # layouts
+
+# What is fair. With min.insync.replicas of 2 nothing acknowledged is lost as long as one replica at a time loses what
+# it had (KIP-966), and the controller cannot tell a process that was killed from a machine that lost power: so where
+# replicas do lose something, all nodes but one stop cleanly.
+SYNCED: Final = "synced"  # every acknowledgement is synced: any machine may lose power, all of them at once
+CACHED: Final = "cached"  # it is not: any process may be killed, no machine loses power
+UNLUCKY: Final = "unlucky"  # one node loses power and data, and is the only one that stops uncleanly
 
 
-def draw(random: Random, *, nodes: int, seconds: float, groups: tuple[str, ...], durable: bool) -> list[Fault]:
-    """`durable`: acknowledged records are synced. If they are not, one machine at most may lose power: what a majority
-    has not written to its disks is gone if a majority loses power, and nobody promised anything else."""
-    kinds = [name for group in groups for name in KINDS[group] if durable or name != "blackout"]
+def draw_mode(random: Random, groups: tuple[str, ...]) -> str:
+    """`groups`: of kinds, or kinds."""
+    kinds = {kind for group in groups for kind in KINDS.get(group, (group,))}
+    if kinds & DAMAGE and random.random() < 0.4:
+        return UNLUCKY
+    if "power" in kinds or "blackout" in kinds:
+        return random.choice((SYNCED, SYNCED, UNLUCKY))
+    return random.choice((SYNCED, CACHED))
+
+
+def draw(random: Random, *, nodes: int, seconds: float, groups: tuple[str, ...], mode: str, layout: str) -> list[Fault]:
+    kinds = [name for group in groups for name in KINDS.get(group, (group,)) if _is_fair(name, mode, layout)]
     mean = random.choice((1.5, 3.0, 6.0))
     unlucky = random.randint(1, nodes)
     faults, at = [], 0.5 + random.random()
     while at < seconds and kinds:
         kind = random.choice(kinds)
-        node = unlucky if kind == "power" and not durable else random.randint(1, nodes)
+        node = unlucky if mode == UNLUCKY and kind in UNCLEAN else random.randint(1, nodes)
         lasts = 0.1 + random.random() ** 2 * SECONDS_MAX
-        faults.append(Fault(kind=kind, node=node, at=at, seconds=lasts, amount=random.random()))
+        faults.append(Fault(kind=kind, node=node, at=at, seconds=lasts, amount=random.random(), layout=layout))
         at += random.expovariate(1 / mean)
     return faults
+
+
+def _is_fair(kind: str, mode: str, layout: str) -> bool:
+    if layout not in NEEDS.get(kind, (layout,)):
+        return False
+    if kind in ("blackout", "kills_then_blackout"):
+        return mode == SYNCED
+    if kind == "power":
+        return mode != CACHED
+    return kind not in DAMAGE or mode == UNLUCKY
 
 
 def begin(cluster: Cluster, fault: Fault) -> None:
@@ -201,5 +318,6 @@ def heal(cluster: Cluster) -> None:
     for broker in cluster.brokers.values():
         disk = broker.machine.disk
         disk.room_bytes, disk.failing, disk.sync_seconds = None, frozenset(), 0.002
+        disk.dead.clear()
         disk.hangs_until = min(disk.hangs_until, cluster.world.now)
         broker.machine.set_clock_rate(1.0)

@@ -4,29 +4,42 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Final
 
-from cluster_simulation import faults
-from cluster_simulation.checks import Invariants, check_history
+from cluster_simulation import compacted, faults, layouts, members
+from cluster_simulation.administrator import Administrator, create_topic
+from cluster_simulation.checks import check_history
 from cluster_simulation.clients import Producer, Reader, TransactionalProducer
+from cluster_simulation.compacted import KeyedProducer, check_compacted
+from cluster_simulation.files_check import check_files
 from cluster_simulation.history import Anomaly, History, Place
-from tidemark.protocol.errors import ErrorCode
-from tidemark.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from cluster_simulation.hostile import Hostile
+from cluster_simulation.invariants import Invariants
+from cluster_simulation.members import ClassicMember, ConsumerMember
+from cluster_simulation.transform import OUTPUT, Transformer
 from tidemark.simulation import Cluster, OutOfTime, WorldStuck
 from tidemark.simulation.client import KafkaClient
 
 CHECK_EVERY_EVENTS: Final = 50
 RECOVER_SECONDS_MAX: Final = 90.0
+STOP_SECONDS_MAX: Final = 60.0
+FAR_SECONDS: Final = 1000.0
 GROUPS: Final = tuple(faults.KINDS)
+WORKLOADS: Final = ("classic", "consumer", "transform", "admin", "compacted", "hostile")  # beside plain clients
+WORKLOAD_CHANCE: Final = 0.35
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
     nodes: int = 3
     groups: tuple[str, ...] = GROUPS
+    workloads: tuple[str, ...] | None = None  # None: drawn from the seed
+    mode: str = ""  # of faults; empty: drawn from the seed
+    layout: str = ""  # of disks; likewise
+    without_one: str = ""  # what befalls one node when all is well again; empty: drawn from the seed
     seconds: float = 20.0
     without_faults: frozenset[int] = frozenset()  # by their number
     without_clients: frozenset[str] = frozenset()
@@ -46,7 +59,12 @@ class Outcome:
     faults: Counter[str] = field(default_factory=Counter)
     fault_count: int = 0
     clients: tuple[str, ...] = ()
+    workloads: tuple[str, ...] = ()
+    recovery_seconds: float = 0.0
     timeline: list[tuple[float, str, str]] = field(default_factory=list)
+
+
+Make = Callable[[str, KafkaClient, Random], Any]
 
 
 class Scenario:
@@ -54,24 +72,39 @@ class Scenario:
         self.seed = seed
         self.options = options
         random = Random(f"scenario {seed}")
-        self.durable = random.random() < 0.5
+        self.mode = options.mode or faults.draw_mode(random, options.groups)
+        self.durable = self.mode == faults.SYNCED or (self.mode == faults.UNLUCKY and random.random() < 0.5)
+        self.layout = random.choice(layouts.LAYOUTS) if not options.layout else options.layout
         self.random = random
         self.partitions = random.choice((1, 2, 3))
+        self.workloads = self._workloads()
         self.settings = self._settings(random)
         self.faults = faults.draw(
             Random(f"faults {seed}"),
             nodes=options.nodes,
             seconds=options.seconds,
             groups=options.groups,
-            durable=self.durable,
+            mode=self.mode,
+            layout=self.layout,
         )
+        self.may_relax = self.mode != faults.UNLUCKY  # alone in sync, a replica must keep what it has
         self.history = History()
+        self.recovery_seconds = 0.0
+        self.outputs: list[Place] = []
+        self.keyed: list[Place] = []
         self.clients: dict[str, Any] = {}
         self.tasks: dict[str, Any] = {}
         self.trace_to: Any = None
 
+    def _workloads(self) -> tuple[str, ...]:
+        random = Random(f"workloads {self.seed}")
+        drawn = tuple(each for each in WORKLOADS if random.random() < WORKLOAD_CHANCE)
+        return drawn if self.options.workloads is None else self.options.workloads
+
     def _settings(self, random: Random) -> dict[str, str]:
         settings = {
+            **members.SETTINGS,
+            "log.cleaner.backoff.ms": "700",
             "replica.lag.time.max.ms": str(random.choice((3000, 10_000))),
             "broker.session.timeout.ms": str(random.choice((6000, 9000))),
             "log.segment.bytes": str(1 << 20),
@@ -82,10 +115,13 @@ class Scenario:
             settings["log.flush.interval.messages"] = "1"
         return settings
 
+    def _settings_of(self, node_id: int) -> dict[str, str]:
+        return {**self.settings, **layouts.settings(node_id, self.layout)}
+
     def run(self, listener: Any = None) -> Outcome:
         outcome = Outcome(self.seed)
         began = time.process_time()
-        with Cluster(self.seed, nodes=self.options.nodes, settings=self.settings) as cluster:
+        with Cluster(self.seed, nodes=self.options.nodes, settings=self._settings_of) as cluster:
             if listener is not None:
                 cluster.world.listeners.append(listener)
             if self.trace_to is not None:
@@ -105,6 +141,8 @@ class Scenario:
         outcome.faults.update(each.kind for at, each in enumerate(self.faults) if at not in self.options.without_faults)
         outcome.fault_count = len(self.faults)
         outcome.clients = tuple(self.clients)
+        outcome.workloads = (*self.workloads, self.mode, f"disks-{self.layout}")
+        outcome.recovery_seconds = self.recovery_seconds
         return outcome
 
     def _run(self, cluster: Cluster) -> None:
@@ -119,11 +157,38 @@ class Scenario:
                 cluster.world.at(start + fault.at, lambda fault=fault: faults.begin(cluster, fault))  # type: ignore[misc]
         cluster.run(self.options.seconds)
         self._heal(cluster)
-        self._check_liveness(cluster)
+        self._check_liveness(cluster, "after all was well")
+        if "admin" not in self.workloads and (self.random.random() < 0.5 or self.options.without_one):
+            self._live_without_one(cluster)
         self._stop_clients(cluster)
-        self._await_in_sync(cluster, places)
+        self._await_in_sync(cluster)
         self._judge(cluster, places)
         self._raise_failures(cluster)
+        self._check_files(cluster)
+
+    def _live_without_one(self, cluster: Cluster) -> None:
+        """A majority is up and connected: what was in sync goes on."""
+        self._await_in_sync(cluster)
+        node = self.random.randint(1, self.options.nodes)
+        if self.random.random() < 0.5:
+            node = next(each.node_id for each in cluster.brokers.values() if each.node._store.is_controller)  # type: ignore[union-attr]
+        kind = self.options.without_one or self.random.choice(("kill", "isolate", "disk_hang"))
+        faults.begin(cluster, faults.Fault(kind=kind, node=node, at=0.0, seconds=FAR_SECONDS, amount=0.5))
+        self._check_liveness(cluster, f"without node-{node}")
+        faults.heal(cluster)
+        cluster.brokers[node].start()
+
+    def _check_files(self, cluster: Cluster) -> None:
+        """They stop cleanly, one after the other, and what they leave is sound."""
+        cluster.world.after_event = None
+        image = next(iter(cluster.brokers.values())).node._store.image  # type: ignore[union-attr]
+        for broker in cluster.brokers.values():
+            broker.may_start = False
+            broker.stop()
+            cluster.run_until(lambda broker=broker: not broker.is_running, seconds_max=STOP_SECONDS_MAX)  # type: ignore[misc]
+            if broker.failure is not None:
+                raise Anomaly(f"{broker.name} did not stop: {broker.failure!r}")
+        check_files(cluster, image)
 
     def _watch(self, cluster: Cluster, invariants: Invariants) -> None:
         count = 0
@@ -143,39 +208,69 @@ class Scenario:
         cluster.world.after_event = after_event
 
     def _create_topics(self, cluster: Cluster) -> list[Place]:
-        topics = ["orders", "payments"][: self.random.choice((1, 2))]
-        request = CreateTopicsRequest(
-            topics=[CreatableTopic(name=each, num_partitions=self.partitions, replication_factor=3) for each in topics]
-        )
+        topics = dict.fromkeys(("orders", "payments")[: self.random.choice((1, 2))], self.partitions)
+        extra = {OUTPUT: 2} if "transform" in self.workloads else {}
+        keyed = {compacted.TOPIC: 1} if "compacted" in self.workloads else {}
 
         async def create() -> None:
             client = KafkaClient(cluster.bootstrap, client_id="admin")
-            answer = await client.ask_any(request, CreateTopicsResponse, version=5)
-            codes = {each.error_code for each in answer.topics}
-            if codes - {ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS}:
-                raise Anomaly(f"CreateTopics answers {codes}")
+            for name, count in {**topics, **extra, **keyed}.items():
+                configs = compacted.CONFIGS if name in keyed else None
+                await create_topic(client, name, partitions=count, replicas=3, configs=configs)
 
         cluster.call(create())
-        return [(topic, partition) for topic in topics for partition in range(self.partitions)]
+        self.outputs = [(name, index) for name, count in extra.items() for index in range(count)]
+        self.keyed = [(name, 0) for name in keyed]
+        return [(topic, index) for topic, count in topics.items() for index in range(count)]
 
     def _start_clients(self, cluster: Cluster, places: list[Place]) -> None:
-        makes: dict[str, Any] = {}
-        for number in range(self.random.randint(1, 3)):
-            makes[f"producer-{number}"] = Producer
-        for number in range(self.random.randint(0, 2)):
-            makes[f"transactional-{number}"] = TransactionalProducer
-        for topic, partition in places:
-            makes[f"reader-{topic}-{partition}"] = (topic, partition)
+        makes = {**self._plain_clients(places), **self._more_clients(places)}
         for name, make in makes.items():
-            random = Random(f"{name} {self.seed}")
-            if name in self.options.without_clients:
-                continue
-            client = KafkaClient(cluster.bootstrap, client_id=name)
-            if isinstance(make, tuple):
-                self.clients[name] = Reader(client, self.history, make, committed_only=random.random() < 0.5)
-            else:
-                self.clients[name] = make(name, client, self.history, random, places)
-            self.tasks[name] = cluster.new_client(name).spawn(self.clients[name].run(), name=name)
+            if name not in self.options.without_clients:
+                client = KafkaClient(cluster.bootstrap, client_id=name)
+                self.clients[name] = make(name, client, Random(f"{name} {self.seed}"))
+                self.tasks[name] = cluster.new_client(name).spawn(self.clients[name].run(), name=name)
+
+    def _plain_clients(self, places: list[Place]) -> dict[str, Make]:
+        history, makes = self.history, dict[str, Make]()
+        for number in range(self.random.randint(1, 3)):
+            makes[f"producer-{number}"] = lambda name, client, random: Producer(name, client, history, random, places)
+        for number in range(self.random.randint(0, 2)):
+            makes[f"transactional-{number}"] = lambda name, client, random: TransactionalProducer(
+                name, client, history, random, places
+            )
+        for place in places + self.outputs:
+            makes[f"reader-{place[0]}-{place[1]}"] = lambda _, client, random, place=place: Reader(  # type: ignore[misc]
+                client, history, place, committed_only=random.random() < 0.5
+            )
+        return makes
+
+    def _more_clients(self, places: list[Place]) -> dict[str, Make]:
+        history, nodes, makes = self.history, self.options.nodes, dict[str, Make]()
+        topics = sorted({topic for topic, _ in places})
+        random = Random(f"more clients {self.seed}")
+        for kind, member in (("classic", ClassicMember), ("consumer", ConsumerMember)):
+            if kind in self.workloads:
+                for number in range(random.choice((2, 3))):
+                    makes[f"{kind}-{number}"] = lambda name, client, random, member=member: member(  # type: ignore[misc]
+                        name, client, history, random, topics
+                    )
+        if "transform" in self.workloads:
+            for number in range(2):
+                makes[f"transform-{number}"] = lambda name, client, random: Transformer(
+                    name, client, history, random, topics[:1], self.outputs
+                )
+        if "compacted" in self.workloads:
+            makes["keyed-0"] = lambda name, client, random: KeyedProducer(name, client, history, random, [])
+        if "admin" in self.workloads:
+            makes["admin-0"] = lambda name, client, random: Administrator(
+                name, client, history, random, places, nodes=nodes, may_relax=self.may_relax
+            )
+        if "hostile" in self.workloads:
+            makes["hostile-0"] = lambda name, client, random: Hostile(
+                name, client, history, random, places, nodes=nodes
+            )
+        return makes
 
     def _heal(self, cluster: Cluster) -> None:
         faults.heal(cluster)
@@ -184,9 +279,10 @@ class Scenario:
         for broker in cluster.brokers.values():
             broker.start()
 
-    def _check_liveness(self, cluster: Cluster) -> None:
-        """With everything well again, every producer gets on."""
+    def _check_liveness(self, cluster: Cluster, when: str) -> None:
+        """Every producer gets on."""
         producers = [name for name, each in self.clients.items() if isinstance(each, Producer)]
+        producers += sorted({each.group for each in self.clients.values() if isinstance(each, Transformer)})
         healed = cluster.world.now
 
         def all_get_on() -> bool:
@@ -196,9 +292,8 @@ class Scenario:
             cluster.run_until(all_get_on, seconds_max=RECOVER_SECONDS_MAX)
         except OutOfTime:
             stuck = [name for name in producers if self.history.last_ack.get(name, -1.0) <= healed]
-            raise Anomaly(
-                f"{', '.join(stuck)} got nothing acknowledged for {RECOVER_SECONDS_MAX:g} s after all was well"
-            ) from None
+            raise Anomaly(f"{', '.join(stuck)} got nothing acknowledged for {RECOVER_SECONDS_MAX:g} s {when}") from None
+        self.recovery_seconds = max(self.recovery_seconds, cluster.world.now - healed)
 
     def _stop_clients(self, cluster: Cluster) -> None:
         for each in self.clients.values():
@@ -209,7 +304,7 @@ class Scenario:
             stuck = [name for name, task in self.tasks.items() if not task.done()]
             raise Anomaly(f"{', '.join(stuck)} could not finish for {RECOVER_SECONDS_MAX:g} s") from None
 
-    def _await_in_sync(self, cluster: Cluster, places: Sequence[Place]) -> None:
+    def _await_in_sync(self, cluster: Cluster) -> None:
         def missing() -> list[str]:
             image = next(iter(cluster.brokers.values())).node._store.image  # type: ignore[union-attr]
             return [
@@ -229,8 +324,14 @@ class Scenario:
             raise Anomaly(f"not in sync after {RECOVER_SECONDS_MAX:g} s: {missing()}; not ready: {down}") from None
 
     def _judge(self, cluster: Cluster, places: Sequence[Place]) -> None:
+        places = [*places, *self.outputs]
         everything, committed = self._read_all(cluster, places, False), self._read_all(cluster, places, True)
+        is_unclean = any(each.kind in faults.UNCLEAN or each.kind in faults.KINDS["power"] for each in self.faults)
+        if is_unclean:  # as in Kafka, where a log begins is written every now and then
+            self.history.deleted.clear()
         check_history(self.history, everything, committed)
+        for place, records in self._read_all(cluster, self.keyed, False).items():
+            check_compacted(self.history, place, records)
 
     def _read_all(
         self, cluster: Cluster, places: Sequence[Place], committed_only: bool
@@ -239,6 +340,7 @@ class Scenario:
 
         async def read(place: Place) -> None:
             seen = History(sent=self.history.sent, decided=self.history.decided)
+            seen.may_be_deleted = self.history.may_be_deleted
             client = KafkaClient(cluster.bootstrap, client_id="judge")
             reader = Reader(client, seen, place, committed_only=committed_only)
             while reader.offset < reader.end_seen or reader.end_seen < 0:

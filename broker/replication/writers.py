@@ -1,0 +1,88 @@
+"""Threads that write to one log directory while its disk is slow, so that the event loop need not wait for it.
+
+A write(2) of a few kilobytes takes microseconds, and one of a megabyte less than a millisecond: handing it to a thread
+would cost more than that. But when the disk is behind, the kernel makes whoever writes wait: for the blocks of a file
+that is being written out, or until there are fewer dirty pages. So batches are written at once until a write took
+long; from then on, and for a while after the last such write, all but very small ones are written by threads. They
+are the directory's own: a disk that hangs holds up no other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+from collections.abc import Callable
+from concurrent.futures import Executor
+from typing import Final
+
+from tidemark.environment import monotonic, new_executor
+from tidemark.storage import PendingAppend
+
+log = logging.getLogger(__name__)
+
+UNTIMED_BYTES_MAX: Final = 8 << 10  # smaller writes are not worth two looks at the clock
+AT_ONCE_BYTES_MAX_IF_SLOW: Final = 4 << 10
+THREADS: Final = 16  # a partition has one at a time: with few of them, small batches would wait behind large ones
+SLOW_SECONDS: Final = 0.1  # a write that takes longer: the disk is behind. On a busy machine it may be the CPU, if less
+STILL_SLOW_SECONDS: Final = 0.025  # likewise, once that is known
+SLOW_FOR_SECONDS: Final = 30.0  # after such a write
+
+
+class Writers:
+    """`at_once_bytes_max`: larger batches are to be given to `write`."""
+
+    __slots__ = ("_directory", "_pool", "_slow_until", "_stopped", "at_once_bytes_max")
+
+    def __init__(self, directory: str = "") -> None:
+        self._directory = directory
+        self.at_once_bytes_max = sys.maxsize
+        self._pool: Executor | None = None
+        self._slow_until = 0.0
+        self._stopped = False
+
+    def note(self, seconds: float) -> None:
+        """A write has taken so long."""
+        if self._slow_until:
+            self._note_while_slow(seconds)
+        elif seconds >= SLOW_SECONDS:
+            log.info("%s: a write took %.0f ms; from here on threads write", self._directory, seconds * 1000)
+            self._slow_until = monotonic() + SLOW_FOR_SECONDS
+            self.at_once_bytes_max = AT_ONCE_BYTES_MAX_IF_SLOW
+
+    def _note_while_slow(self, seconds: float) -> None:
+        now = monotonic()
+        if seconds >= STILL_SLOW_SECONDS:
+            self._slow_until = now + SLOW_FOR_SECONDS
+        elif now >= self._slow_until:
+            self._slow_until = 0.0
+            self.at_once_bytes_max = sys.maxsize
+
+    def write(self, pending: PendingAppend, done: Callable[[], None]) -> None:
+        """`done` is called on the event loop when the batch is written, or failed to be; in rare cases twice."""
+        if self._pool is None:
+            self._pool = new_executor(THREADS, name="write")
+        loop = asyncio.get_running_loop()
+        try:
+            self._pool.submit(self._run, pending, loop, done)
+        except RuntimeError as error:  # the system gives us no thread
+            log.warning("%s is written to without a thread: %s", self._directory, error)
+            pending()
+            loop.call_soon(self._written, pending, done)
+
+    def stop(self) -> None:
+        """No `done` is called any more. Closing a log waits for what is being written to it."""
+        self._stopped = True
+        if self._pool is not None:
+            self._pool.shutdown(wait=False)
+
+    def _run(self, pending: PendingAppend, loop: asyncio.AbstractEventLoop, done: Callable[[], None]) -> None:
+        """On a thread."""
+        pending()
+        if not self._stopped:
+            loop.call_soon_threadsafe(self._written, pending, done)
+
+    def _written(self, pending: PendingAppend, done: Callable[[], None]) -> None:
+        if not self._stopped:
+            self.note(pending.seconds)
+            done()

@@ -1,0 +1,77 @@
+"""What keeps a cluster alive is served before what can wait, however many clients ask at once.
+
+An event loop serves every socket that is ready in one turn, in any order. With 200 clients that send without a pause
+such a turn takes seconds, and a node whose heartbeats and votes wait that long loses its lease. Here the sockets of
+clients are a crowd: in each turn all others come first (other nodes, the controller's listener, what threads have
+finished), and then so many of the crowd as fit into a few milliseconds, in turn. The rest is still ready next time.
+
+While fewer than `CROWD_MIN` sockets are ready, all of this is a length and a comparison.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import selectors
+from typing import Final
+
+from tidemark.broker.core.sliced_work import SlicedWork
+from tidemark.environment import monotonic
+
+CROWD_MIN: Final = 8
+TURN_SECONDS: Final = 0.01  # of clients, that others wait for at most; one request may take longer
+LIMIT_MAX: Final = 64  # of the crowd in one turn, so that a flood that comes suddenly makes no long one
+
+Event = tuple[selectors.SelectorKey, int]
+
+
+class CrowdSelector(selectors.DefaultSelector):
+    """How many of the crowd are served in a turn follows from how long the last turns took."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.crowd: set[int] = set()  # descriptors of sockets that can wait
+        self._limit = LIMIT_MAX
+        self._last = -1  # of the crowd, the descriptor that was served last
+        self._served = 0  # of the crowd, in the turn that is measured; 0: none is
+        self._began = 0.0
+
+    def select(self, timeout: float | None = None) -> list[Event]:
+        if self._served:
+            self._measure()
+        events = super().select(timeout)
+        return events if len(events) < CROWD_MIN else self._chosen(events)
+
+    def _measure(self) -> None:
+        """Of the turn that has just ended."""
+        seconds = monotonic() - self._began
+        if seconds > TURN_SECONDS:
+            self._limit = max(int(self._served * TURN_SECONDS / seconds), 1)
+        elif seconds < TURN_SECONDS / 2:
+            self._limit = min(self._limit * 2, LIMIT_MAX)
+        self._served = 0
+
+    def _chosen(self, events: list[Event]) -> list[Event]:
+        crowd = [event for event in events if event[0].fd in self.crowd]
+        self._began, self._served = monotonic(), len(crowd)
+        if len(crowd) == len(events) <= self._limit:
+            return events
+        first = [event for event in events if event[0].fd not in self.crowd]
+        if len(crowd) <= self._limit:
+            return first + crowd
+        crowd.sort(key=lambda event: (event[0].fd <= self._last, event[0].fd))  # those after the last one come first
+        del crowd[self._limit :]
+        self._last, self._served = crowd[-1][0].fd, len(crowd)
+        return first + crowd
+
+
+class BrokerLoop(asyncio.SelectorEventLoop):
+    """An event loop that knows which sockets can wait."""
+
+    def __init__(self, selector: CrowdSelector | None = None) -> None:
+        self.selector = CrowdSelector() if selector is None else selector
+        self.shared_work = SlicedWork()  # of all coroutines that work in slices
+        super().__init__(self.selector)
+
+    @property
+    def crowd(self) -> set[int]:
+        return self.selector.crowd

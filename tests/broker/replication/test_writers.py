@@ -1,0 +1,74 @@
+"""When a batch is written by a thread, and when at once."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import Any
+
+import pytest
+
+from tidemark.broker.replication.writers import (
+    AT_ONCE_BYTES_MAX_IF_SLOW,
+    SLOW_FOR_SECONDS,
+    SLOW_SECONDS,
+    STILL_SLOW_SECONDS,
+    Writers,
+)
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    now = [100.0]
+    monkeypatch.setattr("tidemark.broker.replication.writers.monotonic", lambda: now[0])
+    return now
+
+
+def test_everything_is_written_at_once_while_the_disk_is_quick(clock):
+    writers = Writers()
+    for _ in range(10):
+        writers.note(SLOW_SECONDS / 2)
+    assert writers.at_once_bytes_max == sys.maxsize
+
+
+def test_a_slow_write_lets_only_small_batches_be_written_at_once(clock):
+    writers = Writers()
+    writers.note(SLOW_SECONDS)
+    assert writers.at_once_bytes_max == AT_ONCE_BYTES_MAX_IF_SLOW
+
+
+def test_a_disk_counts_as_slow_until_it_has_been_quick_for_a_while(clock):
+    writers = Writers()
+    writers.note(SLOW_SECONDS)
+    clock[0] += SLOW_FOR_SECONDS - 1
+    writers.note(STILL_SLOW_SECONDS)
+    clock[0] += SLOW_FOR_SECONDS - 1
+    writers.note(0.001)
+    assert writers.at_once_bytes_max == AT_ONCE_BYTES_MAX_IF_SLOW
+    clock[0] += 2
+    writers.note(0.001)
+    assert writers.at_once_bytes_max == sys.maxsize
+
+
+class Pending:
+    seconds = 0.0
+
+    def __init__(self, steps: list[str]) -> None:
+        self._steps = steps
+
+    def __call__(self) -> None:
+        self._steps.append("written")
+
+
+class NoThreads:
+    def submit(self, *_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+
+async def test_without_a_thread_the_loop_writes(monkeypatch):
+    monkeypatch.setattr("tidemark.broker.replication.writers.new_executor", lambda *_, **__: NoThreads())
+    steps: list[str] = []
+    pending: Any = Pending(steps)
+    Writers().write(pending, lambda: steps.append("done"))
+    await asyncio.sleep(0)
+    assert steps == ["written", "done"]

@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+
+from tidemark.broker.server import crowd
+from tidemark.broker.server.crowd import CrowdSelector
+
+
+@pytest.fixture
+def selector() -> Iterator[CrowdSelector]:
+    with CrowdSelector() as selector:
+        yield selector
+
+
+@pytest.fixture
+def ready(selector: CrowdSelector) -> Iterator[list[int]]:
+    """Descriptors that are ready all the time: the first ten are nodes', the others a crowd of forty."""
+    pipes = [os.pipe() for _ in range(50)]
+    for reading, writing in pipes:
+        os.write(writing, b"x")
+        selector.register(reading, 1)
+    found = [reading for reading, _ in pipes]
+    selector.crowd.update(found[10:])
+    yield found
+    for pair in pipes:
+        for each in pair:
+            os.close(each)
+
+
+def served(selector: CrowdSelector) -> list[int]:
+    return [key.fd for key, _ in selector.select(0)]
+
+
+def test_nodes_come_before_the_crowd(selector: CrowdSelector, ready: list[int]) -> None:
+    found = served(selector)
+    assert set(found[:10]) == set(ready[:10])
+    assert set(found) == set(ready)
+
+
+def test_a_long_turn_makes_the_next_ones_short_and_everybody_has_a_turn(
+    selector: CrowdSelector, ready: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 0.0
+    monkeypatch.setattr(crowd, "monotonic", lambda: now)
+    counts: Counter[int] = Counter()
+    for _ in range(200):
+        found = served(selector)
+        counts.update(found)
+        assert set(found[:10]) == set(ready[:10])
+        now += 0.001 * (len(found) - 10)  # a millisecond for each client
+    assert len(served(selector)) - 10 <= 10, "ten milliseconds' worth"
+    of_crowd = [counts[each] for each in ready[10:]]
+    assert min(of_crowd) >= max(of_crowd) - 2 > 10
+
+
+def test_when_it_is_calm_again_all_are_served_at_once(
+    selector: CrowdSelector, ready: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 0.0
+    monkeypatch.setattr(crowd, "monotonic", lambda: now)
+    served(selector)
+    now += 1.0
+    assert len(served(selector)) == 11
+    for _ in range(8):
+        now += 0.001
+        found = served(selector)
+    assert set(found) == set(ready)
+
+
+def test_a_few_sockets_are_served_as_by_any_selector(selector: CrowdSelector) -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        selector.register(ours, 1, "data")
+        assert selector.select(0) == []
+        began = time.monotonic()
+        assert selector.select(0.05) == []
+        assert time.monotonic() - began > 0.04
+        theirs.send(b"x")
+        [(key, events)] = selector.select(5)
+        assert (key.data, events) == ("data", 1)
