@@ -35,6 +35,8 @@ _TOO_SLOW = re.compile(
 _CHANGED_STATE = re.compile(
     r"\[(?P<what>STATE_STORE_\w*SCHEMA\w*|STATE_STORE_\w*NOT_COMPATIBLE|STREAMING_STATEFUL_OPERATOR_NOT_MATCH\w*)[\w.]*\]"
 )
+_FRAME = re.compile(r'^\s*File "(?P<file>[^"]+)", line (?P<line>\d+), in ', re.MULTILINE)
+_NOT_THEIRS = re.compile(r"/site-packages/|/pyspark[./]|/tidemark[/.]|/pipeline/|/lib/python|^<|/py4j")
 _MORE = re.compile(r"\.\.\. \d+ more")
 _LEFT_OVER = re.compile(r"LeftOver: (?P<what>[^\n]+)")
 _PYTHON = re.compile(
@@ -99,9 +101,15 @@ def sentence(message: str) -> str:
         return "Spark's connector finished a batch that an earlier run had begun, and failed in its report of it."
     lines = [line.strip() for line in message.splitlines() if _says_something(line.strip())]
     caused = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
-    python = [found["what"] for found in _PYTHON.finditer(message)]
+    python = [f"{_place(message, found.start())}{found['what']}" for found in _PYTHON.finditer(message)]
     reported = (python or caused or lines or ["the query stopped without a reason"])[-1]
     return f"{_shortened(reported).rstrip('.')}."
+
+
+def _place(message: str, end: int) -> str:
+    """The user's file and line that a Python exception came from, if it is from one of theirs."""
+    frames = [each for each in _FRAME.finditer(message, 0, end) if not _NOT_THEIRS.search(each["file"])]
+    return f"{frames[-1]['file'].rpartition('/')[2]}, line {frames[-1]['line']}: " if frames else ""
 
 
 def _says_something(line: str) -> bool:

@@ -1,4 +1,4 @@
-"""`tidemark pipeline …`: run, validate, explain, status, compact, generate."""
+"""`tidemark pipeline …`: run, validate, test, explain, status, compact, generate."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ def parser() -> argparse.ArgumentParser:
     run.add_argument("--once", action="store_true", help="read what is there now, then end")
     _with_master(run)
     _with_master(_with_file(commands.add_parser("validate", help="find mistakes without running"), _validate))
-    commands.choices["validate"].add_argument(
-        "--no-spark", action="store_true", help="leave the SQL unchecked: quick, and needs no JVM"
-    )
+    validate = commands.choices["validate"]
+    validate.add_argument("--no-spark", action="store_true", help="leave the SQL unchecked: quick, and needs no JVM")
+    validate.add_argument("--offline", action="store_true", help="the file alone: no broker, no JVM")
     _with_master(_with_file(commands.add_parser("explain", help="show Spark's plan for each sink"), _explain))
     status = _with_file(commands.add_parser("status", help="show how far a pipeline is"), _status)
     status.add_argument("--json", action="store_true", help="as JSON")
@@ -41,8 +41,19 @@ def parser() -> argparse.ArgumentParser:
     )
     compact.add_argument("table", metavar="TABLE", help="a directory of Parquet or Delta, or an Iceberg table's name")
     compact.add_argument("--target-file-size", default="128MB", metavar="SIZE")
-    compact.add_argument("--warehouse", default="warehouse", metavar="DIRECTORY", help="where Iceberg tables are kept")
+    compact.add_argument("--warehouse", metavar="DIRECTORY", help="where Iceberg tables are kept")
+    compact.add_argument("--file", type=Path, metavar="FILE", help="the pipeline that says where they are kept")
     _with_master(compact).set_defaults(command=_compact)
+    test = _with_file(commands.add_parser("test", help="run the cases beside a pipeline: records in, rows out"), _test)
+    test.add_argument("--cases", type=Path, metavar="FILE", help="where they are (default: NAME.cases.yaml beside it)")
+    test.add_argument("-k", dest="only", metavar="TEXT", help="only the cases with this in their name")
+    test.add_argument(
+        "--dry-run",
+        type=int,
+        metavar="N",
+        help="instead: the last N records of the real topics; nothing is written there",
+    )
+    test.add_argument("--record", type=Path, metavar="FILE", help="with --dry-run: keep it as a case in this file")
     generate = commands.add_parser("generate", help="produce the input of a shipped pipeline at a set rate")
     generate.add_argument("name", metavar="NAME", help="clickstream, orders, archive, replay or quality")
     generate.add_argument("--rate", type=int, default=1000, metavar="N", help="records per second (default: 1000)")
@@ -122,10 +133,12 @@ def _require_sources(pipeline: Pipeline) -> None:
 
 
 def _run(args: argparse.Namespace) -> int:
+    from tidemark.pipeline.places import require_not_left_behind
     from tidemark.pipeline.runner import Runner, stop_on_signals
     from tidemark.pipeline.spark import reporting_jvm_exit
 
     pipeline = load(args.file, overrides=args.overrides)
+    require_not_left_behind(pipeline)
     _require_sources(pipeline)  # before the JVM starts: a wrong address is reported at once
     log = _log_of(pipeline)
     spark = _session(pipeline, args.master, log=log)
@@ -138,11 +151,21 @@ def _run(args: argparse.Namespace) -> int:
 
 def _validate(args: argparse.Namespace) -> int:
     pipeline = load(args.file, overrides=args.overrides)
-    _require_sources(pipeline)
-    if not args.no_spark:
+    if not args.offline:
+        _require_sources(pipeline)
+    if not args.no_spark and not args.offline:
         _views(pipeline, args.master)
     print(f"{args.file}: no mistakes found.")
     return ExitCode.OK
+
+
+def _test(args: argparse.Namespace) -> int:
+    from tidemark.pipeline.testing.command import dry_run, run_cases
+
+    pipeline = load(args.file, overrides=args.overrides)
+    if args.dry_run is not None:
+        return dry_run(pipeline, count=args.dry_run, record=args.record)
+    return run_cases(pipeline, cases=args.cases, only=args.only)
 
 
 def _explain(args: argparse.Namespace) -> int:
@@ -158,9 +181,10 @@ def _views(pipeline: Pipeline, master: str) -> dict[str, Any]:
     from pyspark.errors import AnalysisException
 
     from tidemark.pipeline.graph import Graph, all_sinks
+    from tidemark.pipeline.runner import rows_for
     from tidemark.pipeline.schemas import resolve_schemas
-    from tidemark.pipeline.sinks.files import gathered
-    from tidemark.pipeline.sinks.topic import records
+    from tidemark.pipeline.sinks.files import columns_of_table, require_fitting
+    from tidemark.pipeline.sinks.topic import division_of
     from tidemark.pipeline.spec import TopicSink
 
     spark = _session(pipeline, master, log=_passing_log(), **{"spark.ui.enabled": "false"})
@@ -171,7 +195,11 @@ def _views(pipeline: Pipeline, master: str) -> dict[str, Any]:
     for sink in all_sinks(pipeline):
         view = graph.view_of(sink)
         try:
-            views[sink.name] = records(view, sink) if isinstance(sink, TopicSink) else gathered(view, sink)
+            views[sink.name] = rows = rows_for(view, sink)
+            if isinstance(sink, TopicSink):
+                division_of(view, sink, behind_table=pipeline.is_behind_table(sink.view))
+            else:
+                require_fitting(columns_of_table(spark, sink), rows, sink)
         except AnalysisException as error:
             why = str(error).strip().splitlines()[0].rstrip(".")
             raise CommandFailed(f"sinks.{sink.name}: {why}.", code=ExitCode.USAGE) from None
@@ -195,12 +223,25 @@ def _compact(args: argparse.Namespace) -> int:
     except ValueError as error:
         raise CommandFailed(f"--target-file-size: {error}.", code=ExitCode.USAGE) from None
     settings = {"spark.ui.enabled": "false"}
-    spark = session("compact", master=args.master, warehouse=args.warehouse, settings=settings, log=_passing_log())
+    warehouse = _warehouse_of(args)
+    spark = session("compact", master=args.master, warehouse=warehouse, settings=settings, log=_passing_log())
     try:
         print(compact(spark, args.table, target_file_bytes=target))
     finally:
         spark.stop()
     return ExitCode.OK
+
+
+def _warehouse_of(args: argparse.Namespace) -> str:
+    """Never guessed: an Iceberg table that is looked for elsewhere is a table that is not there."""
+    from tidemark.pipeline.compaction import is_iceberg
+
+    if args.warehouse is not None or not is_iceberg(args.table):
+        return args.warehouse or "lake"
+    if args.file is None:
+        message = f"{args.table} is an Iceberg table's name: say where it is kept, with --file PIPELINE or --warehouse."
+        raise CommandFailed(message, code=ExitCode.USAGE)
+    return load(args.file).warehouse
 
 
 def _generate(args: argparse.Namespace) -> int:

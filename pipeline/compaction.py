@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import uuid
 from collections import defaultdict
@@ -22,9 +23,11 @@ COMPACT_INTERVAL = 10  # Spark's own default: every tenth file of the log holds 
 
 def compact(spark: SparkSession, table: str, *, target_file_bytes: int) -> str:
     """What was done, in a sentence."""
-    if "/" not in table and "." in table and not Path(table).exists():
+    if is_iceberg(table):
         return _iceberg(spark, table, target_file_bytes)
     directory = Path(local_path(table))
+    if "://" not in table and not directory.exists():
+        recover(directory)
     if "://" in table or (directory / "_delta_log").is_dir():
         return _delta(spark, local_path(table), target_file_bytes)
     if not directory.is_dir():
@@ -32,7 +35,15 @@ def compact(spark: SparkSession, table: str, *, target_file_bytes: int) -> str:
     return _parquet(spark, directory, target_file_bytes)
 
 
+def is_iceberg(table: str) -> bool:
+    """A name such as lake.db.orders, and no directory."""
+    return "/" not in table and "." in table and not Path(table).exists()
+
+
 def _iceberg(spark: SparkSession, table: str, target: int) -> str:
+    if not spark.catalog.tableExists(table):
+        where = spark.conf.get("spark.sql.catalog.lake.warehouse", "")
+        raise CommandFailed(f"There is no table {table} in {where}.", code=ExitCode.NOT_FOUND)
     catalog, _, rest = table.partition(".")
     options = f"map('target-file-size-bytes', '{target}', 'min-input-files', '2')"
     done = spark.sql(f"CALL {catalog}.system.rewrite_data_files(table => '{rest}', options => {options})").first()
@@ -48,10 +59,15 @@ def _delta(spark: SparkSession, path: str, target: int) -> str:
 
 
 def _parquet(spark: SparkSession, directory: Path, target: int) -> str:
-    """Rewrites directory by directory, then puts a new log in the old one's place, then removes what it replaced."""
+    """Rewrites directory by directory, then puts a new log in the old one's place, then removes what it replaced.
+
+    A table without a log is what its directory holds, so there the directory itself is replaced.
+    """
     recover(directory)
     log = directory / LOG
-    before = logged_files(log) if log.is_dir() else _files_below(directory)
+    if not log.is_dir():
+        return _without_log(spark, directory, target)
+    before = logged_files(log)
     groups: dict[Path, list[Path]] = defaultdict(list)
     for file in before:
         groups[file.parent].append(file)
@@ -65,12 +81,41 @@ def _parquet(spark: SparkSession, directory: Path, target: int) -> str:
             continue
         after += _rewritten(spark, folder, files, wanted)
         replaced += files
-    if log.is_dir():
-        _replace_log(log, after)
+    _replace_log(log, after)
     for file in replaced:
         file.unlink()
         (file.parent / f".{file.name}.crc").unlink(missing_ok=True)
     return f"{directory}: {len(before)} files became {len(after)}."
+
+
+def _without_log(spark: SparkSession, directory: Path, target: int) -> str:
+    """Beside the table a new one is made, of new files and of links to those that stay; then they change places. A kill
+    before leaves the table as it was; between the two renames it is missing, and `recover` brings it back."""
+    new, old = _beside(directory)
+    groups: dict[Path, list[Path]] = defaultdict(list)
+    before = _files_below(directory)
+    for file in before:
+        groups[file.parent].append(file)
+    shutil.copytree(directory, new, copy_function=os.link)
+    count = 0
+    for folder, files in sorted(groups.items()):
+        wanted = max(1, -(-sum(file.stat().st_size for file in files) // target))
+        if len(files) <= wanted:
+            count += len(files)
+            continue
+        count += len(_rewritten(spark, new / folder.relative_to(directory), files, wanted))
+        for file in files:
+            copy = new / file.relative_to(directory)
+            copy.unlink()
+            (copy.parent / f".{copy.name}.crc").unlink(missing_ok=True)
+    directory.rename(old)
+    new.rename(directory)
+    shutil.rmtree(old)
+    return f"{directory}: {len(before)} files became {count}."
+
+
+def _beside(directory: Path) -> tuple[Path, Path]:
+    return directory.with_name(f".{directory.name}.compacting"), directory.with_name(f".{directory.name}.replaced")
 
 
 def recover(directory: Path) -> None:
@@ -81,6 +126,11 @@ def recover(directory: Path) -> None:
     shutil.rmtree(old, ignore_errors=True)
     shutil.rmtree(directory / f"{LOG}.new", ignore_errors=True)
     shutil.rmtree(directory / "_compacting", ignore_errors=True)
+    new, replaced = _beside(directory)
+    if replaced.is_dir() and not directory.exists():
+        (new if new.is_dir() else replaced).rename(directory)
+    for leftover in (new, replaced):
+        shutil.rmtree(leftover, ignore_errors=True)
 
 
 def logged_files(log: Path) -> list[Path]:
@@ -147,5 +197,7 @@ def _rewritten(spark: SparkSession, folder: Path, files: list[Path], wanted: int
 
 def _files_below(directory: Path) -> list[Path]:
     return sorted(
-        path for path in directory.rglob("*.parquet") if not any(part.startswith(("_", ".")) for part in path.parts)
+        path
+        for path in directory.rglob("*.parquet")
+        if not any(part.startswith(("_", ".")) for part in path.relative_to(directory).parts)
     )

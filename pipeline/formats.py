@@ -8,6 +8,7 @@ from functools import reduce
 from operator import and_
 from typing import TYPE_CHECKING, Any
 
+from tidemark.pipeline import debezium
 from tidemark.pipeline.spec import TopicSource
 
 if TYPE_CHECKING:
@@ -28,10 +29,15 @@ METADATA = {
 }
 
 
+# A record without a value deletes its key, in a stream as in a table: steps and sinks can tell it from a row of nulls.
+TOMBSTONE = "_tombstone"
+
+
 def with_metadata(records: DataFrame) -> DataFrame:
     from pyspark.sql import functions as f
 
-    return records.select(*(f.col(plain).alias(ours) for plain, ours in METADATA.items()))
+    named = (f.col(plain).alias(ours) for plain, ours in METADATA.items())
+    return records.select(*named, f.col("value").isNull().alias(TOMBSTONE))
 
 
 def decoded(records: DataFrame, source: TopicSource, *, schema: str | None) -> DataFrame:
@@ -43,9 +49,11 @@ def decoded(records: DataFrame, source: TopicSource, *, schema: str | None) -> D
         return records.withColumn(REASON, f.lit(None).cast("string"))
     with_parsed = records.withColumn(PARSED, parsed)
     is_bad = f.col(PARSED).isNull()
-    if source.format in ("json", "csv"):
+    if source.format in ("json", "csv", "debezium"):
         is_bad = is_bad | f.col(f"{PARSED}.{CORRUPT}").isNotNull()
-    elif source.format == "avro":
+    if source.format == "debezium":
+        is_bad = is_bad | debezium.operation(f.col(PARSED)).isNull()
+    if source.format == "avro":
         is_bad = is_bad | _is_unreadable_avro(str(schema))
     reason = f.when(f.col("_value").isNotNull() & is_bad, f.lit(f"the value is not {source.format} of the schema"))
     return with_parsed.withColumn(REASON, reason)
@@ -79,11 +87,16 @@ def good_rows(rows: DataFrame, source: TopicSource) -> DataFrame:
     from pyspark.sql import functions as f
 
     good = rows.where(f.col(REASON).isNull())
-    metadata = [f.col(name) for name in METADATA.values()]
+    metadata = [f.col(name) for name in (*METADATA.values(), TOMBSTONE)]
     if source.format == "binary":
         return good.select(f.col("_value").alias("value"), *metadata)
     if source.format == "string":
         return good.select(f.col("_value").cast("string").alias("value"), *metadata)
+    if source.format == "debezium":
+        # The tombstone that follows a delete says nothing that the delete has not said.
+        changes = good.where(debezium.operation(f.col(PARSED)).isin(*debezium.ROW_OPERATIONS))
+        names = changes.select(f"{PARSED}.after.*").columns
+        return changes.select(*debezium.flattened(f.col(PARSED), names), *metadata)
     fields = [name for name in good.select(f"{PARSED}.*").columns if name != CORRUPT]
     return good.select(*(f.col(f"{PARSED}.`{name}`").alias(name) for name in fields), *metadata)
 
@@ -100,5 +113,7 @@ def _parse(source: TopicSource, schema: str | None) -> Column | None:
         return from_avro("_value", schema, {"mode": "PERMISSIVE", **source.options})
     options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT, **source.options}
     text = f.col("_value").cast("string")
+    if source.format == "debezium":
+        schema = debezium.envelope_schema(schema)
     wanted = f"{schema}, `{CORRUPT}` STRING"
-    return f.from_json(text, wanted, options) if source.format == "json" else f.from_csv(text, wanted, options)
+    return f.from_csv(text, wanted, options) if source.format == "csv" else f.from_json(text, wanted, options)

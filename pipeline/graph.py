@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 from tidemark.failure import CommandFailed, ExitCode
 from tidemark.pipeline.balance import ReadPlan
 from tidemark.pipeline.inputs import BatchLimit, lake_input, topic_input
+from tidemark.pipeline.progress import RULES_PREFIX
+from tidemark.pipeline.python_steps import Function, applied, function_of, ship
 from tidemark.pipeline.spec import LakeSource, Pipeline, Sink, Step, TopicSink, TopicSource
 
 if TYPE_CHECKING:
@@ -59,6 +61,7 @@ class Graph:
         self._pipeline = pipeline
         self._schemas = schemas
         self._plans = plans or {}
+        self._functions: dict[str, Function] = {}
 
     def view_of(
         self, sink: Sink, *, source_options: Mapping[str, str] | None = None, limit: BatchLimit | None = None
@@ -98,6 +101,8 @@ class Graph:
 
         try:
             rows = self._spark.sql(step.sql)
+            if step.python is not None:
+                rows = self._by_python(step, step.python, rows)
             if step.watermark is not None:
                 rows = rows.withWatermark(step.watermark.column, step.watermark.delay)
             if step.dedupe is not None:
@@ -110,13 +115,23 @@ class Graph:
             view.createOrReplaceTempView(name)
         return made
 
+    def _by_python(self, step: Step, named: str, rows: DataFrame) -> DataFrame:
+        beside = self._pipeline.file.absolute().parent
+        if named not in self._functions:
+            self._functions[named] = function_of(named, step=step.name, beside=beside)
+            ship(self._spark, named, beside=beside)
+        return applied(self._functions[named], rows, step=step.name, beside=beside)
+
 
 def _divided(rows: DataFrame, step: Step) -> dict[str, DataFrame]:
     """Rows that keep all rules, and the others with the rules that they break. A condition that is null is broken."""
     from pyspark.sql import functions as f
 
     broken = [f.when(~f.coalesce(f.expr(rule), f.lit(False)), f.lit(name)) for name, rule in step.rules.items()]
-    judged = rows.withColumn("_reason", f.concat_ws("; ", *broken))
+    rejected = f.count(f.when(f.col("_reason") != "", 1)).alias("rejected")
+    judged = rows.withColumn("_reason", f.concat_ws("; ", *broken)).observe(
+        RULES_PREFIX + step.name, f.count("*").alias("rows"), rejected
+    )
     return {
         step.name: judged.where("_reason = ''").drop("_reason"),
         step.rejected: judged.where("_reason <> ''"),

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 from tidemark.failure import CommandFailed, ExitCode
 from tidemark.pipeline.balance import ReadPlan
 from tidemark.pipeline.cluster import ClusterAdmin, Partition, java_settings
-from tidemark.pipeline.formats import decoded, good_rows, with_metadata
+from tidemark.pipeline.formats import PARSED, decoded, good_rows, with_metadata
 from tidemark.pipeline.spec import LakeSource, Pipeline, TopicSource
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 SAMPLE_RECORDS = 500
 
@@ -77,7 +77,10 @@ def topic_input(
     )
     if source.table:
         table = with_metadata(spark.read.format("kafka").options(**_table_options(options)).load())
-        return Input(good=_newest_of_each_key(good_rows(decoded(table, source, schema=schema), source)))
+        every = decoded(table, source, schema=schema)
+        if source.on_malformed == "fail":
+            every = _failing(every)
+        return Input(good=_newest_of_each_key(good_rows(every, source)))
     rows = with_metadata(spark.readStream.format("kafka").options(**options).load())
     if source.end_time_ms is not None:
         rows = rows.where(f"_timestamp < timestamp_millis({source.end_time_ms})")
@@ -182,10 +185,31 @@ def _counted(every: DataFrame, source: TopicSource) -> DataFrame:
     from pyspark.sql import functions as f
 
     if source.on_malformed == "fail":
-        place = f.concat("_topic", f.lit("-"), f.col("_partition").cast("string"))
-        problem = f.concat(f.lit("Malformed record in "), place, f.lit(" at offset "), f.col("_offset").cast("string"))
-        return every.where(f.when(f.col("_reason").isNull(), True).otherwise(f.raise_error(problem).cast("boolean")))
-    return every.observe(f"source:{source.name}", f.count("*").alias("records"), f.count("_reason").alias("malformed"))
+        return _failing(every)
+    counts = [f.count("*").alias("records"), f.count("_reason").alias("malformed")]
+    if source.format == "json" and source.on_unknown_fields == "count":
+        unknown = _unknown_field(every)
+        counts += [f.count(unknown).alias("unknown"), f.max(unknown).alias("unknown_field")]
+    return every.observe(f"source:{source.name}", *counts)
+
+
+def _unknown_field(every: DataFrame) -> Column:
+    """A field of the record that the schema does not name, null if there is none: what a producer renamed or added
+    would otherwise be a column of nulls that nobody hears of."""
+    from pyspark.sql import functions as f
+
+    known = every.select(f"{PARSED}.*").columns
+    fields = f.json_object_keys(f.col("_value").cast("string"))
+    return f.get(f.array_except(fields, f.array(*map(f.lit, known))), f.lit(0))
+
+
+def _failing(every: DataFrame) -> DataFrame:
+    """The first malformed record ends the query, with its place."""
+    from pyspark.sql import functions as f
+
+    place = f.concat("_topic", f.lit("-"), f.col("_partition").cast("string"))
+    problem = f.concat(f.lit("Malformed record in "), place, f.lit(" at offset "), f.col("_offset").cast("string"))
+    return every.where(f.when(f.col("_reason").isNull(), True).otherwise(f.raise_error(problem).cast("boolean")))
 
 
 def _sample(cluster: ClusterAdmin, partitions: list[Partition]) -> list[str]:

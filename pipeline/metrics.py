@@ -21,6 +21,8 @@ class Metrics:
         self._rows: dict[str, int] = defaultdict(int)
         self._batches: dict[str, int] = defaultdict(int)
         self._malformed: dict[str, int] = defaultdict(int)
+        self._unknown: dict[str, int] = defaultdict(int)
+        self._rejected: dict[str, int] = defaultdict(int)
         self.lag: Mapping[str, int] = {}  # by sink, to the logs' ends; replaced as a whole
         self.restarts = 0
         self.lost_records = 0
@@ -32,6 +34,11 @@ class Metrics:
             self._batches[progress.sink] += 1
             for source, count in progress.malformed.items():
                 self._malformed[f'sink="{progress.sink}",source="{source}"'] += count
+
+            for source, count in progress.unknown.items():
+                self._unknown[f'sink="{progress.sink}",source="{source}"'] += count
+            for step, judged in progress.judged.items():
+                self._rejected[f'sink="{progress.sink}",step="{step}"'] += judged.rejected
 
     @property
     def malformed(self) -> dict[str, int]:
@@ -45,6 +52,8 @@ class Metrics:
                 ("rows_total", "counter", "Rows read.", _by_sink(self._rows)),
                 ("batches_total", "counter", "Batches finished.", _by_sink(self._batches)),
                 ("malformed_total", "counter", "Malformed records.", {**self._malformed}),
+                ("unknown_fields_total", "counter", "Records with fields that the schema lacks.", {**self._unknown}),
+                ("rejected_total", "counter", "Rows that break rules.", {**self._rejected}),
                 ("restarts_total", "counter", "Queries started again after a failure.", {"": self.restarts}),
                 ("lost_records_total", "counter", "Records gone before they were read.", {"": self.lost_records}),
                 ("lag_records", "gauge", "Records not read yet.", _by_sink(dict(self.lag))),
@@ -57,13 +66,14 @@ class Metrics:
             ]  # fmt: skip
             return "".join(self._family(*family) for family in families)
 
-    def serve(self, port: int) -> ThreadingHTTPServer:
-        """On 127.0.0.1; port 0 takes a free one (`server_port` says which)."""
+    def serve(self, port: int, *, host: str = "127.0.0.1") -> ThreadingHTTPServer:
+        """Port 0 takes a free one (`server_port` says which)."""
         try:
-            server = ThreadingHTTPServer(("127.0.0.1", port), _handler(self))
+            server = ThreadingHTTPServer((host, port), _handler(self))
         except OSError as error:
             why = (error.strerror or str(error)).lower()
-            raise CommandFailed(f"metrics_port: {port} cannot be listened on: {why}.", code=ExitCode.USAGE) from None
+            message = f"metrics_port: {port} cannot be listened on at {host}: {why}."
+            raise CommandFailed(message, code=ExitCode.USAGE) from None
         server.daemon_threads = True
         threading.Thread(target=server.serve_forever, name="metrics", daemon=True).start()
         return server

@@ -12,6 +12,16 @@ from tidemark.pipeline.checkpoint import positions_in
 from tidemark.pipeline.cluster import Partition
 from tidemark.pipeline.lag import records_behind
 
+SOURCE_PREFIX, RULES_PREFIX = "source:", "rules:"  # of the names that counts travel by
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """Of a step with rules: how many rows there were, and how many broke one."""
+
+    rows: int
+    rejected: int
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
@@ -25,6 +35,9 @@ class Progress:
     state_rows: int
     state_bytes: int
     malformed: Mapping[str, int] = field(default_factory=dict)
+    unknown: Mapping[str, int] = field(default_factory=dict)  # records with fields that the schema does not name
+    unknown_fields: tuple[str, ...] = ()  # some of those
+    judged: Mapping[str, Judged] = field(default_factory=dict)  # by step
     starts: Mapping[Partition, int] = field(default_factory=dict)
     positions: Mapping[Partition, int] = field(default_factory=dict)
 
@@ -44,7 +57,9 @@ def read_progress(sink: str, reported: Mapping[str, Any], *, ends: Mapping[Parti
         starts |= positions_in(_offsets(source.get("startOffset")))
         positions |= positions_in(_offsets(source.get("endOffset")))
     operators = reported.get("stateOperators", ())
-    observed = reported.get("observedMetrics") or {}
+    observed = (reported.get("observedMetrics") or {}).items()
+    of_sources = {name.removeprefix(SOURCE_PREFIX): each for name, each in observed if name.startswith(SOURCE_PREFIX)}
+    of_rules = {name.removeprefix(RULES_PREFIX): each for name, each in observed if name.startswith(RULES_PREFIX)}
     return Progress(
         sink=sink,
         batch=int(reported["batchId"]),
@@ -55,10 +70,14 @@ def read_progress(sink: str, reported: Mapping[str, Any], *, ends: Mapping[Parti
         lag=records_behind(positions, {each: end for each, end in ends.items() if each in positions}),
         state_rows=sum(int(each.get("numRowsTotal", 0)) for each in operators),
         state_bytes=sum(int(each.get("memoryUsedBytes", 0)) for each in operators),
-        malformed={
-            name.removeprefix("source:"): int(counts.get("malformed") or 0)
-            for name, counts in observed.items()
-            if name.startswith("source:")
+        malformed={name: int(counts.get("malformed") or 0) for name, counts in of_sources.items()},
+        unknown={name: int(counts.get("unknown") or 0) for name, counts in of_sources.items()},
+        unknown_fields=tuple(
+            sorted({each["unknown_field"] for each in of_sources.values() if each.get("unknown_field")})
+        ),
+        judged={
+            name: Judged(rows=int(each.get("rows") or 0), rejected=int(each.get("rejected") or 0))
+            for name, each in of_rules.items()
         },
         starts=starts,
         positions=positions,
@@ -84,4 +103,8 @@ def line(progress: Progress) -> str:
     bad = sum(progress.malformed.values())
     if bad:
         parts.append(f"{bad:,} malformed")
+    strange = sum(progress.unknown.values())
+    if strange:
+        named = ", ".join(repr(each) for each in progress.unknown_fields)
+        parts.append(f"{strange:,} with unknown fields, such as {named}")
     return "  ".join(parts)

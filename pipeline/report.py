@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 
 from tidemark.pipeline.history import History
 from tidemark.pipeline.progress import Progress
@@ -12,7 +13,9 @@ WIDTH, HEIGHT, LEFT, BOTTOM = 720, 180, 70, 24
 COLOURS = ("#1f6f8b", "#c8553d", "#588157", "#8f5aa8", "#b08900")
 
 
-def summary(name: str, history: History, *, seconds: float, malformed: int, lag: Mapping[str, int]) -> str:
+def summary(
+    name: str, history: History, *, seconds: float, malformed: int, lag: Mapping[str, int], restarts: int = 0
+) -> str:
     lines = [f"{name}: {seconds:.1f} s"]
     for sink, totals in history.totals.items():
         lines.append(
@@ -22,6 +25,8 @@ def summary(name: str, history: History, *, seconds: float, malformed: int, lag:
         )
     if malformed:
         lines.append(f"  {malformed:,} malformed records")
+    if restarts:
+        lines.append(f"  {restarts} {'restart' if restarts == 1 else 'restarts'} after failures")
     return "\n".join(lines)
 
 
@@ -36,6 +41,8 @@ def page(name: str, history: Sequence[Progress], *, summary_text: str) -> str:
             ("Throughput (rows per second)", lambda each: each.rows_per_second),
             ("Lag (records)", lambda each: float(each.lag)),
             ("Batch time (seconds)", lambda each: each.batch_seconds),
+            ("State (rows)", lambda each: float(each.state_rows)),
+            ("Malformed records", lambda each: float(sum(each.malformed.values()))),
         )
     )
     key = "".join(
@@ -48,6 +55,10 @@ def page(name: str, history: Sequence[Progress], *, summary_text: str) -> str:
         "text{font:11px sans-serif;fill:#555}pre{background:#f5f5f5;padding:1em;overflow-x:auto}</style>"
         f"<h1>{html.escape(name)}</h1><pre>{html.escape(summary_text)}</pre><p>{key}</p>{charts}\n"
     )
+
+
+def _clock(at: float) -> str:
+    return f"{datetime.fromtimestamp(at):%Y-%m-%d %H:%M:%S}"
 
 
 def _rounded(value: float) -> str:
@@ -81,6 +92,6 @@ def chart(history: Sequence[Progress], value: Callable[[Progress], float]) -> st
         f'<line x1="{LEFT}" y1="10" x2="{LEFT}" y2="{floor}" stroke="#999"/>'
         f'<text x="{LEFT - 6}" y="18" text-anchor="end">{_rounded(highest)}</text>'
         f'<text x="{LEFT - 6}" y="{floor}" text-anchor="end">0</text>'
-        f'<text x="{LEFT}" y="{HEIGHT - 6}">0 s</text>'
-        f'<text x="{WIDTH - 10}" y="{HEIGHT - 6}" text-anchor="end">{span:.0f} s</text>{lines}</svg>'
+        f'<text x="{LEFT}" y="{HEIGHT - 6}">{_clock(began)}</text>'
+        f'<text x="{WIDTH - 10}" y="{HEIGHT - 6}" text-anchor="end">{_clock(ended)}</text>{lines}</svg>'
     )

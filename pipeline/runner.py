@@ -9,6 +9,7 @@ import sys
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field
+from http.server import ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any, TextIO
 
 from tidemark.failure import CommandFailed
@@ -21,23 +22,28 @@ from tidemark.pipeline.history import History
 from tidemark.pipeline.inputs import BatchLimit, partitions_of, record_bytes
 from tidemark.pipeline.lag import LogEnds, records_behind
 from tidemark.pipeline.metrics import Metrics
+from tidemark.pipeline.places import places, require_unmoved
 from tidemark.pipeline.positions import GroupPosition
 from tidemark.pipeline.progress import Progress, line, read_progress
 from tidemark.pipeline.recreated import TopicIds
 from tidemark.pipeline.schemas import resolve_schemas
-from tidemark.pipeline.sinks import files
+from tidemark.pipeline.sinks import files, upsert
+from tidemark.pipeline.sinks.batches import BatchesUnreadable
 from tidemark.pipeline.sinks.topic import TopicBatches, batches_topic, division_of, records
 from tidemark.pipeline.sinks.transaction_time import measured, records_after_timeout, records_per_batch
-from tidemark.pipeline.sinks.written import last_part, require_same_history
+from tidemark.pipeline.sinks.transactional import LeftOver
+from tidemark.pipeline.sinks.written import last_batch_of_table, require_same_history
 from tidemark.pipeline.spec import FileSink, Pipeline, Sink, TopicSink, TopicSource
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
 LOOK_EVERY_S = 0.5
+DRAIN_LOOK_EVERY_S = 0.01
 LOOK_FOR_LOSSES_EVERY_S = 5.0
 RESTART_PAUSE_S = 2.0
+REPORTS_MAX = 100
 STATUS_NOTE = "status.json"
 RATES_NOTE = "rates.json"
 
@@ -45,9 +51,10 @@ RATES_NOTE = "rates.json"
 @dataclass(slots=True)
 class _Running:
     sink: Sink
-    query: StreamingQuery
+    query: StreamingQuery = None  # type: ignore[assignment]  # once it is started
     restarts: int = 0
     seen: set[tuple[str, int, str]] = field(default_factory=set)  # of what Spark still tells
+    batches: TopicBatches | None = None  # of a topic sink
     records_max: int | None = None  # of a batch, after one was too large for a transaction
 
 
@@ -63,6 +70,8 @@ class Runner:
         self._position = GroupPosition(self._cluster, pipeline.group, [sink.name for sink in self._sinks])
         self._running: list[_Running] = []
         self._stopping = False
+        self._hurrying = False
+        self._ending = False
         self._losses = loss.LossWatch()
         self._looked_for_losses = 0.0
         self._topic_ids = TopicIds(self._checkpoint)
@@ -76,7 +85,7 @@ class Runner:
         """Until everything there is has been read (`once`), a signal, or a failure that trying again cannot mend."""
         began = time.time()
         self._prepare()
-        server = None if self._pipeline.metrics_port is None else self.metrics.serve(self._pipeline.metrics_port)
+        server = None if self._pipeline.metrics_port is None else self._serve_metrics(self._pipeline.metrics_port)
         try:
             graph = Graph(
                 self._spark,
@@ -85,11 +94,14 @@ class Runner:
                 plans=self._read_plans(),
             )
             for sink in self._sinks:
-                self._running.append(_Running(sink, self._start(graph, sink)))
+                running = _Running(sink)
+                self._start(graph, running)
+                self._running.append(running)
             self._print_start(None if server is None else server.server_port)
             while not self._check_queries(graph):
                 time.sleep(LOOK_EVERY_S)
         finally:
+            self._ending = True
             self._stop()
             if server is not None:
                 server.shutdown()
@@ -97,11 +109,17 @@ class Runner:
             self._finish(seconds=time.time() - began)
 
     def stop_soon(self, *_: Any) -> None:
-        """A signal's handler: the batches at work are left to the next run, which finishes them."""
+        """A signal's handler: batches at work are finished first. A second signal does not wait for them."""
+        self._hurrying = self._stopping
         self._stopping = True
+
+    def _serve_metrics(self, port: int) -> ThreadingHTTPServer:
+        return self.metrics.serve(port, host=self._pipeline.metrics_host)
 
     def _prepare(self) -> None:
         """Everything that can be refused before Spark starts work, with a sentence."""
+        for said in require_unmoved(self._pipeline, self._checkpoint):
+            self._print(said)
         for sink in self._sinks:
             self._checkpoint.require_sound(sink.name)
             if isinstance(sink, TopicSink) and sink.topic:
@@ -159,7 +177,8 @@ class Runner:
         )
         return BatchLimit(usual=usual, forced=records_max)
 
-    def _start(self, graph: Graph, sink: Sink, *, records_max: int | None = None) -> StreamingQuery:
+    def _start(self, graph: Graph, running: _Running) -> None:
+        sink, records_max = running.sink, running.records_max
         options = {}
         if isinstance(sink, FileSink) and sink.commit_every_s is not None:
             options = files.commit_by_size_or_time(sink, record_bytes=record_bytes(self._pipeline, self._cluster))
@@ -167,16 +186,22 @@ class Runner:
         trigger: dict[str, Any] = {"availableNow": True}
         if not self._once:
             trigger = {"processingTime": f"{int(sink.trigger_s * 1000)} milliseconds"}
-        rows = records(view, sink) if isinstance(sink, TopicSink) else files.gathered(view, sink)
+        rows = rows_for(view, sink)
         writer = (
             rows.writeStream.queryName(f"{self._pipeline.name}.{sink.name}")
             .option("checkpointLocation", self._checkpoint.of_sink(sink.name))
-            .outputMode(sink.mode)
+            .outputMode("update" if isinstance(sink, FileSink) and sink.is_upsert else sink.mode)
             .trigger(**trigger)
         )
+        if isinstance(sink, FileSink) and sink.is_upsert:
+            merge = upsert.merge_of(view, sink)
+            upsert.create_table(self._spark, rows, sink, merge)
+            running.query = writer.foreachBatch(upsert.Upserts(sink, merge)).start()
+            return
         if isinstance(sink, FileSink):
-            return files.start(self._spark, view, sink, writer)
-        batches = TopicBatches(
+            running.query = files.start(self._spark, view, sink, writer)
+            return
+        running.batches = batches = TopicBatches(
             sink,
             pipeline=self._pipeline.name,
             cluster=self._cluster,
@@ -184,9 +209,8 @@ class Runner:
             division=division_of(view, sink, behind_table=self._pipeline.is_behind_table(sink.view)),
             topic_ids=lambda: dict(self._topic_ids.known),
         )
-        query = writer.foreachBatch(batches).start()
-        batches.query_id.set_result(query.id)
-        return query
+        running.query = writer.foreachBatch(batches).start()
+        batches.query_id.set_result(running.query.id)
 
     def _print_start(self, metrics_port: int | None) -> None:
         ui = self._spark.sparkContext.uiWebUrl
@@ -194,7 +218,9 @@ class Runner:
         if ui:
             self._print(f"  Spark UI  {ui}")
         if metrics_port is not None:
-            self._print(f"  metrics   http://127.0.0.1:{metrics_port}/metrics")
+            self._print(f"  metrics   http://{self._pipeline.metrics_host}:{metrics_port}/metrics")
+        for name, place in places(self._pipeline).items():
+            self._print(f"  {name.removeprefix('sinks.'):9} {place}")
         self._print(f"  lag       tidemark lag --group {self._pipeline.group} --bootstrap {self._pipeline.bootstrap}")
 
     def _check_queries(self, graph: Graph) -> bool:
@@ -226,8 +252,9 @@ class Runner:
             key = (content["runId"], content["batchId"], content["timestamp"])
             told.add(key)
             if key not in running.seen:
+                running.seen.add(key)  # first: a batch that ends the run is told of once
                 self._note(running, read_progress(running.sink.name, content, ends=self._ends.now()))
-        running.seen = told
+        running.seen &= told
 
     def _note(self, running: _Running, progress: Progress) -> None:
         self._position.note(running.sink.name, progress.positions)
@@ -244,6 +271,19 @@ class Runner:
             self._rates[progress.sink] = rate
         self._print(line(progress))
         self._write_status()
+        self._check_rules(progress)
+
+    def _check_rules(self, progress: Progress) -> None:
+        """May end the run, unless it ends already."""
+        for step in self._pipeline.steps:
+            judged = progress.judged.get(step.name)
+            told = None if judged is None else step.thresholds.sentence(rows=judged.rows, rejected=judged.rejected)
+            if told is None:
+                continue
+            sentence, stops = f"The step {step.name!r}, batch {progress.batch} of {progress.sink}: {told[0]}.", told[1]
+            if stops and not self._ending:
+                raise CommandFailed(f"{sentence} The batch is written; the next run goes on after it.")
+            self._print(sentence)
 
     def _restart(self, graph: Graph, running: _Running, message: str) -> None:
         if causes.is_loss(message):
@@ -257,15 +297,20 @@ class Runner:
         self._print(f"{running.sink.name}: {why} Starting again ({running.restarts}/{self._pipeline.restarts_max}).")
         time.sleep(RESTART_PAUSE_S * running.restarts)
         self.metrics.restarts += 1
-        running.query = self._start(graph, running.sink, records_max=running.records_max)
+        self._start(graph, running)
 
     def _plan_anew(self, running: _Running, slow: causes.TooSlow) -> None:
         """A way out for a batch that no transaction is long enough for: fewer records, if none of them is written."""
         name, limit_s = f"{self._pipeline.name}.{running.sink.name}", self._cluster.transaction_timeout_max_s()
         assert isinstance(running.sink, TopicSink)
-        topic = batches_topic(pipeline=self._pipeline.name, sink=running.sink.name)
-        part = last_part(self._cluster, topic, query=running.query.id)
-        written = part is not None and part.batch >= slow.batch
+        assert running.batches is not None
+        try:
+            last = running.batches.last_written()
+        except LeftOver:
+            raise CommandFailed(f"{name} failed: another run of this pipeline has taken over its sinks.") from None
+        except (BatchesUnreadable, _kafka_exception()):
+            return  # the broker is away: the same batch is tried again first
+        written = last is not None and last >= slow.batch
         if written or running.restarts > self._pipeline.restarts_max or not self._checkpoint.is_local:
             raise CommandFailed(
                 f"{name} failed: batch {slow.batch} takes longer than a transaction may, at the broker's maximum of "
@@ -316,13 +361,59 @@ class Runner:
         from py4j.protocol import Py4JError  # type: ignore[import-untyped]
         from pyspark.errors import StreamingQueryException
 
+        if self._stopping:
+            with suppress(StreamingQueryException, Py4JError, OSError):
+                self._drain()
         for running in self._running:
             # One that does not end in time, or whose JVM is gone: its batch is finished by the next run.
             with suppress(StreamingQueryException, Py4JError, OSError):
                 running.query.stop()
                 self._read_progress(running)
+                if self._stopping:
+                    self._forget_begun(running)
         self._position.commit()
         self._position.close()
+
+    def _drain(self) -> None:
+        """Each query is stopped when it is between two batches, or has just finished one."""
+        deadline = time.monotonic() + self._pipeline.drain_s
+        at_work = {running.sink.name: running for running in self._running if running.query.isActive}
+        done = {name: self._checkpoint.last_batch(name) for name in at_work}
+        if at_work:
+            self._print(
+                f"Stopping: {', '.join(at_work)} finish their batches (at most {self._pipeline.drain_s:.0f} s)."
+            )
+        while at_work and not self._hurrying and time.monotonic() < deadline:
+            for name, running in list(at_work.items()):
+                is_busy = running.query.isActive and running.query.status["isTriggerActive"]
+                if not is_busy or self._checkpoint.last_batch(name) != done[name]:
+                    running.query.stop()
+                    del at_work[name]
+            time.sleep(DRAIN_LOOK_EVERY_S)
+
+    def _forget_begun(self, running: _Running) -> None:
+        """A batch that Spark has planned, and nobody has written anything of, is left out of the checkpoint again: the
+        next run starts without having to finish it, which Spark's connector reports a failure after."""
+        sink, planned = running.sink, self._checkpoint.last_planned(running.sink.name)
+        if (
+            planned is None
+            or planned == self._checkpoint.last_batch(sink.name)
+            or self._checkpoint.has_state(sink.name)
+        ):
+            return
+        try:
+            written = self._written_last(running)
+        except (CommandFailed, _kafka_exception(), BatchesUnreadable, LeftOver):
+            return  # not known: the next run finishes it
+        if written is None or written < planned:
+            self._checkpoint.forget_planned(sink.name)
+
+    def _written_last(self, running: _Running) -> int | None:
+        if running.batches is not None:
+            return running.batches.last_written()
+        assert isinstance(running.sink, FileSink)
+        query = self._checkpoint.query_id(running.sink.name)
+        return last_batch_of_table(self._spark, running.sink, query=query)
 
     def _finish(self, *, seconds: float) -> None:
         if not self._running:
@@ -331,14 +422,22 @@ class Runner:
         with suppress(CommandFailed):
             self._note_lag()
         text = report.summary(
-            self._pipeline.name, self.history, seconds=seconds, malformed=malformed, lag=self.metrics.lag
+            self._pipeline.name,
+            self.history,
+            seconds=seconds,
+            malformed=malformed,
+            lag=self.metrics.lag,
+            restarts=self.metrics.restarts,
         )
         self._print(text)
         self._write_status(running=False)
         if self._checkpoint.is_local:
-            self._checkpoint.path.mkdir(parents=True, exist_ok=True)
-            page = self._checkpoint.path / "report.html"
+            reports = self._checkpoint.path / "reports"
+            reports.mkdir(parents=True, exist_ok=True)
+            page = reports / f"{time.strftime('%Y-%m-%d-%H%M%S')}.html"
             page.write_text(report.page(self._pipeline.name, self.history, summary_text=text), encoding="utf-8")
+            for old in sorted(reports.glob("*.html"))[:-REPORTS_MAX]:
+                old.unlink()
             self._print(f"  report: {page}")
 
     def _malformed_by_sink(self, sink: str) -> list[int]:
@@ -361,6 +460,19 @@ class Runner:
 
     def _print(self, text: str) -> None:
         print(text, file=self._out, flush=True)
+
+
+def _kafka_exception() -> type[Exception]:
+    from confluent_kafka import KafkaException
+
+    return KafkaException
+
+
+def rows_for(view: DataFrame, sink: Sink) -> DataFrame:
+    """A view in the form that its sink takes."""
+    if isinstance(sink, TopicSink):
+        return records(view, sink)
+    return upsert.changes(view, sink) if sink.is_upsert else files.gathered(view, sink)
 
 
 def stop_on_signals(runner: Runner) -> None:

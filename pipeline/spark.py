@@ -5,7 +5,9 @@ from __future__ import annotations
 import logging
 import os
 import re
+import signal
 import sys
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -63,7 +65,8 @@ def session(
     log: Path | None = None,
 ) -> SparkSession:
     """Starts a JVM of our own, which says what it has to say in `log`, or joins the session that is there already."""
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    if master.startswith("local"):  # other machines have a Python of their own, elsewhere
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if master.startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     try:
@@ -102,7 +105,7 @@ def _launch(conf: SparkConf, log: Path | None) -> None:
         if log is None:
             SparkContext(conf=conf)
             return
-        with log.open("ab") as out:
+        with log.open("ab") as out, _ignored(signal.SIGTERM):
             gateway = launch_gateway(conf, {"stderr": out})  # type: ignore[no-untyped-call]
         SparkContext(conf=conf, gateway=gateway)
     except PySparkRuntimeError:
@@ -111,6 +114,20 @@ def _launch(conf: SparkConf, log: Path | None) -> None:
         why = str(error).strip().splitlines()
         reason = next((line for line in why if "Exception: " in line), why[0] if why else type(error).__name__)
         raise CommandFailed(f"Spark did not start: {reason.strip().rstrip('.')}.") from None
+
+
+@contextmanager
+def _ignored(number: int) -> Iterator[None]:
+    """What is ignored when a JVM starts, it never handles: a SIGTERM to all of us (systemd, a process group) is ours to
+    act upon, and the JVM is there until the batches at work are done. Ctrl-C PySpark keeps from it itself."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(number, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(number, before)
 
 
 def _last_words(log: Path | None) -> str:

@@ -3,6 +3,8 @@
 `tidemark_broker` is one broker for the whole test run; `tidemark_topic` a fresh topic for each test that asks for it.
 Nothing is imported or started before a test asks for it. If the broker fails, the test that uses it at the time fails
 with the reason, and so does every test that would use it afterwards.
+
+Cases of pipelines (`shop.cases.yaml` beside `shop.yaml`, docs/pipeline.md) are tests, too.
 """
 
 from __future__ import annotations
@@ -15,7 +17,10 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tidemark._embedded import EmbeddedBroker
+    from tidemark.pipeline.testing.pytest_cases import CasesFile
 
 _FAILURE_IS_REPORTED: Final = pytest.StashKey[bool]()
 
@@ -56,6 +61,14 @@ def tidemark_topic(tidemark_broker: EmbeddedBroker, request: pytest.FixtureReque
     except KafkaException as error:
         if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:  # the test may have deleted it itself
             raise
+
+
+def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> CasesFile | None:
+    if ".cases." not in file_path.name:
+        return None
+    from tidemark.pipeline.testing.pytest_cases import collected
+
+    return collected(file_path, parent)
 
 
 @pytest.hookimpl(trylast=True)

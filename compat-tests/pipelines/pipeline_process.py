@@ -24,7 +24,14 @@ SHORT_LIVED = {"JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 class PipelineProcess:
     """Owns one run: what it says, who belongs to it, and how it is killed."""
 
-    def __init__(self, file: Path, *arguments: str, log: Path, environment: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        file: Path,
+        *arguments: str,
+        log: Path,
+        environment: Mapping[str, str] | None = None,
+        own_group: bool = False,
+    ) -> None:
         command = [sys.executable, "-m", "tidemark.cli.main", "pipeline", "run", str(file), *arguments]
         self._log = log
         self._said_before = log.stat().st_size if log.exists() else 0
@@ -36,6 +43,7 @@ class PipelineProcess:
                 stderr=out,
                 cwd=file.parent,
                 env={**os.environ, **SHORT_LIVED, **(environment or {})},
+                process_group=0 if own_group else None,
             )
 
     @property
@@ -129,9 +137,13 @@ def _is_daemons_child(process: psutil.Process) -> bool:
 
 @contextmanager
 def running(
-    file: Path, *arguments: str, log: Path, environment: Mapping[str, str] | None = None
+    file: Path,
+    *arguments: str,
+    log: Path,
+    environment: Mapping[str, str] | None = None,
+    own_group: bool = False,
 ) -> Iterator[PipelineProcess]:
-    process = PipelineProcess(file, *arguments, log=log, environment=environment)
+    process = PipelineProcess(file, *arguments, log=log, environment=environment, own_group=own_group)
     try:
         yield process
     finally:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from random import Random
@@ -34,6 +35,8 @@ def generate(name: str, *, bootstrap: str, rate: int, count: int | None, seed: i
     for topic, partitions in generator.TOPICS.items():
         config = {"cleanup.policy": "compact"} if topic in getattr(generator, "COMPACTED", ()) else {}
         cluster.create_topic(topic, partitions=partitions, config=config)
+    how_long = "until Ctrl-C" if count is None else f"{count:,} in all"
+    print(f"{', '.join(generator.TOPICS)} at {bootstrap}: {rate:,} records a second, {how_long}.", file=sys.stderr)
     made: Iterator[GeneratedRecord] = generator.records(Random(seed), rate=rate)
     producer = Producer({**client_settings(bootstrap, {}), "partitioner": "murmur2_random", "linger.ms": 5})
     return _produce(producer, itertools.islice(made, count), rate=rate, sleep=time.sleep)

@@ -15,6 +15,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
+from tidemark.pipeline.cluster import ClusterAdmin
+
 RUNS = 0
 LOOK_BACK_RECORDS = 64
 READ_SECONDS_MAX = 60.0
@@ -148,6 +150,16 @@ def newest(settings: dict[str, Any], topic: str, partition: int) -> Run | Part |
         return None
     finally:
         reader.close()
+
+
+def last_part(cluster: ClusterAdmin, topic: str, *, query: str | None) -> Part | None:
+    """The newest batch that a topic sink's writers have finished under this checkpoint."""
+    partitions = cluster.topics().get(topic, ())
+    if query is None or len(partitions) < 2:
+        return None
+    found = [newest(cluster.settings, topic, partition_of(writer)) for writer in range(len(partitions) - 1)]
+    parts = [each for each in found if isinstance(each, Part) and each.query == query]
+    return max(parts, key=lambda each: each.batch, default=None)
 
 
 def _last_from(reader: Any, start: Any) -> Run | Part | None:

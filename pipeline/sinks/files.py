@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tidemark.failure import CommandFailed, ExitCode
 from tidemark.pipeline.spec import FileSink
@@ -36,6 +37,9 @@ def start(spark: SparkSession, view: DataFrame, sink: FileSink, writer: DataStre
         return writer.format("iceberg").option("fanout-enabled", "true").toTable(sink.path)
     if sink.partition_by:
         writer = writer.partitionBy(*sink.partition_by)
+    if sink.kind == "delta":
+        require_fitting(columns_of_table(spark, sink), view, sink)
+        writer = writer.option("mergeSchema", "true")  # a new column is taken; older rows have it null
     return writer.format(sink.kind).start(local_path(sink.path))
 
 
@@ -74,9 +78,48 @@ def _create_iceberg_table(spark: SparkSession, view: DataFrame, sink: FileSink) 
         raise CommandFailed(message, code=ExitCode.USAGE)
     columns = ", ".join(f"`{field.name}` {field.dataType.simpleString()}" for field in view.schema.fields)
     partitioned = f" PARTITIONED BY ({', '.join(sink.partition_by)})" if sink.partition_by else ""
+    there = columns_of_table(spark, sink)
+    if there is not None:
+        _add_columns(spark, sink, require_fitting(there, view, sink))
+        return
     namespace = sink.path.rpartition(".")[0]
     spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {namespace}")
     properties = f"'write.target-file-size-bytes'='{sink.target_file_bytes}'"
     spark.sql(
         f"CREATE TABLE IF NOT EXISTS {sink.path} ({columns}) USING iceberg{partitioned} TBLPROPERTIES ({properties})"
     )
+
+
+def columns_of_table(spark: SparkSession, sink: FileSink) -> dict[str, str] | None:
+    """Names and types of the table as it is; None if there is none yet, or (Parquet) each file has its own."""
+    if sink.kind == "iceberg":
+        found = spark.table(sink.path) if spark.catalog.tableExists(sink.path) else None
+    elif sink.kind == "delta" and _is_delta(spark, local_path(sink.path)):
+        found = spark.read.format("delta").load(local_path(sink.path))
+    else:
+        return None
+    return None if found is None else {each.name: each.dataType.simpleString() for each in found.schema.fields}
+
+
+def _is_delta(spark: SparkSession, path: str) -> bool:
+    jvm: Any = spark._jvm
+    return bool(jvm.org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, path).tableExists())
+
+
+def require_fitting(there: Mapping[str, str] | None, view: DataFrame, sink: FileSink) -> dict[str, str]:
+    """The columns that the table does not have yet. A column of another type is refused, before anything is written."""
+    if there is None:
+        return {}
+    now = {field.name: field.dataType.simpleString() for field in view.schema.fields}
+    other = [f"{name!r} is {there[name]} in the table and {kind} now" for name, kind in now.items()
+             if there.get(name, kind) != kind]  # fmt: skip
+    if other:
+        message = f"sinks.{sink.name}: the table {sink.path} does not fit: {'; '.join(other)}."
+        raise CommandFailed(message, code=ExitCode.USAGE)
+    return {name: kind for name, kind in now.items() if name not in there}
+
+
+def _add_columns(spark: SparkSession, sink: FileSink, missing: Mapping[str, str]) -> None:
+    if missing:
+        columns = ", ".join(f"`{name}` {kind}" for name, kind in missing.items())
+        spark.sql(f"ALTER TABLE {sink.path} ADD COLUMNS ({columns})")

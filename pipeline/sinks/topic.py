@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from tidemark.failure import CommandFailed, ExitCode
 from tidemark.pipeline.checkpoint import Checkpoint, as_json
 from tidemark.pipeline.cluster import ClusterAdmin
-from tidemark.pipeline.sinks.batches import BY_KEY, BY_POSITION
-from tidemark.pipeline.sinks.transactional import Row, Writing, begun_batch, fence_writers, write_part
+from tidemark.pipeline.sinks.batches import BY_KEY, BY_POSITION, last_part
+from tidemark.pipeline.sinks.transactional import Row, Writing, begun_batch, end_attempts, fence_writers, write_part
 from tidemark.pipeline.spec import TopicSink
 
 if TYPE_CHECKING:
@@ -106,6 +106,17 @@ class TopicBatches:
             if begun is not None:  # an older run wrote a part of this batch: its rows are divided as it divided them
                 writing = replace(writing, writers=begun.writers, division=begun.division)
         self.rows_written += write_batch(batch, writing)
+
+    def last_written(self) -> int | None:
+        """The newest batch that a part of was written; nobody writes any more of it after this was asked.
+
+        Raises LeftOver if another run has taken over."""
+        if not self._known_writers:
+            return None  # this run never wrote
+        query = self.query_id.result(QUERY_ID_SECONDS_MAX)
+        end_attempts(self._writing(-1), known_writers=self._known_writers)
+        part = last_part(self._cluster, self._topic, query=query)
+        return None if part is None else part.batch
 
     def _take_over(self, writing: Writing) -> None:
         writers = self._sink.writers

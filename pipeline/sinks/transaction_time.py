@@ -8,7 +8,7 @@ is planned anew with fewer records, if nothing of it was written yet.
 
 from __future__ import annotations
 
-RATE_GUESS = 3_000.0  # rows a second through one writer, until a rate was measured; a laptop does more
+RATE_GUESS = 10_000.0  # rows a second, until a rate was measured: about what two cores do
 RECORDS_MIN = 10_000
 MEASURED_ROWS_MIN, MEASURED_SECONDS_MIN = 1_000, 1.0  # a smaller batch measures what starting one costs
 TIMES_LONGER = 4  # per further attempt

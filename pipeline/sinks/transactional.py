@@ -125,6 +125,18 @@ def fence_writers(writing: Writing, *, known_writers: int) -> None:
         _patiently(one.init_transactions, writing.attempt_seconds_max)
 
 
+def end_attempts(writing: Writing, *, known_writers: int) -> None:
+    """From here on nothing that was begun can commit, and what is recorded is all that is written.
+
+    Raises LeftOver if another run drives the sink: then none of this is ours to decide.
+    """
+    for writer in range(known_writers):
+        _require_driving(writing)
+        one = _producer(writing, writer, writing.transaction_timeout_s)
+        _patiently(one.init_transactions, writing.attempt_seconds_max)
+    _require_driving(writing)
+
+
 def begun_batch(writing: Writing, *, known_writers: int) -> Part | None:
     """A part of the batch that is written already: its rows belong to writers as they were divided then.
 
@@ -141,10 +153,14 @@ def begun_batch(writing: Writing, *, known_writers: int) -> Part | None:
 
 
 def _is_written(writing: Writing, writer: int) -> bool:
+    _require_driving(writing)
+    return is_finished(_finished_last(writing, writer), writing.part(writer, rows=0))
+
+
+def _require_driving(writing: Writing) -> None:
     run = newest(writing.settings, writing.batches_topic, RUNS)
     if not isinstance(run, Run) or run.run != writing.run:
         raise LeftOver(f"Run {writing.run} no longer drives {writing.transactional_prefix}.")
-    return is_finished(_finished_last(writing, writer), writing.part(writer, rows=0))
 
 
 def _finished_last(writing: Writing, writer: int) -> Part | None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from tidemark.failure import CommandFailed
 from tidemark.pipeline.checkpoint import Checkpoint, as_json
 from tidemark.pipeline.cluster import ClusterAdmin
-from tidemark.pipeline.sinks.batches import Part, newest, older_checkpoint, partition_of
+from tidemark.pipeline.sinks.batches import Part, last_part, older_checkpoint
 from tidemark.pipeline.sinks.files import local_path
 from tidemark.pipeline.spec import FileSink, Sink, TopicSink
 
@@ -39,16 +39,6 @@ def require_same_history(
         raise CommandFailed(_older_than_table(sink, written=written, planned=planned))
 
 
-def last_part(cluster: ClusterAdmin, topic: str, *, query: str | None) -> Part | None:
-    """The newest batch that a topic sink's writers have finished under this checkpoint."""
-    partitions = cluster.topics().get(topic, ())
-    if query is None or len(partitions) < 2:
-        return None
-    found = [newest(cluster.settings, topic, partition_of(writer)) for writer in range(len(partitions) - 1)]
-    parts = [each for each in found if isinstance(each, Part) and each.query == query]
-    return max(parts, key=lambda each: each.batch, default=None)
-
-
 def is_older(checkpoint: Checkpoint, sink: str, part: Part) -> bool:
     planned = checkpoint.last_planned(sink)
     if planned is None or part.batch > planned:
@@ -59,6 +49,8 @@ def is_older(checkpoint: Checkpoint, sink: str, part: Part) -> bool:
 
 def last_batch_of_table(spark: SparkSession, sink: FileSink, *, query: str | None) -> int | None:
     """By the table's own log. Parquet's does not know of queries: any batch in it counts."""
+    if sink.is_upsert:
+        return None  # merging something again changes nothing
     if sink.kind == "parquet":
         return _last_of_parquet(sink.path)
     if sink.kind == "delta":

@@ -19,7 +19,8 @@ TIMEOUT_MS = 30_000
 _BOUNDS = {"earliest": EARLIEST, "latest": LATEST}
 _TRUTH = {"true": True, "false": False}
 _DURATION = re.compile(r"(\d+)\s*(ms|s|m|h)?")
-_SECURITY = ("kafka.security.", "kafka.ssl.")
+_SECURITY = ("kafka.security.", "kafka.ssl.", "kafka.sasl.")
+_JAAS = re.compile(r'\b(?P<name>username|password)\s*=\s*"(?P<value>(?:[^"\\]|\\.)*)"')
 _UNITS_MS = {None: 1, "ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000}
 
 
@@ -103,11 +104,10 @@ def read_options(given: Mapping[str, str], *, streaming: bool) -> ReadOptions:
 
 
 def _security(options: Mapping[str, str]) -> dict[str, str]:
-    """kafka.security.protocol and kafka.ssl.…, as for Spark's Kafka source."""
+    """kafka.security.protocol, kafka.ssl.… and kafka.sasl.…, as for Spark's Kafka source."""
     given = {key.removeprefix("kafka."): text for key, text in options.items() if key.startswith(_SECURITY)}
-    protocol = given.get("security.protocol", "PLAINTEXT").upper()
-    if protocol not in ("PLAINTEXT", "SSL"):
-        raise ReadFailed(f'kafka.security.protocol={protocol}: only PLAINTEXT and SSL are read; use format("kafka").')
+    for found in _JAAS.finditer(given.pop("sasl.jaas.config", "")):
+        given[f"sasl.{found['name']}"] = re.sub(r"\\(.)", r"\1", found["value"])
     try:
         ClientSecurity(given)
     except BadSecurity as error:

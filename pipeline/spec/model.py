@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 _WORD = re.compile(r"\w+")
-FORMATS = ("json", "avro", "csv", "string", "binary")
+FORMATS = ("json", "avro", "csv", "debezium", "string", "binary")
 MALFORMED = ("dead_letter", "count", "fail")
 FILE_SINKS = ("parquet", "delta", "iceberg", "console")
 
@@ -28,6 +28,7 @@ class TopicSource:
     table: bool = False
     on_malformed: str = "count"
     dead_letter_topic: str | None = None
+    on_unknown_fields: str = "count"
     on_data_loss: str = "fail"
     on_schema_change: str = "refuse"
     batch_records_max: int | None = None
@@ -66,12 +67,30 @@ class Dedupe:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Thresholds:
+    """Which share of a batch's rows may break rules before it is told of, and before the pipeline stops."""
+
+    warn: float | None = None
+    stop: float | None = None
+
+    def sentence(self, *, rows: int, rejected: int) -> tuple[str, bool] | None:
+        """What to say of a batch, and whether to stop; None if it is within the limits."""
+        share = rejected / rows if rows else 0.0
+        for limit, stops in ((self.stop, True), (self.warn, False)):
+            if limit is not None and share > limit:
+                return f"{rejected:,} of {rows:,} rows ({share:.1%}) break rules; the limit is {limit:.1%}", stops
+        return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
     name: str
     sql: str
     watermark: Watermark | None = None
     dedupe: Dedupe | None = None
+    python: str | None = None  # module:function beside the pipeline: a DataFrame in, a DataFrame out
     rules: Mapping[str, str] = field(default_factory=dict)  # what must hold -> SQL condition; the rest is NAME_rejected
+    thresholds: Thresholds = field(default_factory=Thresholds)
 
     @property
     def rejected(self) -> str:
@@ -108,7 +127,15 @@ class FileSink:
     files: int = 1
     target_file_bytes: int = 128 << 20
     commit_every_s: float | None = None
+    keys: tuple[str, ...] = ()  # with mode upsert: what a row is known by
+    order_by: str | None = None  # SQL: of two changes to a key the greater one stays
+    delete_when: str | None = None  # SQL: the change deletes its key
+    deletes: str = "hard"
     options: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def is_upsert(self) -> bool:
+        return self.mode == "upsert"
 
 
 Sink = TopicSink | FileSink
@@ -118,6 +145,7 @@ Sink = TopicSink | FileSink
 class Pipeline:
     name: str
     file: Path
+    directory: str  # what the paths below were relative to
     bootstrap: str
     kafka: Mapping[str, str]  # settings of every client, by librdkafka's and Java's common names
     checkpoint: str
@@ -127,7 +155,9 @@ class Pipeline:
     steps: tuple[Step, ...]
     sinks: tuple[Sink, ...]
     spark: Mapping[str, str]
+    metrics_host: str = "127.0.0.1"
     metrics_port: int | None = None
+    drain_s: float = 60.0  # how long batches at work may take to end, once a signal has come
     restarts_max: int = 5
 
     @property

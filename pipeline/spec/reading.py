@@ -22,32 +22,37 @@ from tidemark.pipeline.spec.model import (
     Sink,
     Source,
     Step,
+    Thresholds,
     TopicSink,
     TopicSource,
     Watermark,
 )
-from tidemark.pipeline.spec.units import parse_bytes, parse_seconds
+from tidemark.pipeline.spec.secrets import resolve
+from tidemark.pipeline.spec.units import parse_bytes, parse_seconds, parse_share
 
 _VIEW = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
+_FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 TOP = (
-    "name", "description", "bootstrap", "kafka", "checkpoint", "warehouse", "group", "sources", "steps", "sinks",
-    "spark", "metrics_port", "restarts_max",
+    "name", "description", "bootstrap", "kafka", "directory", "checkpoint", "warehouse", "group", "sources", "steps",
+    "sinks", "spark", "metrics_host", "metrics_port", "restarts_max", "drain",
 )  # fmt: skip
 TOPIC_SOURCE = (
     "type", "topic", "topics", "pattern", "start", "end_time", "format", "schema", "on_malformed", "dead_letter_topic",
-    "on_data_loss", "on_schema_change", "batch_records_max", "options",
+    "on_unknown_fields", "on_data_loss", "on_schema_change", "batch_records_max", "options",
 )  # fmt: skip
 LAKE_SOURCE = ("type", "path", "files_per_batch", "options")
-STEP = ("name", "from", "sql", "watermark", "dedupe", "rules")
+STEP = ("name", "from", "sql", "python", "watermark", "dedupe", "rules", "thresholds")
 TOPIC_SINK = (
     "type", "from", "topic", "topic_column", "key", "value", "headers", "timestamp", "mode", "writers", "rate",
     "trigger", "transaction_timeout", "partitions",
 )  # fmt: skip
 FILE_SINK = (
-    "type", "from", "path", "partition_by", "mode", "trigger", "files", "target_file_size", "commit_every", "options",
+    "type", "from", "path", "partition_by", "mode", "keys", "order_by", "delete_when", "deletes", "trigger", "files",
+    "target_file_size", "commit_every", "options",
 )  # fmt: skip
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
+HOME_VARIABLE = "TIDEMARK_PIPELINE_HOME"
 
 
 def load(path: Path, *, overrides: Sequence[str] = ()) -> Pipeline:
@@ -56,27 +61,44 @@ def load(path: Path, *, overrides: Sequence[str] = ()) -> Pipeline:
     name = top.text("name", path.stem)
     if not _NAME.fullmatch(name):
         top.refuse(f"name: {name!r} must be letters, digits, '-' and '_'", key="name")
-    checkpoint = top.text("checkpoint", f"data/pipelines/{name}")
+    home = _home(path, top)
     pipeline = Pipeline(
         name=name,
         file=path,
+        directory=str(home),
         bootstrap=top.text("bootstrap", os.environ.get("TIDEMARK_BOOTSTRAP") or DEFAULT_BOOTSTRAP),
-        kafka=top.mapping("kafka"),
-        checkpoint=checkpoint,
-        warehouse=top.text("warehouse", f"{checkpoint}/warehouse"),
+        kafka={key: resolve(value, key=f"kafka.{key}") for key, value in top.mapping("kafka").items()},
+        checkpoint=anchored(top.text("checkpoint", f"checkpoints/{name}"), home),
+        warehouse=anchored(top.text("warehouse", "lake"), home),
         group=top.text("group", f"pipeline-{name}"),
-        sources=tuple(_source(name, section) for name, section in top.named("sources")),
+        sources=tuple(_source(name, section, home) for name, section in top.named("sources")),
         steps=tuple(_step(section) for section in top.listed("steps")),
-        sinks=tuple(_sink(name, section) for name, section in top.named("sinks")),
+        sinks=tuple(_sink(name, section, home) for name, section in top.named("sinks")),
         spark=top.mapping("spark"),
+        metrics_host=top.text("metrics_host", "127.0.0.1"),
         metrics_port=top.number("metrics_port", None),
+        drain_s=top.amount("drain", 60.0, parse_seconds),
         restarts_max=top.number("restarts_max", 5),
     )
     _check(pipeline, top)
     return pipeline
 
 
-def _source(name: str, section: Section) -> Source:
+def _home(path: Path, top: Section) -> Path:
+    """What paths in the file are relative to. Not the directory that somebody happens to stand in."""
+    beside = path.absolute().parent
+    said = top.text("directory", None)
+    if said is not None:
+        return beside / said
+    return Path(os.environ.get(HOME_VARIABLE) or beside).absolute()
+
+
+def anchored(path: str, home: Path) -> str:
+    """`//` marks what is no path of this machine."""
+    return path if "://" in path else os.path.normpath(home / Path(path).expanduser())
+
+
+def _source(name: str, section: Section, home: Path) -> Source:
     _require_view_name(name, section)
     kind = section.text("type", "topic", among=("topic", "table", "parquet", "delta", "iceberg"))
     section.allow(*(TOPIC_SOURCE if kind in ("topic", "table") else LAKE_SOURCE))
@@ -85,7 +107,7 @@ def _source(name: str, section: Section) -> Source:
     return LakeSource(
         name=name,
         kind=kind,
-        path=section.text("path"),
+        path=section.text("path") if kind == "iceberg" else anchored(section.text("path"), home),
         files_per_batch=section.number("files_per_batch", 1, at_least=1),
         options=section.mapping("options"),
     )
@@ -102,6 +124,12 @@ def _topic_source(name: str, section: Section, *, table: bool) -> TopicSource:
     on_malformed = section.text("on_malformed", "dead_letter" if dead_letter_topic else "count", among=MALFORMED)
     if on_malformed == "dead_letter" and dead_letter_topic is None:
         section.refuse(f"sources.{name}: 'on_malformed: dead_letter' needs 'dead_letter_topic'", key="on_malformed")
+    if table and dead_letter_topic is not None:
+        section.refuse(
+            f"sources.{name}: a table is read anew with every batch, and would send its dead letters each time: make a "
+            "pipeline of its own for them, or set 'on_malformed: fail'",
+            key="dead_letter_topic",
+        )
     start, start_time_ms = _start(section)
     return TopicSource(
         name=name,
@@ -115,6 +143,7 @@ def _topic_source(name: str, section: Section, *, table: bool) -> TopicSource:
         table=table,
         on_malformed=on_malformed,
         dead_letter_topic=dead_letter_topic,
+        on_unknown_fields=section.text("on_unknown_fields", "count", among=("count", "ignore")),
         on_data_loss=section.text("on_data_loss", "fail", among=("fail", "continue")),
         on_schema_change=section.text("on_schema_change", "refuse", among=("refuse", "accept")),
         batch_records_max=section.number("batch_records_max", None, at_least=1),
@@ -127,6 +156,8 @@ def _schema(section: Section, wanted: str) -> str | None:
     if schema is None or schema == "infer":
         if wanted == "avro":
             section.refuse("Avro needs a 'schema': Avro's own, as JSON or YAML", key="format")
+        if wanted == "debezium":
+            section.refuse("Debezium needs a 'schema': the columns of the rows in its envelopes", key="format")
         return None
     if wanted == "avro":
         return _avro_record(section, schema)
@@ -180,20 +211,34 @@ def _step(section: Section) -> Step:
     section.allow(*STEP)
     name = section.text("name")
     _require_view_name(name, section)
-    source, sql = section.text("from", None), section.text("sql", None)
+    source, sql, python = (section.text(key, None) for key in ("from", "sql", "python"))
     if (source is None) == (sql is None):
         section.refuse(f"the step {name!r} needs either 'sql' or 'from'")
+    if python is not None and not _FUNCTION.fullmatch(python):
+        section.refuse(f"the step {name!r}: python must be MODULE:FUNCTION, not {python!r}", key="python")
     watermark, dedupe = section.section("watermark"), section.section("dedupe")
     step = Step(
         name=name,
         sql=sql if sql is not None else f"SELECT * FROM {source}",
+        python=python,
         watermark=None if watermark is None else _watermark(watermark),
         dedupe=None if dedupe is None else _dedupe(dedupe),
         rules=section.mapping("rules"),
+        thresholds=_thresholds(section),
     )
+    if "thresholds" in section and not step.rules:
+        section.refuse(f"the step {name!r} has thresholds, but no rules", key="thresholds")
     if step.dedupe is not None and step.watermark is None:
         section.refuse(f"the step {name!r} needs a 'watermark': its delay is how long duplicates are looked for")
     return step
+
+
+def _thresholds(section: Section) -> Thresholds:
+    inner = section.section("thresholds")
+    if inner is None:
+        return Thresholds()
+    inner.allow("warn", "stop")
+    return Thresholds(warn=inner.amount("warn", None, parse_share), stop=inner.amount("stop", None, parse_share))
 
 
 def _watermark(section: Section) -> Watermark:
@@ -206,12 +251,12 @@ def _dedupe(section: Section) -> Dedupe:
     return Dedupe(keys=section.texts("keys"))
 
 
-def _sink(name: str, section: Section) -> Sink:
+def _sink(name: str, section: Section, home: Path) -> Sink:
     if not _NAME.fullmatch(name):
         section.refuse(f"sinks: {name!r} must be letters, digits, '-' and '_'")
     kind = section.text("type", "topic", among=("topic", *FILE_SINKS))
     section.allow(*(TOPIC_SINK if kind == "topic" else FILE_SINK))
-    return _topic_sink(name, section) if kind == "topic" else _file_sink(name, section, kind)
+    return _topic_sink(name, section) if kind == "topic" else _file_sink(name, section, kind, home)
 
 
 def _topic_sink(name: str, section: Section) -> TopicSink:
@@ -234,20 +279,39 @@ def _topic_sink(name: str, section: Section) -> TopicSink:
     )
 
 
-def _file_sink(name: str, section: Section, kind: str) -> FileSink:
+def _file_sink(name: str, section: Section, kind: str, home: Path) -> FileSink:
+    path = "" if kind == "console" else section.text("path")
+    mode = section.text("mode", "append", among=("append", "update", "complete", "upsert"))
+    _check_upsert(name, section, kind, mode)
     return FileSink(
         name=name,
         view=section.text("from"),
         kind=kind,
-        path="" if kind == "console" else section.text("path"),
+        path=anchored(path, home) if kind in ("parquet", "delta") else path,
         partition_by=section.texts("partition_by", ()),
-        mode=section.text("mode", "append", among=("append", "update", "complete")),
+        mode=mode,
+        keys=section.texts("keys", ()),
+        order_by=section.text("order_by", None),
+        delete_when=section.text("delete_when", None),
+        deletes=section.text("deletes", "hard", among=("hard", "soft")),
         trigger_s=section.amount("trigger", 10.0, parse_seconds),
         files=section.number("files", 1, at_least=1),
         target_file_bytes=section.amount("target_file_size", 128 << 20, parse_bytes),
         commit_every_s=section.amount("commit_every", None, parse_seconds),
         options=section.mapping("options"),
     )
+
+
+def _check_upsert(name: str, section: Section, kind: str, mode: str) -> None:
+    if mode != "upsert":
+        for key in ("keys", "order_by", "delete_when", "deletes"):
+            if key in section:
+                section.refuse(f"sinks.{name}.{key} needs 'mode: upsert'", key=key)
+        return
+    if kind != "delta":
+        section.refuse(f"sinks.{name}: 'mode: upsert' needs a table of type delta", key="mode")
+    if "keys" not in section:
+        section.refuse(f"sinks.{name}: 'mode: upsert' needs 'keys'", key="mode")
 
 
 def _require_view_name(name: str, section: Section) -> None:

@@ -25,6 +25,18 @@ def parse_seconds(text: str) -> float:
     return number * SECONDS[unit or "s"]
 
 
+def parse_share(text: str) -> float:
+    """`5%`, or `0.05`."""
+    number = text.strip().removesuffix("%")
+    try:
+        share = float(number) / (100 if text.strip().endswith("%") else 1)
+    except ValueError:
+        raise ValueError(f"{text!r} is not a share such as 5%") from None
+    if not 0 <= share <= 1:
+        raise ValueError(f"{text!r} is not a share between 0% and 100%")
+    return share
+
+
 def _split(text: str, wanted: str) -> tuple[float, str]:
     found = _AMOUNT.fullmatch(text)
     if found is None:

@@ -128,6 +128,9 @@ class Trial:
     def produce(self, *values: bytes | None, key: bytes | None = None) -> None:
         self._produce(GeneratedRecord(topic=self.name, key=key, value=value) for value in values)
 
+    def produce_to(self, topic: str, *values: bytes | None, key: bytes | None = None) -> None:
+        self._produce(GeneratedRecord(topic=topic, key=key, value=value) for value in values)
+
     def run(self, *overrides: str) -> Runner:
         runner = Runner(self._spark, self.pipeline(*overrides), once=True, out=self.said)
         runner.run()

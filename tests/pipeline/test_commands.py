@@ -93,3 +93,14 @@ def test_settings_are_translated_for_the_java_client() -> None:
 def test_quotes_and_backslashes_of_a_password_reach_java_as_they_are() -> None:
     java = java_settings("h:1", {"sasl.username": "a", "sasl.password": '\\"x\\'})
     assert java["kafka.sasl.jaas.config"].endswith(r'username="a" password="\\\"x\\";')
+
+
+def test_validate_offline_needs_neither_broker_nor_spark(tidemark: Run) -> None:
+    done = tidemark("validate", "--offline", "shop.yaml", "--set", "bootstrap=127.0.0.1:1")
+    assert (done.returncode, done.stdout) == (0, "shop.yaml: no mistakes found.\n")
+
+
+def test_where_an_iceberg_table_is_kept_is_never_guessed(tidemark: Run) -> None:
+    assert "say where it is kept, with --file PIPELINE or --warehouse" in sentence(
+        tidemark("compact", "lake.db.orders")
+    )

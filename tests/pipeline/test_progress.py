@@ -72,7 +72,7 @@ def test_a_port_that_is_taken_is_told() -> None:
     server = Metrics("one").serve(0)
     try:
         with pytest.raises(
-            CommandFailed, match=f"metrics_port: {server.server_port} cannot be listened on: address al"
+            CommandFailed, match=f"metrics_port: {server.server_port} cannot be listened on at 127.0.0.1: address al"
         ):
             Metrics("two").serve(server.server_port)
     finally:
@@ -89,7 +89,7 @@ def test_the_report_has_charts_and_escapes_names() -> None:
     page = report.page("shop", history, summary_text=text)
     assert "3,600 rows in 3 batches" in text
     assert "lag 12" in text
-    assert page.count("<svg") == 3
+    assert page.count("<svg") == 5
     assert "&lt;counts&gt;" in page
     assert "<counts>" not in page
     assert "No batch was finished." in report.page("shop", [], summary_text="")

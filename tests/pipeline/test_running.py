@@ -130,3 +130,40 @@ def test_a_partition_with_most_of_the_backlog_is_read_by_several_tasks(
     by_task = [row["count"] for row in rows.groupBy("task").count().collect()]
     assert sum(by_task) == 60_000
     assert max(by_task) <= 20_000
+
+
+def test_unknown_fields_are_counted_and_named_and_tombstones_marked(trial: Trial, committed: Committed) -> None:
+    trial.produce(b'{"a": 1}', b'{"a": 2, "renamed": 3}', None)
+    step = json.dumps([{"name": "s", "sql": "SELECT a, _tombstone AS gone FROM things"}])
+    runner = trial.run("sources.things.schema={a: LONG}", f"steps={step}", "sinks.out.from=s")
+    assert "1 with unknown fields, such as 'renamed'" in trial.said.getvalue()
+    assert 'unknown_fields_total{pipeline="' + trial.name in runner.metrics.text()
+    found = [json.loads(each.value or b"") for each in committed(f"{trial.name}-out")]
+    assert found == [{"a": 1, "gone": False}, {"a": 2, "gone": False}, {"gone": True}]
+
+
+def test_a_malformed_record_of_a_table_can_stop_a_pipeline(trial: Trial, cluster: ClusterAdmin) -> None:
+    names = f"{trial.name}-names"
+    cluster.create_topic(names, partitions=1)
+    trial.produce(b'{"a": 1}')
+    trial.produce_to(names, b"{broken", key=b"k")
+    table = f"{{type: table, topic: {names}, format: json, schema: {{name: STRING}}, on_malformed: fail}}"
+    step = json.dumps([{"name": "s", "sql": "SELECT a, name FROM things CROSS JOIN names"}])
+    with pytest.raises(CommandFailed, match=rf"Malformed record in {names}-0 at offset 0"):
+        trial.run(f"sources.names={table}", "sources.things.schema={a: LONG}", f"steps={step}", "sinks.out.from=s")
+
+
+def test_rows_that_break_rules_are_counted_and_too_many_stop_the_pipeline(trial: Trial, committed: Committed) -> None:
+    step = [{"name": "s", "from": "things", "rules": {"small": "a < 3"}, "thresholds": {"warn": "10%", "stop": "60%"}}]
+    declared = ("sources.things.schema={a: LONG}", f"steps={json.dumps(step)}", "sinks.out.from=s")
+    trial.produce(*(b'{"a": %d}' % number for number in range(4)))
+    runner = trial.run(*declared)
+    assert "1 of 4 rows (25.0%) break rules; the limit is 10.0%" in trial.said.getvalue()
+    assert 'step="s"} 1' in runner.metrics.text()
+    trial.produce(b'{"a": 7}', b'{"a": 8}')
+    with pytest.raises(
+        CommandFailed, match=r"The step 's', batch 1 of out: 2 of 2 rows .* the next run goes on after it"
+    ):
+        trial.run(*declared)
+    trial.run(*declared)
+    assert [json.loads(each.value or b"")["a"] for each in committed(f"{trial.name}-out")] == [0, 1, 2]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,13 +12,15 @@ import pytest
 
 from tidemark.failure import CommandFailed
 from tidemark.pipeline.cluster import ClusterAdmin
-from tidemark.pipeline.compaction import compact
+from tidemark.pipeline.compaction import compact, recover
 from tidemark.pipeline.generators.generated_record import GeneratedRecord
 from tidemark.pipeline.runner import Runner
 from tidemark.pipeline.spec import load
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from tests.pipeline.conftest import Trial
 
 YAML = """\
 name: tables
@@ -72,3 +75,57 @@ def test_a_column_that_iceberg_has_itself_is_refused(
 def test_a_table_that_is_not_there_is_told(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(CommandFailed, match="There is no table"):
         compact(spark, str(tmp_path / "none"), target_file_bytes=1)
+
+
+@pytest.mark.parametrize("kind", ["delta", "iceberg"])
+def test_a_new_column_is_taken_and_one_of_another_type_refused(trial: Trial, spark: SparkSession, kind: str) -> None:
+    path = f"lake.db.n{trial.name[-8:]}" if kind == "iceberg" else f"{trial.checkpoint.parent}/table"
+
+    def run(columns: str) -> list[tuple[object, ...]]:
+        step = json.dumps([{"name": "s", "sql": f"SELECT {columns} FROM things"}])
+        sink = f"sinks={{table: {{type: {kind}, from: s, path: {path}}}}}"
+        trial.run("sources.things.schema={a: LONG, b: STRING}", f"steps={step}", sink)
+        table = spark.table(path) if kind == "iceberg" else spark.read.format("delta").load(path)
+        return sorted(tuple(row) for row in table.orderBy("a").collect())
+
+    trial.produce(b'{"a": 1, "b": "x"}')
+    assert run("a") == [(1,)]
+    trial.produce(b'{"a": 2, "b": "y"}')
+    assert run("a, b") == [(1, None), (2, "y")]
+    with pytest.raises(CommandFailed, match=r"does not fit: 'a' is bigint in the table and string now"):
+        run("CAST(a AS STRING) AS a, b")
+
+
+def test_a_missing_iceberg_table_is_one_sentence(spark: SparkSession) -> None:
+    with pytest.raises(CommandFailed, match=r"There is no table lake\.db\.nothing in /"):
+        compact(spark, "lake.db.nothing", target_file_bytes=1)
+
+
+def test_a_table_without_a_log_survives_a_kill_at_any_moment(spark: SparkSession, tmp_path: Path) -> None:
+    table = tmp_path / "plain"
+    rows = spark.range(90).selectExpr("id", "id % 2 AS half")
+    rows.repartition(3).write.partitionBy("half").parquet(str(table))
+
+    def numbers() -> list[int]:
+        return sorted(row.id for row in spark.read.parquet(str(table)).select("id").collect())
+
+    real = Path.rename
+    for killed_at in (1, 2, 3, 4):  # renames: each new file into its place, then the two directories
+        left = [killed_at]
+
+        def rename(path: Path, target: Path, left: list[int] = left) -> Path:
+            left[0] -= 1
+            if left[0] == 0:
+                raise KeyboardInterrupt
+            return real(path, target)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Path, "rename", rename)
+            with pytest.raises(KeyboardInterrupt):
+                compact(spark, str(table), target_file_bytes=1 << 20)
+        recover(table)
+        assert numbers() == list(range(90))
+    compact(spark, str(table), target_file_bytes=1 << 20)
+    assert numbers() == list(range(90))
+    assert len(list(table.rglob("*.parquet"))) == 2
+    assert [each.name for each in tmp_path.iterdir()] == ["plain"]

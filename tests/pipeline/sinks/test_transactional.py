@@ -18,6 +18,7 @@ from tidemark.pipeline.sinks.transactional import (
     TransactionTooSlow,
     Writing,
     begun_batch,
+    end_attempts,
     fence_writers,
     write_part,
 )
@@ -227,6 +228,26 @@ def eventually_aborted(cluster: ClusterAdmin, topic: str) -> None:
     while cluster.ranges([(topic, 0)])[topic, 0][1] in (0, cluster.ends([(topic, 0)])[topic, 0] + 1):
         assert time.monotonic() < deadline
         time.sleep(0.1)
+
+
+def test_when_all_attempts_are_ended_nothing_more_commits_and_another_run_is_left_alone(
+    cluster: ClusterAdmin, topic: str
+) -> None:
+    first = writing(cluster, topic, run="r1")
+    fence_writers(first, known_writers=1)
+
+    def rows_with_an_end_between() -> Iterator[Row]:
+        yield from rows(topic, b"a")
+        end_attempts(first, known_writers=1)
+
+    with pytest.raises(KafkaException):
+        write_part(first, 0, rows_with_an_end_between())
+    second = writing(cluster, topic, run="r2")
+    fence_writers(second, known_writers=1)
+    with pytest.raises(LeftOver):
+        end_attempts(first, known_writers=1)
+    assert write_part(second, 0, rows(topic, b"b")) == 1
+    assert committed(cluster, topic) == [b"b"]
 
 
 def test_a_batch_begun_by_other_writers_is_finished_by_as_many(cluster: ClusterAdmin, topic: str) -> None:

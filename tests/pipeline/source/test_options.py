@@ -45,7 +45,7 @@ def test_directories_may_be_mounted_elsewhere() -> None:
     [
         ({"kafka.bootstrap.servers": ""}, "kafka.bootstrap.servers"),
         ({"kafka.bootstrap.servers": "nowhere"}, "kafka.bootstrap.servers"),
-        ({"kafka.security.protocol": "SASL_SSL"}, "kafka.security.protocol"),
+        ({"kafka.security.protocol": "SASL_SSL"}, "sasl.mechanisms, sasl.username, sasl.password must be given"),
         ({"assign": '{"one": [0]}'}, "subscribe"),
         ({"subscribe": "", "assign": '{"one": 0}'}, "assign"),
         ({"subscribe": "", "subscribePattern": "("}, "subscribePattern"),
@@ -70,3 +70,11 @@ def test_what_is_wrong_is_named(options: dict[str, str], named: str) -> None:
 def test_a_stream_has_no_end() -> None:
     with pytest.raises(ReadFailed, match="endingOffsets"):
         read_options({**NEEDED, "endingOffsets": "latest"}, streaming=True)
+
+
+def test_a_login_is_taken_from_javas_line_or_by_names() -> None:
+    jaas = r'org.apache.kafka.common.security.scram.ScramLoginModule required username="a" password="b\"c\\";'
+    known = {"kafka.security.protocol": "SASL_PLAINTEXT", "kafka.sasl.mechanism": "SCRAM-SHA-256"}
+    read = batch(**known, **{"kafka.sasl.jaas.config": jaas})
+    assert (read.security["sasl.username"], read.security["sasl.password"]) == ("a", 'b"c\\')
+    assert "jaas" not in str(read.security)

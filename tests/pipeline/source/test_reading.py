@@ -168,3 +168,18 @@ def test_an_unreachable_broker_is_one_sentence() -> None:
         pytest.raises(ReadFailed, match=r"127\.0\.0\.1:1 did not"),
     ):
         cluster.topics(["t"])
+
+
+def test_a_broker_that_asks_for_a_login_is_read_with_one() -> None:
+    with embedded(security="scram", num_partitions=1) as secured:
+        sender = Producer({**secured.client_settings, "linger.ms": 0})
+        sender.produce(TOPIC, b"one")
+        assert sender.flush(30) == 0
+        login = {f"kafka.{name}": str(value) for name, value in secured.client_settings.items()}
+        chosen = read_options({**login, "subscribe": TOPIC, "tidemark.access": "protocol"}, streaming=False)
+        with ReadingClient(secured.bootstrap, timeout_s=10, security=chosen.security) as client:
+            planner = Planner(client, chosen)
+            [wanted] = planner.ranges(planner.start([(TOPIC, 0)]), planner.end(planner.partitions()))
+        topic_id = planner.topics[TOPIC].topic_id
+        rows = [row for batch in read_range(wanted, chosen, topic_id=topic_id, place=None) for row in batch.to_pylist()]
+    assert [row["value"] for row in rows] == [b"one"]

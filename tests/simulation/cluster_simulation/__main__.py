@@ -19,6 +19,8 @@ from cluster_simulation.planted.search import first_seed, options_of
 from cluster_simulation.scenario import GROUPS, WORKLOADS, Options, Outcome, run
 from cluster_simulation.shrinking import shrunk
 
+TELLS_EVERY_SECONDS = 30.0  # where nobody watches
+
 
 def main() -> int:
     options = _parser().parse_args()
@@ -96,7 +98,7 @@ def _replay(seed: int, options: Options, *, shrink: bool) -> int:
 
 
 def _many(arguments: argparse.Namespace, options: Options) -> int:
-    began, failed = time.monotonic(), []
+    began, told_at, failed = time.monotonic(), 0.0, []
     virtual = requests = acknowledged = transactions = 0.0
     kinds: Counter[str] = Counter()
     workloads: Counter[str] = Counter()
@@ -112,8 +114,9 @@ def _many(arguments: argparse.Namespace, options: Options) -> int:
         if outcome.anomaly:
             failed.append(outcome.seed)
             print(f"\nseed {outcome.seed}: {outcome.anomaly}\n  {_again(outcome.seed, arguments)}", flush=True)
-        if sys.stderr.isatty() or done % 50 == 0 or done == arguments.seeds:
-            real = time.monotonic() - began
+        real = time.monotonic() - began
+        if sys.stderr.isatty() or real - told_at > TELLS_EVERY_SECONDS or done == arguments.seeds:
+            told_at = real
             print(
                 f"{done} seeds, {len(failed)} failed, {virtual / 3600:.2f} virtual hours, x{virtual / real:.0f},"
                 f" {int(requests)} requests, {int(acknowledged)} records, {int(transactions)} transactions,"

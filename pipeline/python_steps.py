@@ -1,0 +1,76 @@
+"""Steps in Python: `python: module:function` beside the pipeline's file, a DataFrame in and a DataFrame out.
+
+The module (or the package that it is in) is sent to the executors, so that functions that run there find it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import shutil
+import sys
+import tempfile
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tidemark.failure import CommandFailed, ExitCode
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+Function = Callable[["DataFrame"], "DataFrame"]
+
+
+def function_of(named: str, *, step: str, beside: Path) -> Function:
+    """Loaded anew: another pipeline of this process may have had a module of the same name."""
+    module_name, _, name = named.partition(":")
+    top = module_name.partition(".")[0]
+    if not (beside / f"{top}.py").exists() and not (beside / top).is_dir():
+        raise CommandFailed(f"The step {step!r}: there is no {top}.py beside the pipeline.", code=ExitCode.USAGE)
+    for loaded in [each for each in sys.modules if each == top or each.startswith(f"{top}.")]:
+        del sys.modules[loaded]
+    sys.path.insert(0, str(beside))
+    try:
+        importlib.invalidate_caches()
+        found = getattr(importlib.import_module(module_name), name, None)
+    except Exception as error:
+        raise CommandFailed(f"The step {step!r}: {where(error, beside)}.", code=ExitCode.USAGE) from None
+    finally:
+        sys.path.remove(str(beside))
+    if not callable(found):
+        raise CommandFailed(f"The step {step!r}: {module_name} has no function {name!r}.", code=ExitCode.USAGE)
+    return found  # type: ignore[no-any-return]
+
+
+def applied(function: Function, rows: DataFrame, *, step: str, beside: Path) -> DataFrame:
+    from pyspark.sql import DataFrame
+
+    try:
+        made = function(rows)
+    except Exception as error:
+        raise CommandFailed(f"The step {step!r}: {where(error, beside)}.", code=ExitCode.USAGE) from None
+    if not isinstance(made, DataFrame):
+        told = f"its function returned {type(made).__name__}, not a DataFrame"
+        raise CommandFailed(f"The step {step!r}: {told}.", code=ExitCode.USAGE)
+    return made
+
+
+def ship(spark: SparkSession, named: str, *, beside: Path) -> None:
+    """The module, or the whole package, to the executors."""
+    top = named.partition(":")[0].partition(".")[0]
+    if (beside / f"{top}.py").exists():
+        spark.sparkContext.addPyFile(str(beside / f"{top}.py"))
+        return
+    archive = Path(tempfile.mkdtemp(prefix="tidemark-step-")) / top
+    spark.sparkContext.addPyFile(shutil.make_archive(str(archive), "zip", beside, top))
+
+
+def where(error: BaseException, beside: Path) -> str:
+    """What went wrong, with the line of the user's own file that it came from."""
+    own = [each for each in traceback.extract_tb(error.__traceback__) if Path(each.filename).is_relative_to(beside)]
+    said = str(error).strip().splitlines()
+    why = f"{type(error).__name__}: {said[0] if said else 'no reason given'}".rstrip(".")
+    if isinstance(error, SyntaxError) and error.filename:
+        return f"{Path(error.filename).name}, line {error.lineno}: {why}"
+    return f"{Path(own[-1].filename).name}, line {own[-1].lineno}: {why}" if own else why

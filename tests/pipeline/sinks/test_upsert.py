@@ -1,0 +1,97 @@
+"""Changes merged into tables: the newest of each key stays, however late, often or in whatever order they come."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tidemark.failure import CommandFailed
+from tidemark.pipeline.sinks.upsert import Merge
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from tests.pipeline.conftest import Trial
+
+COLUMNS = "sources.things={{topic: {name}, format: debezium, schema: {{id: LONG, name: STRING}}}}"
+
+
+def change(op: str, number: int, name: str | None, *, at: int, wrapped: bool = False) -> bytes:
+    row = {"id": number, "name": name}
+    envelope: dict[str, Any] = {
+        "op": op,
+        "ts_ms": at,
+        "before": row if op == "d" else None,
+        "after": None if op == "d" else row,
+    }
+    return json.dumps({"schema": {}, "payload": envelope} if wrapped else envelope).encode()
+
+
+def test_a_soft_delete_is_an_update_and_a_hard_one_deletes() -> None:
+    hard = Merge(table="t", keys=("a", "b"), columns=("a", "b", "c"), soft=False).sql("s")
+    assert "ON t.`a` <=> s.`a` AND t.`b` <=> s.`b`" in hard
+    assert "THEN DELETE" in hard
+    assert "INSERT (`a`, `b`, `c`, `__order`)" in hard
+    soft = Merge(table="t", keys=("a",), columns=("a", "c"), soft=True).sql("s")
+    assert "DELETE\n" not in soft
+    assert "t.`__deleted` = s.`__deleted`" in soft
+
+
+def test_debezium_changes_become_the_table_that_they_are_of(trial: Trial, spark: SparkSession) -> None:
+    path = f"{trial.checkpoint.parent}/table"
+    sink = f"{{type: delta, from: things, path: {path}, mode: upsert, keys: [id], order_by: _changed_ms}}"
+
+    def run() -> list[tuple[int, str]]:
+        trial.run(COLUMNS.format(name=trial.name), f"sinks={{table: {sink}}}")
+        table = spark.read.format("delta").load(path)
+        return sorted((row.id, row.name) for row in table.collect())
+
+    trial.produce(
+        change("r", 1, "one", at=10),
+        change("c", 2, "two", at=11, wrapped=True),
+        change("u", 1, "uno", at=12),
+        change("c", 3, "three", at=13),
+        change("d", 3, "three", at=14),
+        None,
+    )
+    assert run() == [(1, "uno"), (2, "two")]
+    copy = trial.checkpoint.with_name("copy")
+    shutil.copytree(trial.checkpoint, copy)
+    trial.produce(
+        change("u", 1, "late", at=5),  # older than what the table has
+        change("u", 2, "zwei", at=20),
+        change("u", 2, "zwei", at=20),  # twice
+        change("u", 2, "dos", at=19),
+    )
+    assert run() == [(1, "uno"), (2, "zwei")]
+    shutil.rmtree(trial.checkpoint)
+    copy.rename(trial.checkpoint)
+    trial.produce(change("d", 1, "uno", at=30))
+    assert run() == [(2, "zwei")]  # the second batch once more, over more records: nothing doubled, nothing lost
+
+
+def test_what_is_no_envelope_is_malformed(trial: Trial) -> None:
+    trial.produce(b'{"id": 1}', change("c", 1, "one", at=1))
+    step = json.dumps([{"name": "s", "sql": "SELECT id, _op FROM things"}])
+    runner = trial.run(COLUMNS.format(name=trial.name), f"steps={step}", "sinks.out.from=s")
+    assert sum(runner.metrics.malformed.values()) == 1
+
+
+def test_an_aggregate_is_kept_up_to_date(trial: Trial, spark: SparkSession) -> None:
+    path = f"{trial.checkpoint.parent}/table"
+    step = json.dumps([{"name": "s", "sql": "SELECT a, count(*) AS n FROM things GROUP BY a"}])
+    sink = f"sinks={{table: {{type: delta, from: s, path: {path}, mode: upsert, keys: [a]}}}}"
+    for counts in ([(1, 2)], [(1, 3), (2, 1)]):
+        trial.produce(*([b'{"a": 1}'] * 2 if counts == [(1, 2)] else [b'{"a": 1}', b'{"a": 2}']))
+        trial.run("sources.things.schema={a: LONG}", f"steps={step}", sink)
+        assert sorted((row.a, row.n) for row in spark.read.format("delta").load(path).collect()) == counts
+
+
+def test_a_key_that_the_view_lacks_is_told(trial: Trial) -> None:
+    trial.produce(b'{"a": 1}')
+    sink = f"sinks={{t: {{type: delta, from: things, path: {trial.checkpoint.parent}/t, mode: upsert, keys: [z]}}}}"
+    with pytest.raises(CommandFailed, match=r"sinks\.t\.keys: the view 'things' has no column 'z'"):
+        trial.run("sources.things.schema={a: LONG}", sink)
