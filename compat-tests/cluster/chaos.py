@@ -159,9 +159,7 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=5.0)
     parser.add_argument("--seed", type=int, default=None)
     parser.add_argument("--only", default="", help="faults whose name has this in it")
-    parser.add_argument(
-        "--synced", action="store_true", help="acknowledgements wait for disks (flush.messages=1)"
-    )
+    parser.add_argument("--synced", action="store_true", help="acknowledgements wait for disks (flush.messages=1)")
     parser.add_argument("--secure", action="store_true", help="with TLS, logins and an authorizer, everywhere")
     parser.add_argument("--keep", type=Path, default=None, help="a directory for the nodes' data and logs, which stay")
     arguments = parser.parse_args()
