@@ -145,7 +145,8 @@ def status(args: argparse.Namespace) -> int:
         heads.append("ready")
         rows = [[*row, told.get(row[0], "not asked")] for row in rows]
     print(table(heads, rows))
-    print(table(log_dirs.HEADS, [each.row for each in directories]))
+    if len(directories) > len(up) or any(each.error for each in directories):
+        print(table(log_dirs.HEADS, [each.row for each in directories]))
     for line in _complaints(readiness):
         print(line)
     return ExitCode.OK
