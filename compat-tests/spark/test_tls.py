@@ -1,5 +1,4 @@
-"""Spark over TLS, with a certificate and with a login: the official connector, both ways; with certificates our own
-reader as well."""
+"""Spark over TLS, with a certificate and with a login: the official connector, both ways, and our own reader."""
 
 from __future__ import annotations
 
@@ -65,7 +64,7 @@ def test_what_spark_writes_with_a_login_it_reads_with_a_login(
         Users(with_logins.bootstrap, tls).set(user, password, mechanism)
     escaped = password.replace("\\", "\\\\").replace('"', '\\"')
     check_both_ways(
-        spark, with_logins, {**certificates.java(), **java(mechanism, user, escaped), **SASL_SSL}, CONNECTOR
+        spark, with_logins, {**certificates.java(), **java(mechanism, user, escaped), **SASL_SSL}, {**CONNECTOR, **OURS}
     )
 
 
