@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple, overload
 
 from tidemark.environment import chance, wall_clock_ms
 from tidemark.protocol.records import BatchHeader, EndTransaction, place_batch, read_end_transaction
-from tidemark.storage import history, loading, lookup, names, reading, replicated, retention, truncation
+from tidemark.storage import history, loading, lookup, pending_append, reading, replicated, retention, truncation
 from tidemark.storage.aborted import AbortedTransaction
 from tidemark.storage.cache import SegmentCache
 from tidemark.storage.cold import CachedFiles
@@ -53,13 +53,12 @@ class Log:
     """One partition's records on disk, and everything that is known about them. Open one with `Log.open`."""
 
     __slots__ = (
-        "_cached_files",
         "_chance",
         "_config",
         "_offline",
         "_pending",
         "_segment_bytes",
-        "_unhindered_bytes",
+        "cached_files",
         "deletions",
         "directory",
         "end_offset",
@@ -74,6 +73,7 @@ class Log:
         "snapshots",
         "start_offset",
         "topic_id",
+        "unhindered_bytes",
         "unsynced",
     )
 
@@ -90,7 +90,7 @@ class Log:
     ) -> None:
         self.directory = directory
         self.files = files
-        self._cached_files = CachedFiles(files)
+        self.cached_files = CachedFiles(files)
         self.topic_id = loaded.topic_id
         self.start_offset = loaded.start_offset  # the first that may be read
         self.end_offset = loaded.end_offset  # the next to be written
@@ -245,15 +245,15 @@ class Log:
             elif (repeated := self.producer_states.check(header)) is not None:
                 return Appended(repeated.first_offset, repeated.last_offset, append_time, True)
         if leader_epoch > self.epochs.saved:
-            self._begin_epoch(leader_epoch, start=base_offset)
+            self.begin_epoch(leader_epoch, start=base_offset)
         segment = self.segments.active
         if (
-            segment.size + size > self._unhindered_bytes
+            segment.size + size > self.unhindered_bytes
             or timestamp > segment.roll_after_timestamp
             or now_ms > segment.roll_after_clock
             or last_offset - segment.base_offset > MAX_RELATIVE_OFFSET
         ):
-            segment = self._make_room(
+            segment = self.make_room(
                 size=size, first_offset=base_offset, last_offset=last_offset, timestamp=timestamp, now_ms=now_ms
             )
         place_batch(batch, 0, base_offset=base_offset, leader_epoch=leader_epoch)
@@ -271,7 +271,7 @@ class Log:
         )
         self.end_offset = last_offset + 1
         if producer_id >= 0:
-            self._note_producer(header, marker, first_offset=base_offset, last_offset=last_offset)
+            self.note_producer(header, marker, first_offset=base_offset, last_offset=last_offset)
         return _new_tuple(Appended, (base_offset, last_offset, append_time, False))
 
     def begin_append(
@@ -294,7 +294,7 @@ class Log:
         pending()
         self._pending = None
         try:
-            self._take_in(pending)
+            pending_append.take_in(self, pending)
         except StorageError as error:
             pending.fail(error)
 
@@ -303,75 +303,12 @@ class Log:
         """Whether an append has begun and is not finished."""
         return self._pending is not None
 
-    def _take_in(self, pending: PendingAppend) -> None:
-        """A batch has been written by another thread: what follows from that."""
-        if isinstance(pending.error, LogOffline):
-            self.fail(str(pending.error))
-        self.check_online()
-        base_offset, last_offset, _, _ = pending.outcome()
-        segment, header = pending.segment, pending.header
-        assert (segment.size, self.end_offset) == (pending.position, base_offset), "something else was appended"
-        segment.size += pending.size
-        segment.note_batch(
-            position=pending.position,
-            size=pending.size,
-            base_offset=base_offset,
-            last_offset=last_offset,
-            timestamp=header.max_timestamp,
-        )
-        self.end_offset = last_offset + 1
-        if header.producer_id >= 0:
-            self._note_producer(header, pending.marker, first_offset=base_offset, last_offset=last_offset)
-
     def append_replicated(self, data: Buffer) -> int:
         """Appends batches as a follower: they keep the offsets and epochs the leader gave them. A torn last batch (a
         fetch may end in one) is left out. Returns the log's new end offset."""
         self.settle()
         self.check_online()
-        view = memoryview(data)
-        batches = replicated.check(view, end_offset=self.end_offset)
-        for run in replicated.split(batches, self.segments.active, segment_bytes=self._segment_bytes):
-            self._append_run(run, view[run.start : run.start + run.size])
-        return self.end_offset
-
-    def _append_run(self, run: replicated.Run, data: memoryview) -> None:
-        first, last = run.batches[0][0], run.batches[-1][0]
-        assert first.base_offset >= self.end_offset, f"offset {first.base_offset} before the end {self.end_offset}"
-        segment = self.segments.active
-        if (
-            segment.size + run.size > self._unhindered_bytes
-            or first.max_timestamp > segment.roll_after_timestamp
-            or self.now_ms() > segment.roll_after_clock
-            or last.last_offset - segment.base_offset > MAX_RELATIVE_OFFSET
-        ):
-            segment = self._make_room(
-                size=run.size,
-                first_offset=first.base_offset,
-                last_offset=last.last_offset,
-                timestamp=first.max_timestamp,
-                now_ms=self.now_ms(),
-            )
-        for header, _ in run.batches:
-            if header.partition_leader_epoch > self.epochs.saved:
-                self._begin_epoch(header.partition_leader_epoch, start=header.base_offset)
-        try:
-            position = segment.write(data, run.size)
-        except LogOffline as error:
-            self.fail(str(error))
-            raise
-        for header, batch in run.batches:
-            segment.note_batch(
-                position=position,
-                size=header.size,
-                base_offset=header.base_offset,
-                last_offset=header.last_offset,
-                timestamp=header.max_timestamp,
-            )
-            position += header.size
-            self.end_offset = header.next_offset
-            if header.producer_id >= 0:
-                marker = history.read_marker(batch) if header.attributes & _CONTROL else None
-                self._note_producer(header, marker, first_offset=header.base_offset, last_offset=header.last_offset)
+        return replicated.append(self, data)
 
     def _check_marker(self, batch: Buffer, header: BatchHeader) -> EndTransaction | None:
         marker = read_end_transaction(batch)
@@ -379,7 +316,7 @@ class Log:
             self.producer_states.check_marker(header, coordinator_epoch=marker.coordinator_epoch)
         return marker
 
-    def _note_producer(
+    def note_producer(
         self, header: BatchHeader, marker: EndTransaction | None, *, first_offset: int, last_offset: int
     ) -> None:
         aborted = history.note_batch(
@@ -401,7 +338,7 @@ class Log:
         if epoch > self.epochs.latest:
             self.epochs.announce(epoch=epoch, start=self.end_offset)
 
-    def _begin_epoch(self, epoch: int, *, start: int) -> None:
+    def begin_epoch(self, epoch: int, *, start: int) -> None:
         try:
             self.epochs.assign(epoch=epoch, start=start)
         except OSError as error:
@@ -440,7 +377,7 @@ class Log:
         segment.set_roll_age(config.roll_ms - jitter)
         self._set_unhindered_bytes(segment)
 
-    def _make_room(self, *, size: int, first_offset: int, last_offset: int, timestamp: int, now_ms: int) -> Segment:
+    def make_room(self, *, size: int, first_offset: int, last_offset: int, timestamp: int, now_ms: int) -> Segment:
         """The segment for what is to be appended: a new one, or the active one after the producers' states were
         remembered, which is due every megabyte or so."""
         segment = self.segments.active
@@ -458,7 +395,7 @@ class Log:
     def _set_unhindered_bytes(self, segment: Segment) -> None:
         """How large the active segment may become before an append has more to do than to write."""
         next_copy = segment.size + self.remembered.interval_bytes(self.producer_states)
-        self._unhindered_bytes = min(self._segment_bytes, next_copy)
+        self.unhindered_bytes = min(self._segment_bytes, next_copy)
 
     def _roll_for(self, *, size: int, first_offset: int, last_offset: int) -> Segment:
         if size > self._segment_bytes:
@@ -489,7 +426,7 @@ class Log:
             if offset > end_offset or offset < self.start_offset:
                 raise OffsetOutOfRange(offset=offset, start=self.start_offset, end=end_offset)
             return []
-        files = None if wait else self._cached_files
+        files = None if wait else self.cached_files
         segment = self.segments.active
         if offset < segment.base_offset:
             return reading.read_inactive(
@@ -519,7 +456,7 @@ class Log:
         if not any(segment.has_aborts for segment in self.segments.from_offset(offset)):
             return []
         self.check_online()
-        files = None if wait else self._cached_files
+        files = None if wait else self.cached_files
         end = reading.end_of_slice(self.segments, offset, slices[-1], end_offset=self.end_offset, files=files)
         return reading.aborted_transactions(self.segments, from_offset=offset, up_to=end, files=files)
 
@@ -605,29 +542,6 @@ class Log:
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Empties the log; it continues at `offset`, as a follower does that fell behind its leader's start."""
         truncation.truncate_fully_and_start_at(self, offset)
-
-    # Moving to another directory: see storage/moving.py
-
-    def renamed_to(self, directory: str) -> None:
-        """The log's directory has another name."""
-        self.directory = directory
-        for segment in self.segments:
-            segment.renamed_to(directory)
-        self.epochs.renamed_to(os.path.join(directory, names.EPOCHS))
-        self.snapshots.renamed_to(directory)
-
-    def adopt(self, moved: Log) -> None:
-        """Goes on in the files of another log that holds the same records. Readers of the old ones keep them."""
-        assert self._pending is None, "an append would go to the old files"
-        old = self.segments
-        moved.unsynced.continue_after(self.unsynced)
-        self.directory, self.files = moved.directory, moved.files
-        self._cached_files = moved._cached_files
-        self.segments, self.epochs, self.snapshots = moved.segments, moved.epochs, moved.snapshots
-        self.unsynced, self.deletions = moved.unsynced, moved.deletions
-        self.recovery_point = moved.recovery_point
-        self.activate(self.segments.active)
-        old.close()
 
     # Retention
 

@@ -157,5 +157,28 @@ def relocate(log: Log, future: Log, *, path: str) -> None:
     future.epochs.restore(log.epochs.entries())  # those of batches that are gone, too
     log.files.rename(future.directory, path)
     # Nothing may fail from here on: a start would believe the new directory, and the log would go on in the old one.
-    future.renamed_to(path)
-    log.adopt(future)
+    _rename(future, path)
+    _adopt(log, future)
+
+
+def _rename(log: Log, directory: str) -> None:
+    """The log's directory has another name."""
+    log.directory = directory
+    for segment in log.segments:
+        segment.renamed_to(directory)
+    log.epochs.renamed_to(os.path.join(directory, names.EPOCHS))
+    log.snapshots.renamed_to(directory)
+
+
+def _adopt(log: Log, moved: Log) -> None:
+    """The log goes on in the files of another that holds the same records. Readers of the old ones keep them."""
+    assert not log.is_appending, "an append would go to the old files"
+    old = log.segments
+    moved.unsynced.continue_after(log.unsynced)
+    log.directory, log.files = moved.directory, moved.files
+    log.cached_files = moved.cached_files
+    log.segments, log.epochs, log.snapshots = moved.segments, moved.epochs, moved.snapshots
+    log.unsynced, log.deletions = moved.unsynced, moved.deletions
+    log.recovery_point = moved.recovery_point
+    log.activate(log.segments.active)
+    old.close()

@@ -13,12 +13,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tidemark.environment import monotonic, new_lock
-from tidemark.storage.errors import StorageError
+from tidemark.storage.errors import LogOffline, StorageError
 from tidemark.storage.segment import Segment
 
 if TYPE_CHECKING:
     from tidemark.protocol.records import BatchHeader, EndTransaction
-    from tidemark.storage.log import Appended
+    from tidemark.storage.log import Appended, Log
 
 
 class PendingAppend:
@@ -90,3 +90,24 @@ class PendingAppend:
         if self._error is not None:
             raise self._error
         return self.appended
+
+
+def take_in(log: Log, pending: PendingAppend) -> None:
+    """A batch has been written by another thread: what follows from that. Raises why it is not in the log."""
+    if isinstance(pending.error, LogOffline):
+        log.fail(str(pending.error))
+    log.check_online()
+    base_offset, last_offset, _, _ = pending.outcome()
+    segment, header = pending.segment, pending.header
+    assert (segment.size, log.end_offset) == (pending.position, base_offset), "something else was appended"
+    segment.size += pending.size
+    segment.note_batch(
+        position=pending.position,
+        size=pending.size,
+        base_offset=base_offset,
+        last_offset=last_offset,
+        timestamp=header.max_timestamp,
+    )
+    log.end_offset = last_offset + 1
+    if header.producer_id >= 0:
+        log.note_producer(header, pending.marker, first_offset=base_offset, last_offset=last_offset)

@@ -1,14 +1,20 @@
-"""Splitting what a follower fetched into writes: one per segment that it ends up in."""
+"""What a follower fetched becomes part of its log: one write for each segment that it ends up in."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from tidemark.protocol.records import BatchHeader, iter_batches, verify_batch
-from tidemark.storage.errors import NonContiguousAppend
+from tidemark.storage import history
+from tidemark.storage.errors import LogOffline, NonContiguousAppend
+from tidemark.storage.files import Buffer
 from tidemark.storage.index import MAX_RELATIVE_OFFSET
 from tidemark.storage.segment import Segment
+
+if TYPE_CHECKING:
+    from tidemark.storage.log import Log
 
 Batch = tuple[BatchHeader, memoryview]
 
@@ -58,3 +64,57 @@ def split(batches: Sequence[Batch], active: Segment, *, segment_bytes: int) -> l
         room -= header.size
         position += header.size
     return runs
+
+
+def append(log: Log, data: Buffer) -> int:
+    """`Log.append_replicated`."""
+    view = memoryview(data)
+    batches = check(view, end_offset=log.end_offset)
+    for run in split(batches, log.segments.active, segment_bytes=log.config.segment_bytes):
+        _append_run(log, run, view[run.start : run.start + run.size])
+    return log.end_offset
+
+
+def _append_run(log: Log, run: Run, data: memoryview) -> None:
+    segment = _segment_for(log, run)
+    for header, _ in run.batches:
+        if header.partition_leader_epoch > log.epochs.saved:
+            log.begin_epoch(header.partition_leader_epoch, start=header.base_offset)
+    try:
+        position = segment.write(data, run.size)
+    except LogOffline as error:
+        log.fail(str(error))
+        raise
+    for header, batch in run.batches:
+        segment.note_batch(
+            position=position,
+            size=header.size,
+            base_offset=header.base_offset,
+            last_offset=header.last_offset,
+            timestamp=header.max_timestamp,
+        )
+        position += header.size
+        log.end_offset = header.next_offset
+        if header.producer_id >= 0:
+            marker = history.read_marker(batch) if header.attributes & history.CONTROL else None
+            log.note_producer(header, marker, first_offset=header.base_offset, last_offset=header.last_offset)
+
+
+def _segment_for(log: Log, run: Run) -> Segment:
+    first, last = run.batches[0][0], run.batches[-1][0]
+    assert first.base_offset >= log.end_offset, f"offset {first.base_offset} before the end {log.end_offset}"
+    segment, now_ms = log.segments.active, log.now_ms()
+    if (
+        segment.size + run.size <= log.unhindered_bytes
+        and first.max_timestamp <= segment.roll_after_timestamp
+        and now_ms <= segment.roll_after_clock
+        and last.last_offset - segment.base_offset <= MAX_RELATIVE_OFFSET
+    ):
+        return segment
+    return log.make_room(
+        size=run.size,
+        first_offset=first.base_offset,
+        last_offset=last.last_offset,
+        timestamp=first.max_timestamp,
+        now_ms=now_ms,
+    )

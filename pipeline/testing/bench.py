@@ -220,12 +220,12 @@ def _read(message: Any) -> dict[str, Any]:
     }
 
 
-def _like(record: dict[str, Any], asked: set[str]) -> Any:
+def _like(record: dict[str, Any], asked: set[str]) -> object:
     """Only what the case speaks of; its plain values mean a record's value."""
     return {name: record[name] for name in record if name in asked} if asked else record["value"]
 
 
-def readable(content: bytes | None, *, parse: bool = False) -> Any:
+def readable(content: bytes | None, *, parse: bool = False) -> object:
     if content is None:
         return None
     try:

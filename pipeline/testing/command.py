@@ -100,11 +100,11 @@ def _record(file: Path, given: dict[str, list[Given]], rows: dict[str, Any]) -> 
 
 def _as_written(record: Given) -> dict[str, Any]:
     value = readable(record.value)
-    is_binary = isinstance(value, dict)
-    parsed = None if record.value is None or is_binary else readable(record.value, parse=True)
+    binary = value if isinstance(value, dict) else None
+    parsed = None if record.value is None or binary else readable(record.value, parse=True)
     if as_bytes(parsed) == record.value:  # else it would come back with other blanks, which a text would show
         value = parsed
-    written: dict[str, Any] = {"base64": value["base64"]} if is_binary else {"value": value}
+    written: dict[str, Any] = dict(binary) if binary else {"value": value}
     if record.key is not None:
         written["key"] = readable(record.key)
     if record.headers:

@@ -60,7 +60,7 @@ def paths(want: Any, have: Any, at: str = "") -> list[tuple[str, Any, Any]]:
     return [] if want == have and isinstance(want, bool) == isinstance(have, bool) else [(at or "row", want, have)]
 
 
-def without(row: Any, names: Sequence[str]) -> Any:
+def without(row: object, names: Sequence[str]) -> object:
     """The row without what is not compared: `at` anywhere, or `value.at` at its place."""
     if isinstance(row, list):
         return [without(each, names) for each in row]
