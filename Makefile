@@ -110,7 +110,7 @@ types: $(DEV)
 layers: $(DEV)
 	@$(VENV)/bin/lint-imports
 
-# What tests need beside Python: kcat, Java 17 and Maven.
+# What tests need beside Python: kcat, Java 17, Maven, Prometheus.
 system:
 	@tools/install-system-tools
 

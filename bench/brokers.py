@@ -6,7 +6,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -103,7 +103,11 @@ def free_port() -> int:
 
 
 def prepare_tidemark(
-    directory: Path, *, python_options: tuple[str, ...] = (), certificates: Path | None = None
+    directory: Path,
+    *,
+    python_options: tuple[str, ...] = (),
+    certificates: Path | None = None,
+    more: Mapping[str, str] | None = None,
 ) -> Launch:
     directory.mkdir(parents=True)
     port, tls_port = free_port(), free_port()
@@ -112,6 +116,7 @@ def prepare_tidemark(
         "log.dirs": str(directory / "data"),
         **_SETTINGS,
         **_tls_settings(certificates, f"PLAINTEXT://127.0.0.1:{port}", tls_port),
+        **(more or {}),
     }
     argv = [sys.executable, *python_options, "-m", "tidemark.broker"]
     for key, value in settings.items():
@@ -121,7 +126,9 @@ def prepare_tidemark(
     )
 
 
-def prepare_kafka(directory: Path, *, jars: Path, certificates: Path | None = None) -> Launch:
+def prepare_kafka(
+    directory: Path, *, jars: Path, certificates: Path | None = None, more: Mapping[str, str] | None = None
+) -> Launch:
     """Writes the configuration and formats the storage, which is not part of a start."""
     directory.mkdir(parents=True)
     port, properties, log4j = free_port(), directory / "server.properties", directory / "log4j2.properties"
@@ -132,7 +139,7 @@ def prepare_kafka(directory: Path, *, jars: Path, certificates: Path | None = No
     if secured:
         secured["listener.security.protocol.map"] = "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SSL:SSL"
         secured["advertised.listeners"] = f"PLAINTEXT://127.0.0.1:{port},SSL://127.0.0.1:{tls_port}"
-    common = "".join(f"{key}={value}\n" for key, value in {**_SETTINGS, **secured}.items())
+    common = "".join(f"{key}={value}\n" for key, value in {**_SETTINGS, **secured, **(more or {})}.items())
     properties.write_text(_KAFKA_PROPERTIES.format(**settings) + common, encoding="utf-8")
     log4j.write_text(KAFKA_LOG4J, encoding="utf-8")
     java = ["java", f"-Dlog4j2.configurationFile={log4j}", "-cp", f"{jars}/*"]

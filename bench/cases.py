@@ -203,7 +203,7 @@ def _consume(broker: Running, scale: Scale, *, case: str, size: int) -> Iterator
 
 
 @contextmanager
-def _small(broker: Running, scale: Scale, *, case: str = "small") -> Iterator[Round]:
+def small(broker: Running, scale: Scale, *, case: str = "small") -> Iterator[Round]:
     with topic(broker, fresh_name(case), partitions=SMALL_PARTITIONS) as name:
         client = {**broker.client, **SINGLE}
         common = {"topic": name, "client": client, "size": 100, "batch": 1, "partitions": SMALL_PARTITIONS}
@@ -290,7 +290,7 @@ def _over_tls(case: Case) -> Case:
 TLS_CASES: dict[str, Case] = {
     "tls-produce-1k": _over_tls(lambda broker, scale: _produce(broker, scale, case="tls-produce-1k", size=1000)),
     "tls-consume-1k": _over_tls(lambda broker, scale: _consume(broker, scale, case="tls-consume-1k", size=1000)),
-    "tls-small": _over_tls(lambda broker, scale: _small(broker, scale, case="tls-small")),
+    "tls-small": _over_tls(lambda broker, scale: small(broker, scale, case="tls-small")),
     "tls-latency": _over_tls(lambda broker, scale: _latency(broker, scale, case="tls-latency")),
     "tls-handshakes": _over_tls(lambda broker, scale: _handshakes(broker, scale, case="tls-handshakes")),
 }
@@ -300,7 +300,7 @@ CASES: dict[str, Case] = {
     "produce-100": lambda broker, scale: _produce(broker, scale, case="produce-100", size=100),
     "consume-1k": lambda broker, scale: _consume(broker, scale, case="consume-1k", size=1000),
     "consume-100": lambda broker, scale: _consume(broker, scale, case="consume-100", size=100),
-    "small": _small,
+    "small": small,
     "latency": _latency,
     "memory": _memory,
 }

@@ -1,4 +1,4 @@
-"""Clients at a quota of 5 MB/s, and one without a quota beside them: `python bench/quota_rates.py [--java]`.
+"""Clients at a quota of 5 MB/s, and one without a quota beside them: `python bench/quota_rates.py [--java] [--quick]`.
 
 A broker process, a librdkafka producer and consumer (with --java Kafka's ProducerPerformance and ConsumerPerformance,
 too, from the jars of `make jars`), 20 s each, measured from their first record on. Beside them another client produces
@@ -30,7 +30,7 @@ from harness.wire import Wire  # noqa: E402
 from tidemark.cli.main import main as tidemark  # noqa: E402
 
 RATE = 5_000_000
-SECONDS = 20.0
+SECONDS = 4.0 if "--quick" in sys.argv else 20.0
 SIZE = 1000
 
 

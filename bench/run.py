@@ -8,6 +8,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from bench import steady_cluster
+from bench.acl_cases import ACL_CASES
+from bench.acl_cases import SETTINGS as ACL_SETTINGS
 from bench.brokers import KAFKA, TIDEMARK, Launch, Running, make_certificates, prepare_kafka, prepare_tidemark
 from bench.cases import CASES, QUICK, TLS_CASES, Round, Scale
 from bench.cluster_brokers import Cluster
@@ -20,7 +22,7 @@ from bench.steady_cases import STEADY_CASES, UNREHEARSED_STEADY
 from bench.transaction_cases import TRANSACTION_CASES
 
 # Groups first: the data loads leave memory behind them, in which a thousand groups would not be seen.
-WARM_CASES = {**GROUP_CASES, **TRANSACTION_CASES, **SPARK_CASES, **CASES, **TLS_CASES, **STEADY_CASES}
+WARM_CASES = {**GROUP_CASES, **TRANSACTION_CASES, **SPARK_CASES, **CASES, **TLS_CASES, **ACL_CASES, **STEADY_CASES}
 CATCH_UP = "steady-catch-up"
 ALL_CASES = (*FRESH_CASES, *WARM_CASES, CATCH_UP)
 WARM = replace(QUICK, steady_s=2.0, disk_s=3.0, create_topics=20)
@@ -31,7 +33,8 @@ Prepare = Callable[[Path], Launch]
 class Plan:
     """What to run. The defaults are a full run of about a quarter of an hour."""
 
-    cases: tuple[str, ...] = tuple(case for case in ALL_CASES if case not in TLS_CASES)  # these open another listener
+    # Without those that need other brokers: another listener, an authorizer.
+    cases: tuple[str, ...] = tuple(case for case in ALL_CASES if case not in {**TLS_CASES, **ACL_CASES})
     brokers: tuple[str, ...] = (TIDEMARK, KAFKA)
     rounds: int = 3
     warm_up_s: float = 30.0
@@ -54,9 +57,10 @@ class Run:
         self._jars = jars
         # Only where TLS is measured: a listener that is not used would still be loaded.
         certificates = make_certificates(directory / "certificates") if set(plan.cases) & set(TLS_CASES) else None
+        more = ACL_SETTINGS if set(plan.cases) & set(ACL_CASES) else None
         prepare: dict[str, Prepare] = {
-            TIDEMARK: lambda where: prepare_tidemark(where, certificates=certificates),
-            KAFKA: lambda where: prepare_kafka(where, jars=jars, certificates=certificates),
+            TIDEMARK: lambda where: prepare_tidemark(where, certificates=certificates, more=more),
+            KAFKA: lambda where: prepare_kafka(where, jars=jars, certificates=certificates, more=more),
         }
         self._prepare = {name: prepare[name] for name in plan.brokers}
         self._lives = 0

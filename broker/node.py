@@ -39,6 +39,7 @@ from tidemark.storage import LogDirectory
 
 if TYPE_CHECKING:
     from tidemark.broker.cluster_runtime import ClusterRuntime
+    from tidemark.broker.http.authentication import HttpAuthentication
     from tidemark.broker.http.runtime import HttpRuntime
     from tidemark.broker.metrics.registry import Metrics
     from tidemark.broker.peers import Connector
@@ -150,6 +151,9 @@ class Node:
         await self._cluster.unfence()
         if http is not None:
             http.add_metrics(self._metrics(dispatcher, http), guard=self._guard)
+            http.add_api(
+                handler_of=dispatcher.handler, forwarding=self._cluster.forwarding, sasl=self._http_authentication
+            )
             opened.callback(http.stop_serving)
             http.serve()
 
@@ -216,8 +220,18 @@ class Node:
         http = HttpRuntime(self.config, store=self._store, replicas=self._replicas.table, tls=self._tls)
         opened.push_async_callback(http.close)
         await http.open()
-        self.http_endpoints = http.endpoints
+        self._http, self.http_endpoints = http, http.endpoints
         return http
+
+    def _http_authentication(self, listener: Listener) -> HttpAuthentication:
+        from tidemark.broker.http.authentication import HttpAuthentication
+
+        return HttpAuthentication(
+            self._sasl.mechanisms(listener),
+            threads=self._sasl.threads,
+            log=self._sasl.log,
+            failure_delay_seconds=self._sasl.failure_delay_seconds,
+        )
 
     def _metrics(self, dispatcher: Dispatcher, http: HttpRuntime) -> Metrics:
         from tidemark.broker.metrics.of_node import node_metrics

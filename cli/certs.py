@@ -70,8 +70,10 @@ def run_make(args: argparse.Namespace) -> int:
 
 
 def make_missing(directory: Path) -> None:
-    """For `tidemark start --make-certs`: what is there stays as it is."""
-    if not (directory / "ca.pem").exists():
+    """For `tidemark start --make-certs`: an authority and passwords that are there stay as they are."""
+    names = (*DEFAULT_NODES, *DEFAULT_CLIENTS)
+    wanted = ["ca.pem", *(f"{name}.{kind}" for name in names for kind in ("pem", "password"))]
+    if not all((directory / name).exists() for name in wanted):
         make(directory)
 
 

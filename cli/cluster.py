@@ -144,8 +144,9 @@ def status(args: argparse.Namespace) -> int:
         told = {each["node_id"]: each["status"] for each in readiness if "node_id" in each}
         heads.append("ready")
         rows = [[*row, told.get(row[0], "not asked")] for row in rows]
-    print(table(log_dirs.HEADS, [each.row for each in directories]))
     print(table(heads, rows))
+    if len(directories) > len(up) or any(each.error for each in directories):
+        print(table(log_dirs.HEADS, [each.row for each in directories]))
     for line in _complaints(readiness):
         print(line)
     return ExitCode.OK

@@ -437,7 +437,7 @@ class LogDirectory:
             moved = moving.parse_future(name)
             if moved is not None:
                 self.interrupted_moves.append(moved)  # which begin anew: the log may have changed since
-            if moved is not None or name.endswith(names.DELETE_DIRECTORY):
+            if name.endswith((names.DELETE_DIRECTORY, names.FUTURE_DIRECTORY)):
                 remove_directory(self.files, os.path.join(self.path, name))
 
 

@@ -621,7 +621,6 @@ class Log:
         assert self._pending is None, "an append would go to the old files"
         old = self.segments
         moved.unsynced.continue_after(self.unsynced)
-        moved.epochs.restore(self.epochs.entries())
         self.directory, self.files = moved.directory, moved.files
         self._cached_files = moved._cached_files
         self.segments, self.epochs, self.snapshots = moved.segments, moved.epochs, moved.snapshots

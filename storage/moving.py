@@ -154,6 +154,8 @@ def relocate(log: Log, future: Log, *, path: str) -> None:
     """The log goes on in the files of `future`, whose directory becomes `path`. On the log's thread. Raises OSError and
     changes nothing, if the directory cannot be renamed."""
     assert future.end_offset == log.end_offset, "it is to hold the same records"
+    future.epochs.restore(log.epochs.entries())  # those of batches that are gone, too
     log.files.rename(future.directory, path)
+    # Nothing may fail from here on: a start would believe the new directory, and the log would go on in the old one.
     future.renamed_to(path)
     log.adopt(future)

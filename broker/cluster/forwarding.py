@@ -10,7 +10,7 @@ answered.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Generator, Mapping
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 from tidemark.broker.cluster.refusals import refusal_of
@@ -25,6 +25,7 @@ from tidemark.environment import monotonic
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.messages.forwarded import ForwardedRequest, ForwardedResponse
 from tidemark.protocol.schema import api, codec
+from tidemark.storage import FileSlice
 
 SECONDS_DEFAULT: Final = 30.0
 RETRY_SECONDS: Final = 0.05
@@ -46,6 +47,11 @@ class ForwardedClient:
         self.host = host
         self.listener = listener
         self.peer = f"{host} by another node"
+
+    def count_waiting(self, size_bytes: int) -> None:
+        """What it holds in memory was counted by the node that it is a client of."""
+
+    def release_waiting(self, size_bytes: int) -> None: ...
 
 
 class Forwarding:
@@ -101,6 +107,23 @@ class Forwarding:
         await self._seen(answer.index)
         return await finished(codec(route.response, version).decode_slices(memoryview(answer.body)))
 
+    async def ask_broker(
+        self, node_id: int, route: Route, version: int, request: object, call: Call, *, seconds_max: float
+    ) -> object:
+        """The answer of another broker, for a client of this one. Raises PeerUnavailable, or Refused."""
+        body = bytearray()
+        await finished(codec(route.request, version).encode_slices(request, body))
+        envelope = _envelope(call)
+        envelope.api_key, envelope.api_version, envelope.body = route.key, version, bytes(body)
+        envelope.is_for_broker = True
+        # A purpose of its own: a fetch may wait, and must not hold up what is for the controller.
+        link = self._peers.to_member(node_id, purpose=f"clients {route.name}")
+        seconds_max += getattr(request, "max_wait_ms", 0) / 1000
+        answer = await link.send(envelope, version=0, timeout=seconds_max, response=ForwardedResponse)
+        if answer.error_code != ErrorCode.NONE:
+            raise Refused(ErrorCode(answer.error_code), f"Node {node_id} did not accept it.")
+        return await finished(codec(route.response, version).decode_slices(memoryview(answer.body)))
+
     async def _seen(self, index: int) -> None:
         try:
             async with asyncio.timeout(SEEN_SECONDS_MAX):
@@ -112,9 +135,10 @@ class Forwarding:
 
     async def answer(self, forwarded: ForwardedRequest) -> ForwardedResponse:
         route = find_route(forwarded.api_key)
-        if route is None or not route.on_controller or forwarded.api_version not in route.versions:
+        is_for_broker = forwarded.is_for_broker
+        if route is None or route.on_controller is is_for_broker or forwarded.api_version not in route.versions:
             return ForwardedResponse(error_code=ErrorCode.INVALID_REQUEST)
-        if not self._store.is_controller:
+        if not is_for_broker and not self._store.is_controller:
             return ForwardedResponse(error_code=ErrorCode.NOT_CONTROLLER)
         version = forwarded.api_version
         request = await finished(codec(route.request, version).decode_slices(memoryview(forwarded.body)))
@@ -124,8 +148,26 @@ class Forwarding:
         except Refused as refusal:
             return ForwardedResponse(error_code=refusal.code)
         body = bytearray()
-        await finished(codec(route.response, version).encode_slices(response, body))
+        if route.in_parts:
+            parts = codec(route.response, version).encode_parts(response, body)
+            body = await asyncio.get_running_loop().run_in_executor(None, _joined, parts)
+        else:
+            await finished(codec(route.response, version).encode_slices(response, body))
         return ForwardedResponse(index=self._store.applied_index, body=bytes(body))
+
+
+def _joined(parts: Sequence[object]) -> bytearray:
+    """An answer whose records are in files, as bytes: for a thread."""
+    joined = bytearray()
+    for part in parts:
+        if not isinstance(part, FileSlice):
+            joined += part  # type: ignore[arg-type]
+            continue
+        read = memoryview(bytearray(part.length))
+        if part.file.read_into(read, part.position) != part.length:
+            raise OSError("a segment ended before the bytes it was said to hold")
+        joined += read
+    return joined
 
 
 def _envelope(call: Call) -> ForwardedRequest:

@@ -20,7 +20,7 @@ class HttpSettings(SaslSettings):
         1_000, "How many HTTP connections may be open at once. Tidemark's own setting.", check=Between(1)
     )
     http_request_max_bytes: int = integer(
-        8 << 20, "The longest body of an HTTP request. Tidemark's own setting.", check=Between(1_024)
+        2 << 20, "The longest body of an HTTP request. Tidemark's own setting.", check=Between(1_024)
     )
     http_queued_max_bytes: int = integer(
         64 << 20,

@@ -58,7 +58,11 @@ def at_once(job: Job[T]) -> T:
 
 
 async def finished(job: Job[T]) -> T:
-    """What a job returns, for a coroutine: it pauses after each slice."""
+    """What a job returns, for a coroutine: it pauses after each slice. On a broker's own event loop all of these share
+    one slice per turn: there may be thousands of them."""
+    shared: SlicedWork | None = getattr(asyncio.get_running_loop(), "shared_work", None)
+    if shared is not None:
+        return await shared.finish_in_turn(job)
     until = monotonic() + SLICE_SECONDS
     try:
         while True:
@@ -75,6 +79,7 @@ class SlicedWork:
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         self._clock = clock
         self._jobs: deque[tuple[Job[Any], Wanted, Deferred[Any]]] = deque()
+        self._until: float | None = None  # in this turn of the loop, for what is begun by `finish_in_turn`
 
     @property
     def is_busy(self) -> bool:
@@ -101,6 +106,26 @@ class SlicedWork:
         self.add(job).then(future.set_result, future.set_exception)
         return await future
 
+    async def finish_in_turn(self, job: Job[T]) -> T:
+        """As `finish`, but all that is begun so in one turn of the loop has one slice together."""
+        now = self._clock()
+        if self._until is None:
+            self._until = now + SLICE_SECONDS
+            asyncio.get_running_loop().call_soon(self._end_turn)
+        if not self._jobs and now < self._until:
+            done = self._advance(job, self._until - now)
+            if not isinstance(done, Interrupted):
+                return done
+        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self.add(job, lambda: not future.cancelled()).then(
+            lambda value: None if future.done() else future.set_result(value),
+            lambda error: None if future.done() else future.set_exception(error),
+        )
+        return await future
+
+    def _end_turn(self) -> None:
+        self._until = None
+
     def _advance(self, job: Job[T], seconds: float) -> T | Interrupted:
         until = self._clock() + seconds
         try:
@@ -113,11 +138,23 @@ class SlicedWork:
             return done
 
     def _turn(self) -> None:
+        """One slice: of one long job, or of several short ones."""
+        until = self._clock() + SLICE_SECONDS
+        try:
+            for _ in range(len(self._jobs)):
+                if (left := until - self._clock()) <= 0:
+                    break
+                self._step(left)
+        finally:
+            if self._jobs:
+                asyncio.get_running_loop().call_soon(self._turn)
+
+    def _step(self, seconds: float) -> None:
         job, wanted, deferred = self._jobs[0]
         try:
             if not wanted():
                 job.close()
-            elif isinstance(done := self._advance(job, SLICE_SECONDS), Interrupted):
+            elif isinstance(done := self._advance(job, seconds), Interrupted):
                 self._jobs.append(self._jobs[0])
             else:
                 deferred.resolve(done)
@@ -125,5 +162,3 @@ class SlicedWork:
             deferred.fail(error)
         finally:
             self._jobs.popleft()
-            if self._jobs:
-                asyncio.get_running_loop().call_soon(self._turn)

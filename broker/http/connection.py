@@ -1,7 +1,8 @@
 """One HTTP connection: requests are answered one after the other, and every step has a limit in bytes and in time.
 
-Whole requests go to the application; while one is answered, nothing more is read from the socket. Where the time of a
-step is over (a request that does not come to its end, an answer that is not read), the listener's sweep cuts it off.
+Whole requests go to the application; while one is answered, at most one more is read, and an end is noticed. Where the
+time of a step is over (a request that does not come to its end, an answer that is not read), the listener's sweep cuts
+it off.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ HEAD_BYTES_MAX: Final = 32 << 10  # the request line and all headers
 TARGET_BYTES_MAX: Final = 8 << 10
 HEADERS_MAX: Final = 100
 LINGER_SECONDS: Final = 2.0
+GRACE_SECONDS: Final = 1.0
 UNSENT_BYTES_MAX: Final = 256 << 10  # in the transport's buffer, before a stream waits for its reader
 
 Answer = HttpResponse | StreamedResponse
@@ -92,7 +94,11 @@ class HttpConnection(asyncio.BufferedProtocol):
         self._answer_next()
 
     def eof_received(self) -> bool:
-        return False
+        """The client sends no more, and most probably is gone. One that only says so gets what is nearly done."""
+        if self._is_idle or self._lingers:
+            return False
+        self._listener.call_later(GRACE_SECONDS, self.abort)
+        return self._transport.get_extra_info("ssl_object") is None
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._closing = True
@@ -177,13 +183,16 @@ class HttpConnection(asyncio.BufferedProtocol):
         self._forget_request()
 
     def _answer_next(self) -> None:
+        if self._waiting and self._task is not None:
+            self._stop_reading()  # one that waits its turn is enough
         if self._task is not None or self._closing:
             return
         if self._waiting:
-            self._stop_reading()
             request, goes_on = self._waiting.popleft()
             self._task = asyncio.get_running_loop().create_task(self._answer(request, goes_on))
             self._task.add_done_callback(lambda _: self._listener.release(len(request.body)))
+            if not self._waiting:
+                self._read_on()  # to notice when the client goes
         elif self._refused is not None:
             if not self._lingers:
                 self._send(_refusal(self._refused), "GET", goes_on=False)
@@ -310,6 +319,8 @@ class HttpConnection(asyncio.BufferedProtocol):
             self._hang_up()
 
     def abort(self) -> None:
+        if self._closing and self._transport.is_closing() and not self._transport.get_write_buffer_size():
+            return
         self._closing = True
         self._transport.abort()
 

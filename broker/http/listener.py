@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
@@ -96,6 +96,9 @@ class HttpListener:
     @property
     def is_closing(self) -> bool:
         return self._closing
+
+    def call_later(self, seconds: float, call: Callable[[], None]) -> None:
+        self._loop.call_later(seconds, call)
 
     def deadline(self, *, seconds_max: float | None = None) -> float:
         return self._loop.time() + (self._seconds_max if seconds_max is None else seconds_max)

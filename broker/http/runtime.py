@@ -3,10 +3,14 @@ serving the rest once the node does."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from tidemark.broker.config import BrokerConfig
+from tidemark.broker.config import BrokerConfig, Listener
 from tidemark.broker.core.acl import CLUSTER_NAME, AclOperation, ResourceType
+from tidemark.broker.core.principal import Principal
+from tidemark.broker.core.registry import Handler, Route
+from tidemark.broker.http.api import api_routes
 from tidemark.broker.http.application import HttpApplication
 from tidemark.broker.http.health import Check, Health
 from tidemark.broker.http.listener import HttpListener
@@ -20,8 +24,13 @@ from tidemark.broker.replication.replica_table import ReplicaTable
 from tidemark.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
+    from tidemark.broker.cluster.forwarding import Forwarding
+    from tidemark.broker.http.authentication import HttpAuthentication
     from tidemark.broker.security.guard import Guard
     from tidemark.broker.tls.endpoints import TlsEndpoints
+
+
+NewSasl = Callable[[Listener], "HttpAuthentication"]
 
 
 class HttpRuntime:
@@ -52,6 +61,20 @@ class HttpRuntime:
                 raise Problem.of(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Metrics need DESCRIBE on the cluster.")
 
         self._application.router.add(metrics_route(metrics, may_see=may_see))
+
+    def add_api(
+        self, *, handler_of: Callable[[Route, int], Handler], forwarding: Forwarding | None, sasl: NewSasl
+    ) -> None:
+        """`sasl`: makes what checks credentials, for listeners where clients have to name themselves."""
+        routes = api_routes(self._config, store=self._store, handler_of=handler_of, forwarding=forwarding)
+        self._application.router.add(*routes)
+        authentications = {each.name: sasl(each) for each in self._config.parsed_http_listeners if each.has_logins}
+
+        async def authenticate(request: HttpRequest) -> Principal:
+            found = authentications.get(request.listener)
+            return request.principal if found is None else await found.principal_of(request)
+
+        self._application.authenticate = authenticate
 
     @property
     def load(self) -> tuple[int, int]:

@@ -7,17 +7,19 @@ without one the committed offset is told, and Prometheus can take it from the le
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from tidemark.broker.core.sliced_work import Job
-from tidemark.broker.groups.coordinator import GroupCoordinator
-from tidemark.broker.groups.shard import GroupShard
 from tidemark.broker.metrics.exposition import Collected, Labels, Sample, labels
 from tidemark.broker.metrics.metric import Kind, Metric
 from tidemark.broker.replication.replica import Replica
 from tidemark.broker.replication.replica_table import ReplicaTable
 from tidemark.protocol.records import BatchHeader, InvalidBatch, read_header
 from tidemark.storage import ColdRead, StorageError
+
+if TYPE_CHECKING:  # most brokers that start never see a group: its code is loaded with the first
+    from tidemark.broker.groups.coordinator import GroupCoordinator
+    from tidemark.broker.groups.shard import GroupShard
 
 _PREFIX: Final = "kafka_consumergroup"
 _BY_PARTITION: Final = ("consumergroup", "topic", "partition")

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from tidemark.broker.metrics.exposition import Collected, labels
 from tidemark.broker.metrics.metric import Kind, Metric
-from tidemark.broker.transactions.coordinator import TransactionCoordinator
-from tidemark.broker.transactions.transaction import AT_REST
 
+if TYPE_CHECKING:  # loaded with the first transaction
+    from tidemark.broker.transactions.coordinator import TransactionCoordinator
+
+AT_REST: Final = ("Empty", "CompleteCommit", "CompleteAbort")
 _PREFIX: Final = "kafka_coordinator_transaction"
 STATES: Final = Metric(
     name=f"{_PREFIX}_transactions",
@@ -43,7 +45,7 @@ class TransactionMetrics:
             aborted += host.shard.aborted
             for each in list(host.shard.transactions.values()):
                 states[each.state.label] += 1
-                if each.state not in AT_REST:
+                if each.state.label not in AT_REST:
                     opened += 1
                     oldest_ms = min(oldest_ms, each.start_ms if each.start_ms > 0 else now_ms)
             yield

@@ -127,6 +127,7 @@ class Quotas:
         self.counts_time = is_watched or REQUEST_PERCENTAGE in keys
         if not self.is_active:
             self._meters.clear()
+            self._look_up_again()  # connections that still hold one of these get another
         if before != (self.is_active, self.counts_time):
             for watcher in self._watchers:
                 watcher()

@@ -139,7 +139,7 @@ class DirectoryMoves:
     def _check(self, move: Move) -> None:
         if not self._is_wanted(move):
             raise MoveFailed("it is not wanted there any more, or the log is offline")
-        if move.log.generation != move.generation:
+        if move.current(self._table).is_truncating or move.log.generation != move.generation:
             raise MoveFailed("the log was truncated meanwhile")
 
     async def _pause(self, count: int) -> None:

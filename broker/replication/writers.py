@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 UNTIMED_BYTES_MAX: Final = 8 << 10  # smaller writes are not worth two looks at the clock
 AT_ONCE_BYTES_MAX_IF_SLOW: Final = 4 << 10
-THREADS: Final = 4  # more would only queue up in the kernel
+THREADS: Final = 16  # a partition has one at a time: with few of them, small batches would wait behind large ones
 SLOW_SECONDS: Final = 0.1  # a write that takes longer: the disk is behind. On a busy machine it may be the CPU, if less
 STILL_SLOW_SECONDS: Final = 0.025  # likewise, once that is known
 SLOW_FOR_SECONDS: Final = 30.0  # after such a write

@@ -14,11 +14,12 @@ import asyncio
 import selectors
 from typing import Final
 
+from tidemark.broker.core.sliced_work import SlicedWork
 from tidemark.environment import monotonic
 
 CROWD_MIN: Final = 8
 TURN_SECONDS: Final = 0.01  # of clients, that others wait for at most; one request may take longer
-UNLIMITED: Final = 1 << 20
+LIMIT_MAX: Final = 64  # of the crowd in one turn, so that a flood that comes suddenly makes no long one
 
 Event = tuple[selectors.SelectorKey, int]
 
@@ -29,7 +30,7 @@ class CrowdSelector(selectors.DefaultSelector):
     def __init__(self) -> None:
         super().__init__()
         self.crowd: set[int] = set()  # descriptors of sockets that can wait
-        self._limit = UNLIMITED
+        self._limit = LIMIT_MAX
         self._last = -1  # of the crowd, the descriptor that was served last
         self._served = 0  # of the crowd, in the turn that is measured; 0: none is
         self._began = 0.0
@@ -46,7 +47,7 @@ class CrowdSelector(selectors.DefaultSelector):
         if seconds > TURN_SECONDS:
             self._limit = max(int(self._served * TURN_SECONDS / seconds), 1)
         elif seconds < TURN_SECONDS / 2:
-            self._limit = min(self._limit * 2, UNLIMITED)
+            self._limit = min(self._limit * 2, LIMIT_MAX)
         self._served = 0
 
     def _chosen(self, events: list[Event]) -> list[Event]:
@@ -68,6 +69,7 @@ class BrokerLoop(asyncio.SelectorEventLoop):
 
     def __init__(self, selector: CrowdSelector | None = None) -> None:
         self.selector = CrowdSelector() if selector is None else selector
+        self.shared_work = SlicedWork()  # of all coroutines that work in slices
         super().__init__(self.selector)
 
     @property

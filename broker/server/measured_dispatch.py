@@ -26,7 +26,8 @@ from tidemark.protocol.apis import apis
 from tidemark.protocol.headers import split_selector
 
 SAMPLE: Final = 16  # requests of a busy API that one of them stands for
-BUSY_SECONDS: Final = 0.001  # between two requests that are measured
+BUSY_SECONDS: Final = 0.001  # from one request to the next
+BUSY_REQUESTS: Final = 100  # so close together, before not all of them are measured
 
 
 class ApiTimes:
@@ -72,7 +73,8 @@ class MeasuredDispatcher(Dispatcher):
         self._clock = current().monotonic
         self._measuring: float | None = None  # since when a request is measured
         self._waiting: TimedAnswer | None = None  # its answer, if that is waited for
-        self._measured: dict[BoundApi, tuple[float, int]] = {}  # when last, and for how many the next one stands
+        # When last, for how many the next one stands, and how many there were in close succession.
+        self._measured: dict[BoundApi, tuple[float, int, int]] = {}
 
     def _measure(self, connection: Connection, frame: bytearray, bound: BoundApi) -> None:
         self._measuring, self._waiting = started, _ = self._clock(), None
@@ -81,9 +83,10 @@ class MeasuredDispatcher(Dispatcher):
         finally:
             self._measuring = None
             seconds = self._clock() - started
-            last, weight = self._measured.get(bound, (0.0, 1))
-            bound.unmeasured = following = SAMPLE if started - last < BUSY_SECONDS else 1
-            self._measured[bound] = started, following
+            last, weight, close = self._measured.get(bound, (0.0, 1, 0))
+            close = close + 1 if started - last < BUSY_SECONDS * weight else 0
+            bound.unmeasured = following = SAMPLE if close >= BUSY_REQUESTS else 1
+            self._measured[bound] = started, following, close
         self._note(self._times_of(frame), self._waiting, seconds, weight)
 
     def _note(self, times: ApiTimes, waiting: TimedAnswer | None, seconds: float, weight: int) -> None:

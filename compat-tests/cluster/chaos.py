@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from statistics import median
+from types import MappingProxyType
 
 if __name__ == "__main__":
     sys.path.append(str(Path(__file__).resolve().parents[1]))
@@ -102,11 +103,19 @@ class Outcome:
 
 
 def run(
-    cluster: Cluster, faults: Sequence[Fault], *, seconds: float, seed: int, writers: int = 2, readers: int = 1
+    cluster: Cluster,
+    faults: Sequence[Fault],
+    *,
+    seconds: float,
+    seed: int,
+    writers: int = 2,
+    readers: int = 1,
+    settings: Mapping[str, str] = MappingProxyType({}),
 ) -> Outcome:
+    """`settings`: more of those of the topic, with underscores."""
     if isinstance(cluster, SecureCluster):
         cluster.let_in(topic=TOPIC, groups=("reader-", "final"))
-    cluster.create_topic(TOPIC, partitions=PARTITIONS, replicas=3, min_insync_replicas="2")
+    cluster.create_topic(TOPIC, partitions=PARTITIONS, replicas=3, min_insync_replicas="2", **settings)
     history = History()
     bootstrap = cluster.bootstrap
     started = time.monotonic()
@@ -150,6 +159,7 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=5.0)
     parser.add_argument("--seed", type=int, default=None)
     parser.add_argument("--only", default="", help="faults whose name has this in it")
+    parser.add_argument("--synced", action="store_true", help="acknowledgements wait for disks (flush.messages=1)")
     parser.add_argument("--secure", action="store_true", help="with TLS, logins and an authorizer, everywhere")
     parser.add_argument("--keep", type=Path, default=None, help="a directory for the nodes' data and logs, which stay")
     arguments = parser.parse_args()
@@ -180,7 +190,8 @@ def main() -> int:
         cluster.start()
         opened.callback(cluster.close)
         faults = [each for each in faults if arguments.only in each.name]
-        outcome = run(cluster, faults, seconds=arguments.minutes * 60, seed=seed)
+        settings = {"flush_messages": "1"} if arguments.synced else {}
+        outcome = run(cluster, faults, seconds=arguments.minutes * 60, seed=seed, settings=settings)
     if arguments.keep:
         print(outcome.diary())
     print(outcome)

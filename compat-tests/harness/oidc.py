@@ -29,18 +29,20 @@ class Issuer:
 
     def rotate(self, kid: str) -> None:
         """From now on another key signs, and only that one is published."""
-        self._kid = kid
-        self._key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+        # At once: who asks meanwhile must not get a key of one under the name of the other, and keep it.
+        self._signing = kid, rsa.generate_private_key(public_exponent=65537, key_size=2048)
 
     def token(self, subject: str, **changes: Any) -> str:
         self.issued += 1
         now = int(time.time())
         claims = {"sub": subject, "iss": ISSUER, "aud": self.audience, "iat": now, "exp": now + self.lifetime_seconds}
-        return jwt.encode({**claims, "scope": "all", **changes}, self._key, "RS256", headers={"kid": self._kid})
+        kid, key = self._signing
+        return jwt.encode({**claims, "scope": "all", **changes}, key, "RS256", headers={"kid": kid})
 
     def keys(self) -> dict[str, Any]:
-        listed = json.loads(jwt.algorithms.RSAAlgorithm.to_jwk(self._key.public_key()))
-        return {"keys": [{**listed, "kid": self._kid, "use": "sig", "alg": "RS256"}]}
+        kid, key = self._signing
+        listed = json.loads(jwt.algorithms.RSAAlgorithm.to_jwk(key.public_key()))
+        return {"keys": [{**listed, "kid": kid, "use": "sig", "alg": "RS256"}]}
 
 
 @contextmanager

@@ -1,8 +1,9 @@
-"""A cluster that asks who we are (Apache Kafka with SASL/PLAIN): the wrong password is told in a sentence, the right
-one reaches both clients, ours and the connector's."""
+"""A cluster with TLS that asks who we are: the wrong password is told in a sentence, the right one reaches both
+clients, ours and the connector's."""
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -10,62 +11,62 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
-from harness.broker_process import ApacheKafka
-from harness.ports import free_port
+from harness.broker_process import Tidemark
+from harness.sasl import broker_settings
+from harness.scram_users import Users
+from harness.tls import Certificates
 from pipelines.pipeline_process import running
 
 YAML = """\
 name: known
 bootstrap: {bootstrap}
 checkpoint: {directory}/checkpoint
-kafka: {{security.protocol: SASL_PLAINTEXT, sasl.mechanisms: PLAIN, sasl.username: pipe, sasl.password: {password}}}
+kafka: {kafka}
 sources:
   lines: {{topic: lines, format: string}}
 sinks:
   table: {{type: parquet, from: lines, path: "{directory}/table"}}
 spark: {{spark.ui.enabled: "false", spark.sql.shuffle.partitions: "1"}}
 """
-USERS = 'username="admin" password="admin" user_admin="admin" user_pipe="secret"'
-JAAS = f"org.apache.kafka.common.security.plain.PlainLoginModule required {USERS};"
+PASSWORD = r"""se"cr\et"""  # what Java's lines have to escape
 
 
 @pytest.fixture
-def broker(tmp_path: Path) -> Iterator[ApacheKafka]:
-    """Tidemark has no authentication yet; what is tested here is the pipeline."""
-    port, controller = free_port(), free_port()
-    made = ApacheKafka(
-        tmp_path / "broker",
-        {
-            "listeners": f"SASL_PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}",
-            "controller.quorum.bootstrap.servers": f"127.0.0.1:{controller}",
-            "listener.security.protocol.map": "SASL_PLAINTEXT:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT",
-            "inter.broker.listener.name": "SASL_PLAINTEXT",
-            "sasl.enabled.mechanisms": "PLAIN",
-            "sasl.mechanism.inter.broker.protocol": "PLAIN",
-            "listener.name.sasl_plaintext.plain.sasl.jaas.config": JAAS,
-        },
-    )
-    made.port = port
+def certificates(tmp_path: Path) -> Certificates:
+    return Certificates(tmp_path / "certificates")
+
+
+@pytest.fixture
+def broker(tmp_path: Path, certificates: Certificates) -> Iterator[Tidemark]:
+    settings = {**broker_settings(protocol="SASL_SSL"), **certificates.broker_settings(client_auth="none")}
+    made = Tidemark(tmp_path / "broker", settings)
     made.start()
+    Users(made.bootstrap, tls(certificates)).set("pipe", PASSWORD, "SCRAM-SHA-512")
     yield made
     made.close()
 
 
-def declare(directory: Path, broker: ApacheKafka, *, password: str) -> Path:
+def tls(certificates: Certificates) -> dict[str, str]:
+    return {"security.protocol": "SASL_SSL", "ssl.ca.location": certificates.ca}
+
+
+def declare(directory: Path, broker: Tidemark, known: dict[str, str]) -> Path:
     file = directory / "known.yaml"
-    file.write_text(YAML.format(bootstrap=broker.bootstrap, directory=directory, password=password))
+    file.write_text(YAML.format(bootstrap=broker.bootstrap, directory=directory, kafka=json.dumps(known)))
     return file
 
 
 @pytest.mark.timeout(900)
-def test_a_wrong_password_is_one_sentence_and_the_right_one_opens_the_way(broker: ApacheKafka, tmp_path: Path) -> None:
-    known = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanisms": "PLAIN", "sasl.username": "pipe"}
-    sender = Producer({"bootstrap.servers": broker.bootstrap, **known, "sasl.password": "secret"})
+def test_a_wrong_password_is_one_sentence_and_the_right_one_opens_the_way(
+    broker: Tidemark, certificates: Certificates, tmp_path: Path
+) -> None:
+    known = {**tls(certificates), "sasl.mechanisms": "SCRAM-SHA-512", "sasl.username": "pipe"}
+    sender = Producer({"bootstrap.servers": broker.bootstrap, **known, "sasl.password": PASSWORD})
     for number in range(20):
         sender.produce("lines", b"line %d" % number)
     assert sender.flush(30) == 0
 
-    wrong = declare(tmp_path, broker, password="guess")
+    wrong = declare(tmp_path, broker, {**known, "sasl.password": "guess"})
     command = [sys.executable, "-m", "tidemark.cli.main", "pipeline", "run", str(wrong)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=tmp_path)
     [line] = done.stderr.splitlines()
@@ -73,6 +74,8 @@ def test_a_wrong_password_is_one_sentence_and_the_right_one_opens_the_way(broker
     assert "Authentication failed" in line
     assert (done.stdout, done.returncode) == ("", 1)
 
-    with running(declare(tmp_path, broker, password="secret"), "--once", log=tmp_path / "log") as run:
+    with running(
+        declare(tmp_path, broker, {**known, "sasl.password": PASSWORD}), "--once", log=tmp_path / "log"
+    ) as run:
         assert run.await_end() == 0, run.said
     assert "table: 20 rows" in run.said

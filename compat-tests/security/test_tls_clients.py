@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import datetime
 import os
 import shutil
 import socket
@@ -21,6 +22,8 @@ from harness.java_programs import run_tools
 from harness.requests import batches, fetch_fields, fetched, metadata, partition_to_fetch
 from harness.tls import Certificates, TlsTidemark, TlsWire
 from harness.waiting import eventually
+
+from tidemark.certificates import Authority
 
 COUNT = 500
 
@@ -51,21 +54,37 @@ def test_confluent_kafka(broker: BrokerProcess, certificates: Certificates) -> N
     assert _consumed(settings, "confluent", len(values)) == values
 
 
-@pytest.mark.parametrize("client", [None, "foreign"])
+WITHOUT_ONE_OF_OURS = {
+    None: "it shows no certificate",
+    "foreign": "its certificate is not trusted",
+    "expired": "its certificate is not trusted: certificate has expired",
+}
+
+
+def _expired(certificates: Certificates, path: Path) -> str:
+    """Signed by our authority, for a day that is over."""
+    made = Authority.load(certificates.directory).issue(
+        "client", days=1, now=datetime.datetime.now(datetime.UTC) - datetime.timedelta(days=3)
+    )
+    path.write_bytes(made.key_pem() + made.pem)
+    return str(path)
+
+
+@pytest.mark.parametrize("client", WITHOUT_ONE_OF_OURS)
 def test_librdkafka_without_our_certificate_gets_nowhere(
     broker: BrokerProcess, certificates: Certificates, tmp_path: Path, client: str | None
 ) -> None:
     settings = certificates.librdkafka(None)
     if client is not None:
-        foreign = Certificates(tmp_path / "foreign")
-        settings |= {"ssl.certificate.location": foreign.pem("client"), "ssl.key.location": foreign.pem("client")}
+        is_expired = client == "expired"
+        shown = _expired(certificates, tmp_path / "old.pem") if is_expired else Certificates(tmp_path).pem("client")
+        settings |= {"ssl.certificate.location": shown, "ssl.key.location": shown}
     errors: list[int] = []
     settings |= {"bootstrap.servers": broker.bootstrap, "log_level": "0"}
     producer = Producer({**settings, "error_cb": lambda error: errors.append(error.code())})
     eventually(lambda: producer.poll(0.1) is not None and bool(errors), seconds_max=30)
     assert set(errors) <= {KafkaError._SSL, KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT}
-    wanted = "it shows no certificate" if client is None else "its certificate is not trusted"
-    eventually(lambda: wanted in broker.log, seconds_max=10)
+    eventually(lambda: WITHOUT_ONE_OF_OURS[client] in broker.log, seconds_max=10)
 
 
 def test_kafka_python(broker: BrokerProcess, certificates: Certificates) -> None:

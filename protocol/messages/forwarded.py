@@ -18,6 +18,7 @@ class ForwardedRequest:
     listener: str = string(tag=3)
     is_own: bool = boolean(tag=4)  # the node itself asks
     token_authenticated: bool = boolean(tag=5)
+    is_for_broker: bool = boolean(tag=6)  # for what the node leads or coordinates, be it the controller or not
 
 
 @message(key=32001, versions="0", flexible="0+")

@@ -11,6 +11,12 @@ from tidemark.broker.core.registry import Call
 from tidemark.broker.core.sliced_work import Job
 from tidemark.broker.security.access import NOT_ASKED, Access
 from tidemark.broker.security.rule import CLUSTER_FAILED, Narrowed, Rule, Verdict, for_cluster, refused, whole
+from tidemark.protocol.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDirPartitionResult,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
+    AlterReplicaLogDirTopicResult,
+)
 from tidemark.protocol.messages.describe_cluster import DescribeClusterRequest
 
 CONTROLLERS: Final = 2
@@ -33,6 +39,25 @@ def cluster_operations(response: Any, access: Access) -> Job[None]:
         )
     return
     yield
+
+
+def alter_replica_log_dirs(request: AlterReplicaLogDirsRequest, access: Access, _call: Call) -> Verdict:
+    """Its answer has errors in each partition only."""
+    if access.cluster(AclOperation.ALTER):
+        return None
+    topics = [topic for directory in request.dirs for topic in directory.topics]
+    return AlterReplicaLogDirsResponse(
+        results=[
+            AlterReplicaLogDirTopicResult(
+                topic_name=topic.name,
+                partitions=[
+                    AlterReplicaLogDirPartitionResult(partition_index=index, error_code=CLUSTER_FAILED)
+                    for index in topic.partitions
+                ],
+            )
+            for topic in topics
+        ]
+    )
 
 
 def raft_message(_request: Any, access: Access, call: Call) -> None:
@@ -59,7 +84,7 @@ RULES: Final[Mapping[str, Rule]] = {
     "AlterClientQuotas": for_cluster(AclOperation.ALTER_CONFIGS),
     "DescribeClientUsage": for_cluster(AclOperation.DESCRIBE_CONFIGS),
     "ListConfigResources": for_cluster(AclOperation.DESCRIBE_CONFIGS),
-    "AlterReplicaLogDirs": for_cluster(AclOperation.ALTER),
+    "AlterReplicaLogDirs": alter_replica_log_dirs,
     "AlterPartitionReassignments": for_cluster(AclOperation.ALTER),
     "ListPartitionReassignments": for_cluster(AclOperation.DESCRIBE),
     "ElectLeaders": for_cluster(AclOperation.ALTER),

@@ -48,25 +48,33 @@ class SaslAuthentication:
         self._random_bytes = random_bytes
         self._dummy_key = random_bytes(DUMMY_KEY_BYTES)
         self._loop = asyncio.get_running_loop()
-        self._threads = new_executor(THREADS, name="login")
+        self.threads = new_executor(THREADS, name="login")
         self.log = LoginLog(clock=self._loop.time)
 
     def gate(self, listener: Listener, serve: Handle) -> SaslGate:
         """What handles the requests of a SASL listener, with `serve` behind it."""
         sasl = ListenerSasl(self._config, listener.name)
-        mechanisms = {name: self._mechanism(name, sasl) for name in sasl.mechanisms}
+        mechanisms = self.mechanisms(listener)
         return SaslGate(
             serve=serve,
             new_exchange=partial(self._exchange, mechanisms, sasl),
             loop=self._loop,
-            executor=self._threads,
+            executor=self.threads,
             log=self.log,
-            failure_delay_seconds=lambda: self._current_config().connection_failed_authentication_delay_ms / 1000,
+            failure_delay_seconds=self.failure_delay_seconds,
             request_bytes_max=self._config.socket_request_max_bytes,
         )
 
+    def mechanisms(self, listener: Listener) -> dict[str, NewMechanism]:
+        """Those that are enabled on a listener."""
+        sasl = ListenerSasl(self._config, listener.name)
+        return {name: self._mechanism(name, sasl) for name in sasl.mechanisms}
+
+    def failure_delay_seconds(self) -> float:
+        return self._current_config().connection_failed_authentication_delay_ms / 1000
+
     def close(self) -> None:
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        self.threads.shutdown(wait=False, cancel_futures=True)
 
     def _exchange(
         self, mechanisms: Mapping[str, NewMechanism], sasl: ListenerSasl, previous: Login | None

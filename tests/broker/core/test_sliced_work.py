@@ -96,3 +96,23 @@ async def test_jobs_may_be_awaited_or_run_to_their_end() -> None:
     assert at_once(in_slices(str, numbers())) == ["0", "1", "2", "3", "4"]
     assert await SlicedWork().finish(counting(3, [])) == "job is done"
     assert await SlicedWork(Clock()).finish(counting(30, [])) == "job is done"
+
+
+async def test_coroutines_that_share_their_work_take_one_slice_of_a_turn_together() -> None:
+    now = 0.0
+    work = SlicedWork(lambda: now)
+
+    def job(number: int) -> Job[int]:
+        nonlocal now
+        for _ in range(4):
+            now += 0.001
+            yield
+        return number
+
+    tasks = [asyncio.create_task(work.finish_in_turn(job(number))) for number in range(50)]
+    longest, last = 0.0, now
+    while not all(task.done() for task in tasks):
+        await asyncio.sleep(0)
+        longest, last = max(longest, now - last), now
+    assert [task.result() for task in tasks] == list(range(50))
+    assert longest <= 2 * 0.005 + 0.002, "a slice for those who begin, and one for those who wait"

@@ -65,12 +65,16 @@ async def test_who_asks_for_usage_has_it_counted_for_a_while(quotas: Quotas, mon
     monkeypatch.setattr(service, "WATCHED_SECONDS", 0.0)
     quotas.watch_usage()
     assert quotas.is_active
-    quotas.meter_of(connection("ann", "a")).produced(5, 1.0)
+    client = connection("ann", "a")
+    quotas.meter_of(client).produced(5, 1.0)
     [usage] = quotas.usage()
     assert (usage.user, usage.client_id, usage.produced_bytes) == ("ann", "a", 5)
     quotas._end_watch()
     assert not quotas.is_active
     assert not quotas.usage()
+    quotas.watch_usage()
+    quotas.meter_of(client).produced(7, 2.0)
+    assert [each.produced_bytes for each in quotas.usage()] == [7], "the same connection is counted again"
 
 
 def test_a_client_that_changes_its_id_all_the_time_fills_no_memory(

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tidemark.broker.metadata.image import TOPIC_RESOURCE
-from tidemark.protocol.records import Record, build_batch
+from tidemark.protocol.records import Record, build_batch, read_header
 from tidemark.storage import Files
 
 New = Callable[..., Any]
@@ -84,6 +84,21 @@ async def test_what_is_synced_with_every_acknowledgement_stays_so(new_cluster: N
     await load
     log = cluster.replica(1).log
     assert log.recovery_point == log.end_offset == 200
+
+
+async def test_what_a_thread_writes_while_a_log_moves_is_in_the_new_directory(new_cluster: New) -> None:
+    cluster = new(new_cluster)
+    await fill(cluster, 20)
+    partition = cluster.replica(1)
+    before = partition.writers
+    before.at_once_bytes_max = 0  # as on a slow disk
+    batch = build_batch([Record(value=b"late")])
+    pending = partition.begin_append(memoryview(batch), read_header(batch), 0)
+    await move(cluster, 1)
+    assert partition.finish_append(pending).base_offset == 20
+    assert await cluster.acknowledged(1, cluster.append(1, b"next")) is None
+    assert [value[:4] for value in cluster.values(1)[-2:]] == [b"late", b"next"]
+    assert partition.writers is not before, "the new directory has its own"
 
 
 async def test_after_a_restart_the_log_is_as_it_was(new_cluster: New) -> None:

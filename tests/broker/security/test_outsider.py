@@ -13,6 +13,12 @@ from acl_cases_tokens import create_request
 from guarded_broker import ROOT, GuardedBroker, guarded_cluster
 
 from tidemark.broker.core.api_table import api_table
+from tidemark.protocol.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirTopic,
+)
+from tidemark.protocol.messages.describe_client_usage import DescribeClientUsageRequest
 from tidemark.protocol.messages.forwarded import ForwardedRequest
 from tidemark.protocol.messages.join_quorum import JoinQuorumRequest
 from tidemark.protocol.messages.metadata import MetadataRequest
@@ -82,11 +88,21 @@ async def test_without_rights_nothing_is_told_and_nothing_changes(cluster: Any, 
     assert after.credentials.scram == before.credentials.scram
 
 
+async def test_what_the_table_does_not_ask_for_is_refused_as_well(cluster: Any) -> None:
+    mallory = await cluster.connect("mallory")
+    moved = AlterReplicaLogDir(path="/", topics=[AlterReplicaLogDirTopic(name=SECRETS[0], partitions=[0])])
+    for request in (DescribeClientUsageRequest(), AlterReplicaLogDirsRequest(dirs=[moved])):
+        told = codes(await mallory.ask(request))
+        assert told, request
+        assert set(told) <= REFUSED, (request, told)
+
+
+BY_THEMSELVES = {"Forwarded", "JoinQuorum", "RaftMessage", "DescribeClientUsage", "AlterReplicaLogDirs"}
+
+
 def test_whatever_is_served_is_tried() -> None:
     """A new API is in the table of cases, or is named here and tried by a test of its own."""
-    tried = (
-        {case.name.split(" ")[0] for case in TABLE.cases} | BEFORE_LOGIN | {"Forwarded", "JoinQuorum", "RaftMessage"}
-    )
+    tried = {case.name.split(" ")[0] for case in TABLE.cases} | BEFORE_LOGIN | BY_THEMSELVES
     assert {entry.name for entry in api_table().values()} <= tried
 
 

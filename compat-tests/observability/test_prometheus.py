@@ -1,0 +1,120 @@
+"""A real Prometheus scrapes a broker: the rules that ship are valid, and every query of the dashboard returns data."""
+
+import json
+import re
+import shutil
+import subprocess
+import time
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from harness.broker_process import Tidemark
+from harness.ports import free_port
+
+ROOT = Path(__file__).parents[2]
+RULES = ROOT / "config" / "prometheus" / "tidemark-rules.yml"
+DASHBOARD = json.loads((ROOT / "config" / "grafana" / "tidemark.json").read_text(encoding="utf-8"))
+SECONDS_MAX = 90.0
+
+
+def get(url: str) -> bytes:
+    with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(url, timeout=10) as answer:
+        return bytes(answer.read())
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of its HTTP listener."""
+    port = free_port()
+    settings = {"http.listeners": f"HTTP://127.0.0.1:{port}", "offsets.topic.num.partitions": "1"}
+    process = Tidemark(tmp_path_factory.mktemp("broker"), settings=settings)
+    process.start()
+    producer = Producer({"bootstrap.servers": process.bootstrap})
+    for number in range(100):
+        producer.produce("orders", b"%d" % number)
+    assert producer.flush(30) == 0
+    # By the classic protocol, whose groups have generations that count up.
+    consumer = Consumer(
+        {"bootstrap.servers": process.bootstrap, "group.id": "billing", "auto.offset.reset": "earliest"}
+    )
+    consumer.subscribe(["orders"])
+    deadline = time.monotonic() + SECONDS_MAX
+    while consumer.poll(1.0) is None:
+        assert time.monotonic() < deadline, "nothing was read"
+    consumer.commit(offsets=[TopicPartition("orders", 0, 10)], asynchronous=False)
+    yield f"127.0.0.1:{port}"
+    consumer.close()
+    process.stop()
+
+
+@pytest.fixture(scope="module")
+def prometheus(broker: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Its own address."""
+    home, port = tmp_path_factory.mktemp("prometheus"), free_port()
+    shutil.copy(RULES, home)
+    shipped = (RULES.parent / "prometheus.yml").read_text(encoding="utf-8")
+    (home / "prometheus.yml").write_text(shipped.replace("127.0.0.1:8082", broker).replace("15s", "1s"))
+    command = ["prometheus", f"--config.file={home}/prometheus.yml", f"--storage.tsdb.path={home}/data"]
+    with (
+        (home / "log").open("wb") as log,
+        subprocess.Popen([*command, f"--web.listen-address=127.0.0.1:{port}"], stdout=log, stderr=log) as process,
+    ):
+        try:
+            yield f"http://127.0.0.1:{port}"
+        finally:
+            process.terminate()
+            process.wait(30)
+
+
+def query(prometheus: str, expression: str) -> list[Any]:
+    try:
+        answer = json.loads(get(f"{prometheus}/api/v1/query?{urllib.parse.urlencode({'query': expression})}"))
+    except OSError:
+        return []  # it starts
+    assert answer["status"] == "success", answer
+    found: list[Any] = answer["data"]["result"]
+    return found
+
+
+def test_the_rules_are_valid_and_say_what_to_do() -> None:
+    done = subprocess.run(["promtool", "check", "rules", str(RULES)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    text = RULES.read_text(encoding="utf-8")
+    assert text.count("runbook:") == text.count("alert:") > 10
+
+
+def test_promtool_finds_nothing_wrong_with_what_is_scraped(broker: str) -> None:
+    text = get(f"http://{broker}/metrics")
+    done = subprocess.run(["promtool", "check", "metrics"], input=text, capture_output=True)
+    # It lints names as well, and would have some of Kafka's otherwise: what it cannot parse is another exit code.
+    assert done.returncode in (0, 3), done.stderr.decode()
+
+
+def test_every_query_of_the_dashboard_returns_data(prometheus: str) -> None:
+    queries = [target["expr"] for panel in DASHBOARD["panels"] for target in panel.get("targets", ())]
+    assert len(queries) > 30
+    missing = [re.sub(r"\$(topic|group|instance)", ".*", each.replace("$__rate_interval", "1m")) for each in queries]
+    deadline = time.monotonic() + SECONDS_MAX
+    while missing and time.monotonic() < deadline:
+        time.sleep(0.5)
+        missing = [each for each in missing if not query(prometheus, each)]
+    assert missing == []
+
+
+def test_every_rule_can_be_evaluated(prometheus: str) -> None:
+    deadline = time.monotonic() + SECONDS_MAX
+    while time.monotonic() < deadline:
+        try:
+            groups = json.loads(get(f"{prometheus}/api/v1/rules"))["data"]["groups"]
+        except OSError:
+            groups = []
+        rules = [rule for group in groups for rule in group["rules"]]
+        if rules and all(rule["health"] == "ok" for rule in rules):
+            return
+        time.sleep(0.5)
+    raise AssertionError(rules)
