@@ -395,6 +395,7 @@ class Node:
         self._server.stop_accepting(but=None if listener is None else listener.name)
 
     async def _close_replicas(self) -> None:
+        await self._replicas.roles.stop_following()
         # Not on the loop: ten thousand logs take seconds, and others may need this node's vote until then.
         close = partial(self._replicas.close, broker_epoch=self._cluster.broker_epoch)
         await asyncio.get_running_loop().run_in_executor(None, close)

@@ -73,7 +73,7 @@ class Replicas:
             replica.wake_all()
 
     def close(self, *, broker_epoch: int = -1) -> None:
-        """For any thread: with many logs it takes a while. What the metadata says meanwhile is not followed.
+        """For any thread, after `roles.stop_following`: with many logs it takes a while.
         `broker_epoch`: of the life that ends; each directory that is closed well keeps it for the next."""
         self.roles.close()
         self.table.readers.shutdown(wait=True, cancel_futures=True)

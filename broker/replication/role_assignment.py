@@ -88,10 +88,18 @@ class RoleAssignment:
         for name in self._table.topics:
             self._reconfigure(image, name)
 
-    def close(self) -> None:
-        """What the metadata says from now on is not followed."""
-        self._drop_until(math.inf)
+    async def stop_following(self) -> None:
+        """What the metadata says from now on is not followed; deleted topics go first. On the event loop, to which the
+        waiting clients of their partitions belong; in slices, since others may need this node's vote."""
         self._closed = True
+        while self._to_drop:
+            self._drop_until(monotonic() + SLICE_SECONDS)
+            await asyncio.sleep(0)
+
+    def close(self) -> None:
+        """As `stop_following`, where no event loop goes on."""
+        self._closed = True
+        self._drop_until(math.inf)
 
     def _host(self, image: Image, topic: TopicImage) -> None:
         table = self._table

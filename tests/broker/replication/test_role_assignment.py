@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -65,6 +67,28 @@ async def test_a_replica_that_is_not_assigned_any_more_is_deleted(new_cluster: N
     cluster.become(replicas=(1, 2), isr=(1, 2))
     assert cluster.nodes[3].table.topics["t"].replica(0) is None
     assert not (tmp_path / "3" / "t-0").exists()
+
+
+async def test_deleted_topics_that_are_left_when_a_node_stops_go_on_its_event_loop(
+    new_cluster: New, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Clients that wait for their partitions are answered there, and the slices that it had planned go on meanwhile."""
+    cluster = new_cluster()
+    roles, table = cluster.nodes[1].roles, cluster.nodes[1].table
+    threads, resign = [], Partition.resign
+
+    def noting_the_thread(partition: Partition, error: Exception) -> None:
+        threads.append(threading.get_ident())
+        resign(partition, error)
+
+    monkeypatch.setattr(Partition, "resign", noting_the_thread)
+    hosted = table.topics.pop("t")
+    table.topics_by_id.pop(hosted.topic_id)
+    roles._to_drop[("t", 0)] = [hosted]
+    asyncio.get_running_loop().call_soon(roles._drop_in_slices)
+    await roles.stop_following()
+    assert threads == [threading.get_ident()]
+    assert not (tmp_path / "1" / "t-0").exists()
 
 
 async def test_settings_of_a_topic_reach_its_replicas(new_cluster: New) -> None:
