@@ -246,6 +246,7 @@ class Node:
             store=self._store,
             coordinators=self._coordinators,
             server=self._server,
+            quotas=self._quotas,
             logins=lambda: self._sasl.log if "_sasl" in self.__dict__ else None,
             http=lambda: http.load,
         )

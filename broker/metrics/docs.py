@@ -8,6 +8,7 @@ from tidemark.broker.metrics.cluster import ClusterMetrics
 from tidemark.broker.metrics.groups import GroupMetrics
 from tidemark.broker.metrics.metric import Kind, Metric
 from tidemark.broker.metrics.process import ProcessMetrics
+from tidemark.broker.metrics.quotas import QuotaMetrics
 from tidemark.broker.metrics.requests import RequestMetrics
 from tidemark.broker.metrics.topics import TopicMetrics
 from tidemark.broker.metrics.transactions import TransactionMetrics
@@ -18,6 +19,7 @@ SECTIONS = {
     "The cluster": ClusterMetrics.METRICS,
     "Groups": GroupMetrics.METRICS,
     "Transactions": TransactionMetrics.METRICS,
+    "Clients under quotas": QuotaMetrics.METRICS,
     "The process": ProcessMetrics.METRICS,
 }
 

@@ -13,10 +13,12 @@ from tidemark.broker.metadata.store import MetadataStore
 from tidemark.broker.metrics.cluster import ClusterMetrics
 from tidemark.broker.metrics.groups import GroupMetrics
 from tidemark.broker.metrics.process import ProcessMetrics
+from tidemark.broker.metrics.quotas import QuotaMetrics
 from tidemark.broker.metrics.registry import Metrics
 from tidemark.broker.metrics.requests import RequestMetrics
 from tidemark.broker.metrics.topics import TopicMetrics
 from tidemark.broker.metrics.transactions import TransactionMetrics
+from tidemark.broker.quotas.service import Quotas
 from tidemark.broker.replication.replicas import Replicas
 from tidemark.broker.server.measured_dispatch import MeasuredDispatcher
 from tidemark.broker.server.server import Server
@@ -34,6 +36,7 @@ def node_metrics(
     store: MetadataStore,
     coordinators: Coordinators,
     server: Server,
+    quotas: Quotas,
     logins: Callable[[], LoginLog | None],
     http: Callable[[], tuple[int, int]],
 ) -> Metrics:
@@ -48,6 +51,7 @@ def node_metrics(
             ClusterMetrics(store),
             GroupMetrics(lambda: coordinators.existing_groups, table, detail=detail),
             TransactionMetrics(lambda: coordinators.existing_transactions, table.now_ms),
+            QuotaMetrics(quotas.usage),
             ProcessMetrics(server, logins=logins, http=http, version=_version_later(), node_id=settings.static.node_id),
         ]
     )

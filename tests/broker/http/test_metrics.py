@@ -11,6 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 from tidemark.broker.core.sliced_work import SLICE_SECONDS
 from tidemark.broker.metrics import docs
 from tidemark.broker.metrics.metric import Kind
+from tidemark.protocol.messages.alter_client_quotas import AlterationData, AlterClientQuotasRequest, EntityData, OpData
 from tidemark.protocol.messages.find_coordinator import FindCoordinatorRequest
 from tidemark.protocol.messages.init_producer_id import InitProducerIdRequest
 from tidemark.protocol.messages.offset_commit import (
@@ -83,6 +84,23 @@ async def test_what_clients_did_is_counted(start_http: Any, browse: Any, connect
     assert of(samples, "kafka_controller_kafkacontroller_activecontrollercount") == 1
     assert of(samples, "kafka_server_socketservermetrics_connection_count", listener="PLAINTEXT") == 1
     assert of(samples, "process_open_fds") > 3
+
+
+async def test_what_a_client_under_a_quota_used_and_waited_for_is_told(
+    start_http: Any, browse: Any, connect: Any
+) -> None:
+    node = await start_http()
+    kafka = await connect(node)
+    await kafka.create("t")
+    assert not [name for name, _ in await scraped(browse(node)) if name.startswith("tidemark_client_")]
+    user = EntityData(entity_type="user", entity_name=None)
+    quota = AlterationData(entity=[user], ops=[OpData(key="producer_byte_rate", value=1e9)])
+    await kafka.ask(AlterClientQuotasRequest(entries=[quota]))
+    await kafka.produce("t", b"one")
+    samples = await scraped(browse(node))
+    (produced,) = [value for (name, _), value in samples.items() if name == "tidemark_client_produced_bytes_total"]
+    (waited,) = [value for (name, _), value in samples.items() if name == "tidemark_client_throttle_seconds_total"]
+    assert (produced > 0, waited) == (True, 0)
 
 
 async def test_both_formats_can_be_read_and_everything_told_is_declared(
