@@ -142,9 +142,9 @@ class SlicedWork:
         until = self._clock() + SLICE_SECONDS
         try:
             for _ in range(len(self._jobs)):
-                if (left := until - self._clock()) <= 0:
+                self._step(until - self._clock())  # at least one step of one job, or none would ever end
+                if self._clock() >= until:
                     break
-                self._step(left)
         finally:
             if self._jobs:
                 asyncio.get_running_loop().call_soon(self._turn)
