@@ -21,6 +21,7 @@ from tidemark.storage.errors import (
     DirectoryLocked,
     DirectoryOffline,
     InvalidTransactionState,
+    LeftBehind,
     LogOffline,
     NonContiguousAppend,
     OffsetOutOfRange,
@@ -37,7 +38,7 @@ from tidemark.storage.files import REAL_FILES, Files, OpenFile
 from tidemark.storage.flush import Flush
 from tidemark.storage.log import Appended, Log
 from tidemark.storage.lookup import Found
-from tidemark.storage.moving import MoveFailed, SegmentCopy, catch_up, open_future
+from tidemark.storage.moving import MoveFailed, SegmentCopy, SourceFailed, append_parts, catch_up, open_future
 from tidemark.storage.moving import begin as begin_move
 from tidemark.storage.pending_append import PendingAppend
 from tidemark.storage.producers import ProducerState, RememberedBatch
@@ -76,6 +77,7 @@ __all__ = [
     "Found",
     "InvalidTransactionState",
     "Known",
+    "LeftBehind",
     "Log",
     "LogConfig",
     "LogDirectory",
@@ -96,12 +98,14 @@ __all__ = [
     "Scrubbed",
     "SegmentCache",
     "SegmentCopy",
+    "SourceFailed",
     "StaleCoordinatorEpoch",
     "StaleProducerEpoch",
     "StorageError",
     "TooManyOpenFiles",
     "TopicIdMismatch",
     "WriteFailed",
+    "append_parts",
     "begin_move",
     "can_be_mended",
     "catch_up",

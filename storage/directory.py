@@ -217,7 +217,6 @@ class LogDirectory:
     def unexpect(self, key: TopicPartition) -> None:
         """It does not move here after all."""
         self._forget(key)
-        self.cleaned_up_to.pop(key, None)
 
     def receive(self, key: TopicPartition, log: Log, future: Log) -> None:
         """The log goes on here, in the files of `future`."""
@@ -232,8 +231,23 @@ class LogDirectory:
     def remove_moved(self, key: TopicPartition, *, delay_ms: int) -> None:
         """What is left of a log that moved away, and is safe where it is now."""
         self._retire(key, retire_directory(self.files, self._path_of(key)), delay_ms=delay_ms)
-        with self._tables:
-            self.cleaned_up_to.pop(key, None)
+
+    def note_move(self, key: TopicPartition, target_id: bytes) -> None:
+        """From now on the log may go on in the directory of this id. For any thread."""
+        self.files.replace(self.note_path(key), target_id.hex().encode(), sync=True)
+
+    def forget_move(self, key: TopicPartition) -> None:
+        """It goes on here. For any thread."""
+        self.files.remove(self.note_path(key))
+
+    def moving_to(self, key: TopicPartition) -> str | None:
+        """The id, in hexadecimal digits, of the directory that the log may have moved to; None if it has not."""
+        if not self.files.exists(self.note_path(key)):
+            return None
+        return self.files.read_all(self.note_path(key)).decode(errors="replace")
+
+    def note_path(self, key: TopicPartition) -> str:
+        return os.path.join(self._path_of(key), moving.NOTE)
 
     def has_mark(self, key: TopicPartition) -> bool:
         """Whether the log moved here lately: one in another directory would be the old one."""
@@ -267,9 +281,12 @@ class LogDirectory:
         self._has_unsynced_names = True
         self._refused.discard(key)
         with self._tables:
-            noted = [table.pop(key, 0) for table in (self._recovery_points, self._start_offsets, self.high_watermarks)]
+            noted = [table.pop(key, 0) for table in self._checkpointed()]
             if any(noted) or self._writing.locked():
                 self._forgotten.add(key)
+
+    def _checkpointed(self) -> Iterable[dict[TopicPartition, int]]:
+        return self._recovery_points, self._start_offsets, self.high_watermarks, self.cleaned_up_to
 
     def _path_of(self, key: TopicPartition) -> str:
         return os.path.join(self.path, names.directory_name(topic=key[0], partition=key[1]))
@@ -311,11 +328,14 @@ class LogDirectory:
                 starts = {key: offset for key, offset in self._start_offsets.items() if offset}
                 self.high_watermarks.update(high_watermarks or {})
                 high_watermarks = dict(self.high_watermarks)
+                cleaned_up_to = dict(self.cleaned_up_to)
             try:
                 self._write_recovery_points()
                 self._write(checkpoints.START_OFFSETS, starts)
                 if high_watermarks is not None or forgotten:
                     self._write(checkpoints.HIGH_WATERMARKS, high_watermarks)
+                if forgotten and self.files.exists(os.path.join(self.path, checkpoints.CLEANED_UP_TO)):
+                    self._write(checkpoints.CLEANED_UP_TO, cleaned_up_to)
             except OSError:
                 with self._tables:
                     self._forgotten |= forgotten
@@ -427,7 +447,7 @@ class LogDirectory:
 
     def _forget_missing(self) -> None:
         """A crash came after a partition was deleted, and before the files forgot it: one of its name begins at 0."""
-        noted = {*self._recovery_points, *self._start_offsets, *self.high_watermarks}
+        noted = {key for table in self._checkpointed() for key in table}
         if noted:
             for key in noted.difference(self.partitions()):
                 self._forget(key)

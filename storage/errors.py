@@ -92,5 +92,9 @@ class DirectoryOffline(StorageError):
     """A log directory does not work, or is not there."""
 
 
+class LeftBehind(StorageError):
+    """A log was about to go on in another directory, which is not there: what is here may be older than that."""
+
+
 class DirectoryLocked(StorageError):
     """Another process owns the log directory."""

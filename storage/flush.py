@@ -76,6 +76,7 @@ class Flush:
             raise
         finally:
             self.is_over = True
+            self._open = ()  # here, on a thread: the last to close a file that was deleted since frees its blocks
         self.done = True
 
     def _sync(self) -> None:

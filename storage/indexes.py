@@ -12,7 +12,7 @@ _SAVE_AFTER_ENTRIES = 1024
 class Indexes:
     """The offset and the time index of one segment. `offsets` and `times` are None until loaded or begun."""
 
-    __slots__ = ("_base", "_files", "_saved_offsets", "_saved_times", "_stem", "offsets", "times")
+    __slots__ = ("_base", "_files", "_owns_files", "_saved_offsets", "_saved_times", "_stem", "offsets", "times")
 
     def __init__(self, files: Files, *, stem: str, base_offset: int) -> None:
         self._files = files
@@ -22,6 +22,7 @@ class Indexes:
         self.times: TimeIndex | None = None
         self._saved_offsets = 0
         self._saved_times = 0
+        self._owns_files = True
 
     def begin(self) -> tuple[OffsetIndex, TimeIndex]:
         """Starts both anew, in memory. Saving them replaces what the files hold."""
@@ -37,17 +38,25 @@ class Indexes:
         self._saved_offsets = self._saved_times = 0
 
     def copy(self) -> Indexes:
-        """Of what is loaded; for another thread to read."""
+        """Of what is loaded; for another thread to read. By the time it makes an index anew, the files may be those of
+        a cleaned segment, so it saves nothing."""
         copy = Indexes(self._files, stem=self._stem, base_offset=self._base)
+        copy.disown_files()
         copy.offsets = None if self.offsets is None else self.offsets.copy()
         copy.times = None if self.times is None else self.times.copy()
         return copy
 
+    def disown_files(self) -> None:
+        """The files are another's, or gone: nothing is saved any more."""
+        self._owns_files = False
+
     def adopt(self, loaded: Indexes) -> None:
-        """Takes over what a copy has loaded."""
+        """Takes over what a copy has loaded. What it had to make anew is saved."""
         self.offsets, self._saved_offsets = loaded.offsets, loaded._saved_offsets
         if self.times is None:
             self.times, self._saved_times = loaded.times, loaded._saved_times
+        if self.offsets and not self._saved_offsets:
+            self.save_if_possible()
 
     def replace(self, offsets: OffsetIndex, times: TimeIndex) -> None:
         """Both were made anew, and are in their files already."""
@@ -92,6 +101,8 @@ class Indexes:
 
     def save(self) -> None:
         """Brings the files up to what memory holds."""
+        if not self._owns_files:
+            return
         if self.offsets is not None:
             self._write(names.OFFSET_INDEX, self.offsets, saved=self._saved_offsets)
             self._saved_offsets = len(self.offsets)

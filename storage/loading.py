@@ -86,6 +86,7 @@ def load(
         index_aborts_from=recovered.scanned_from if recovered.scanned else recovered.end_offset,
     )
     if recovered.scanned and found:
+        snapshots.remove_torn(after=recovered.scanned_from)
         # What was cut off must stay so: a snapshot that came back after another power cut would tell of other batches.
         files.sync_directory(directory)
     producers.expire(now_ms=now_ms, idle_ms=config.producer_id_expiration_ms)

@@ -6,31 +6,52 @@
     relocate(log, future, …)         # on the log's thread: the rest, and the log goes on in the new files
 
 A future directory carries a mark from its beginning. So a start that finds the partition in two directories knows which
-of them is the newer: the one with the mark. The mark goes when the old directory is gone for good.
+of them is the newer: the one with the mark. The mark goes when the old directory is gone for good. The old directory in
+turn gets a note, before the log goes on in the new one, of where that is: if the new disk is lost before the old
+directory is removed, what is there must not be taken for the whole log.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from tidemark.environment import random_bytes
 from tidemark.storage import names
 from tidemark.storage.config import LogConfig
-from tidemark.storage.errors import StorageError
+from tidemark.storage.errors import StorageError, is_disk_failure
 from tidemark.storage.files import Files
 
 if TYPE_CHECKING:
     from tidemark.storage.log import Log
     from tidemark.storage.segment import Segment
+    from tidemark.storage.slices import FileSlice
 
 MARK = "tidemark.moved"
+NOTE = "tidemark.moving"
 _COPY_BYTES = 1 << 20
 _ID_BYTES = 16
 
 
 class MoveFailed(StorageError):
     """The log stays where it is."""
+
+
+class SourceFailed(MoveFailed):
+    """The disk that it is on does not read: nothing is said about the other one."""
+
+
+@contextmanager
+def reading_source(path: str) -> Iterator[None]:
+    """Whatever reads the log that moves does so in here. A file that is gone is for the caller to explain."""
+    try:
+        yield
+    except OSError as error:
+        if is_disk_failure(error):
+            raise SourceFailed(f"{path} cannot be read: {error}") from error
+        raise
 
 
 def future_name(*, topic: str, partition: int) -> str:
@@ -70,14 +91,16 @@ class SegmentCopy:
         if self._position >= self._segment.size:
             self._finish()
             return 0
-        source = self._files.open_to_read(self._segment.path(names.LOG))
-        try:
-            length = min(_COPY_BYTES, self._segment.size - self._position)
-            data = self._files.read_range(source.fileno(), position=self._position, length=length)
-        finally:
-            source.close()
+        path = self._segment.path(names.LOG)
+        length = min(_COPY_BYTES, self._segment.size - self._position)
+        with reading_source(path):
+            source = self._files.open_to_read(path)
+            try:
+                data = self._files.read_range(source.fileno(), position=self._position, length=length)
+            finally:
+                source.close()
         if len(data) != length:
-            raise MoveFailed(f"{self._segment.path(names.LOG)} ends at byte {self._position + len(data)}")
+            raise MoveFailed(f"{path} ends at byte {self._position + len(data)}")
         self._files.append_to(target, data)
         self._position += length
         return length
@@ -100,7 +123,8 @@ class SegmentCopy:
 def copy_file(files: Files, source: str, target: str) -> None:
     """A small one, if it is there."""
     try:
-        data = files.read_all(source)
+        with reading_source(source):
+            data = files.read_all(source)
     except FileNotFoundError:
         return
     files.overwrite(target, data)
@@ -140,14 +164,20 @@ def catch_up(log: Log, future: Log) -> None:
         parts = log.read(offset=max(future.end_offset, log.start_offset), limit_bytes=_COPY_BYTES)
         if not parts:
             raise MoveFailed(f"{log.directory} has nothing at offset {future.end_offset}")
-        for part in parts:
-            future.append_replicated(part.file.read_at(part.position, part.length))
+        append_parts(log, future, parts)
     if future.end_offset != log.end_offset:
         raise MoveFailed(f"{future.directory} ends at offset {future.end_offset}, not at {log.end_offset}")
     if future.start_offset < log.start_offset:
         future.delete_before(log.start_offset)
     if future.recovery_point < log.recovery_point:
         future.flush()  # where acknowledgements wait for the disk, it has to have what it had
+
+
+def append_parts(log: Log, future: Log, parts: list[FileSlice]) -> None:
+    for part in parts:
+        with reading_source(log.directory):
+            data = part.file.read_at(part.position, part.length)
+        future.append_replicated(data)
 
 
 def relocate(log: Log, future: Log, *, path: str) -> None:

@@ -74,6 +74,8 @@ class PendingAppend:
                 self.segment.put(self._file.fileno(), self._batch, position=self.position)
             except StorageError as error:
                 self._error = error
+            except Exception as error:  # whoever waits must hear of it, and nobody knows what is in the file
+                self._error = LogOffline(f"{self.directory}: a write failed: {error!r}")
             self.seconds = monotonic() - begun
             self._is_over = True
 

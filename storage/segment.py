@@ -490,6 +490,7 @@ class Segment:
 
     def rename_for_deletion(self) -> list[str]:
         """Takes the segment out of the log: its files get the suffix `.deleted`. Returns their new paths."""
+        self.indexes.disown_files()
         renamed = []
         for suffix in names.SEGMENT_SUFFIXES:
             path = self.path(suffix)

@@ -64,7 +64,8 @@ class SnapshotFiles:
         return os.path.join(self._directory, names.file_name(offset, names.SNAPSHOT))
 
     def take(self, offset: int, entries: Iterable[SnapshotEntry]) -> None:
-        """Writes a snapshot, unless the newest is of this offset already. Not synced: its CRC tells if it is whole."""
+        """Writes a snapshot, unless the newest is of this offset already. It is synced with the segment before it;
+        until then a power cut may tear it, which its CRC tells."""
         if self._offsets and self._offsets[-1] >= offset:
             return
         self._files.replace(self.path(offset), encode(entries), sync=False)
@@ -73,11 +74,23 @@ class SnapshotFiles:
     def load_newest(self, *, up_to: int) -> tuple[int, list[SnapshotEntry]] | None:
         """The newest readable snapshot at or before `up_to`; damaged ones are removed on the way."""
         for offset in reversed([offset for offset in self._offsets if offset <= up_to]):
-            try:
-                return offset, decode(self._files.read_all(self.path(offset)), path=self.path(offset))
-            except (CorruptFile, FileNotFoundError):
-                self.remove(offset)
+            entries = self._load(offset)
+            if entries is not None:
+                return offset, entries
         return None
+
+    def remove_torn(self, *, after: int) -> None:
+        """What was not synced when the power failed may be torn."""
+        for offset in [each for each in self._offsets if each > after]:
+            self._load(offset)
+
+    def _load(self, offset: int) -> list[SnapshotEntry] | None:
+        """None if it is damaged: then it is removed."""
+        try:
+            return decode(self._files.read_all(self.path(offset)), path=self.path(offset))
+        except (CorruptFile, FileNotFoundError):
+            self.remove(offset)
+            return None
 
     def remove(self, offset: int) -> None:
         if offset in self._offsets:

@@ -69,6 +69,10 @@ class Unsynced:
         unflushed = tuple(self.segments)
         indexed = (*unflushed, active) if sealed else unflushed
         paths = [segment.path(suffix) for segment in indexed for suffix in (names.OFFSET_INDEX, names.TIME_INDEX)]
+        if unflushed:  # as in Kafka: the producers' states at the beginning of a segment last as long as the one before
+            paths.extend(segment.path(names.SNAPSHOT) for segment in (*unflushed, active))
+        if sealed:
+            paths.append(os.path.join(directory, names.file_name(up_to, names.SNAPSHOT)))
         with_aborts = (segment for segment in (*unflushed, active) if segment.has_aborts)
         paths.extend(segment.path(names.ABORTED_INDEX) for segment in with_aborts)
         changes, synced, directories = self._changes(epochs), self._synced, []

@@ -12,6 +12,7 @@ from tidemark.storage.cleaning.cleaned_segment import CleanedSegment
 from tidemark.storage.cleaning.job import NO_DATA, CleaningJob
 from tidemark.storage.cleaning.key_hash import KeyHash
 from tidemark.storage.cleaning.key_map import KeyMap
+from tidemark.storage.cleaning.plain_rewriting import PlainRewriting
 from tidemark.storage.cleaning.record_table import RecordTable, read_records
 from tidemark.storage.cleaning.transactions import TransactionPass
 from tidemark.storage.cleaning.windows import (
@@ -26,8 +27,10 @@ from tidemark.storage.cleaning.windows import (
 
 Flags = NDArray[np.bool_]
 
+_FLAGS_MAX = 32 << 20  # bytes
+
 # What becomes of a batch.
-_GONE, _AS_IT_IS, _REWRITTEN, _EMPTIED = range(4)
+_GONE, _AS_IT_IS, _REWRITTEN, _EMPTIED, _PLAIN = range(5)
 
 
 class Filter:
@@ -51,6 +54,11 @@ class Filter:
         self._map = key_map
         self._hash = key_hash
         self._end_offset = end_offset
+        # What the map was made from need not be looked up in it: a table says which of these offsets it holds.
+        self._flags_from = job.first_dirty_offset
+        self._flags = None
+        if 0 <= end_offset - self._flags_from <= _FLAGS_MAX:
+            self._flags = key_map.newest(first=self._flags_from, end=end_offset)
         last = sorted(each.last_data_offset for each in job.last_records.values() if each.last_data_offset != NO_DATA)
         self._last_offsets = np.array(last, dtype=np.int64)
 
@@ -106,9 +114,14 @@ class Filter:
         is_later = records.offsets >= self._end_offset
         has_key = records.key_lengths >= 0
         asked = np.flatnonzero(has_key & ~is_later & ~is_control[records.batch])
-        hashes = self._hash(window.data, records.key_starts[asked], records.key_lengths[asked])
         is_newest = np.zeros(len(records), dtype=np.bool_)
-        is_newest[asked] = records.offsets[asked] >= self._map.get(hashes)
+        if self._flags is not None:
+            is_dirty = records.offsets[asked] >= self._flags_from
+            dirty, asked = asked[is_dirty], asked[~is_dirty]
+            is_newest[dirty] = self._flags[records.offsets[dirty] - self._flags_from]
+        if len(asked):
+            hashes = self._hash(window.data, records.key_starts[asked], records.key_lengths[asked])
+            is_newest[asked] = records.offsets[asked] >= self._map.get(hashes)
         is_newest &= ~(records.is_tombstone & is_past_horizon[records.batch])
         keeps = is_newest | is_later | is_control[records.batch]
         self.invalid_records += int(np.count_nonzero(~has_key & ~keeps))
@@ -130,17 +143,20 @@ class _Writing:
     ) -> None:
         self._horizon_ms = job.now_ms + job.delete_retention_ms
         self._window = window
-        self._row = {batch: row for row, batch in enumerate(read.tolist())}
-        kept = np.flatnonzero(keeps)
-        self._bounds = np.searchsorted(kept, [*records.first.tolist(), len(records)]).tolist()
-        self._starts, self._ends = records.starts[kept].tolist(), records.ends[kept].tolist()
-        self._timestamps = records.timestamps[kept].tolist()
+        self._records = records
+        self._kept = np.flatnonzero(keeps)
+        self._read = read
         self._needs_horizon = needs_horizon
         self._cleaned = cleaned
         self._view = memoryview(window.data)
 
     def write(self, becomes: NDArray[Any]) -> None:
         window, cleaned = self._window, self._cleaned
+        is_plain = (becomes == _REWRITTEN) & (window.attributes & CODEC == 0) & ~self._needs_horizon
+        plain = PlainRewriting(window, self._records, self._kept, np.flatnonzero(is_plain))
+        if (is_plain != (becomes == _REWRITTEN)).any():
+            self._prepare_records()
+        becomes = np.where(is_plain, _PLAIN, becomes)
         last_offsets = window.last_offsets.tolist()
         timestamps = window.headers["max_timestamp"].tolist()
         starts, ends = window.starts.tolist(), window.ends.tolist()
@@ -156,10 +172,23 @@ class _Writing:
                 continue
             self._copy(run_start, run_end)
             run_start = run_end = 0
+            if fates[at] == _PLAIN:
+                packed, timestamp = plain.next_batch()
+                cleaned.note(size=len(packed), last_offset=last_offsets[at], timestamp=timestamp)
+                cleaned.write(packed)
+                continue
             header, batch = self._emptied(at) if fates[at] == _EMPTIED else self._rewritten(at)
             cleaned.note(size=len(batch), last_offset=header.last_offset, timestamp=header.max_timestamp)
             cleaned.write(batch)
         self._copy(run_start, run_end)
+
+    def _prepare_records(self) -> None:
+        """For batches that are rewritten one by one."""
+        records, kept = self._records, self._kept
+        self._row = {batch: row for row, batch in enumerate(self._read.tolist())}
+        self._bounds = np.searchsorted(kept, [*records.first.tolist(), len(records)]).tolist()
+        self._starts, self._ends = records.starts[kept].tolist(), records.ends[kept].tolist()
+        self._timestamps = records.timestamps[kept].tolist()
 
     def _copy(self, start: int, end: int) -> None:
         if end > start:

@@ -20,11 +20,14 @@ class CleaningFailed(StorageError):
         self.is_passing = is_passing
 
     def __reduce__(self) -> tuple[object, ...]:  # of a failure in another process
-        return _failed, (str(self), self.is_passing)
+        number = self.__cause__.errno if isinstance(self.__cause__, OSError) else None
+        return _failed, (str(self), self.is_passing, number)
 
 
-def _failed(reason: str, is_passing: bool) -> CleaningFailed:
-    return CleaningFailed(reason, is_passing=is_passing)
+def _failed(reason: str, is_passing: bool, number: int | None) -> CleaningFailed:
+    failed = CleaningFailed(reason, is_passing=is_passing)
+    failed.__cause__ = None if number is None else OSError(number, reason)
+    return failed
 
 
 class LastRecord(NamedTuple):

@@ -71,6 +71,13 @@ class KeyMap:
             places = (places[goes_on] + steps) % self._slots
         return result
 
+    def newest(self, *, first: int, end: int) -> NDArray[np.bool_]:
+        """Of each offset from `first` to `end`, all of which were put: whether it is the last one of its key."""
+        offsets = self._table[:, 2]
+        flags = np.zeros(end - first, dtype=np.bool_)
+        flags[offsets[offsets != 0].astype(np.int64) - (first + 1)] = True
+        return flags
+
     def _first_probe(self, hashes: Hashes) -> tuple[NDArray[Any], NDArray[Any]]:
         """Double hashing: where to look first, and in which steps to go on. The number of slots is a prime, so that any
         step leads to all of them."""

@@ -58,7 +58,7 @@ def read_records(window: Window, batches: Column) -> RecordTable:
     counts = headers["record_count"].astype(np.int64)
     limits = window.payload_ends[batches]
     first = np.concatenate(([0], np.cumsum(counts)))
-    starts = _record_starts(window.data, raw, window.payload_starts[batches], limits, counts, first)
+    starts = _record_starts(window.data, raw, window.payload_starts[batches], counts, first)
     batch = np.repeat(np.arange(len(batches)), counts)
     limits = limits[batch]
 
@@ -88,24 +88,23 @@ def read_records(window: Window, batches: Column) -> RecordTable:
     )
 
 
-def _record_starts(
-    data: bytes, raw: Bytes, payload_starts: Column, limits: Column, counts: Column, first: Column
-) -> Column:
+def _record_starts(data: bytes, raw: Bytes, payload_starts: Column, counts: Column, first: Column) -> Column:
     found = np.empty(int(first[-1]), dtype=np.int64)
     order = np.argsort(-counts, kind="stable")  # batches with many records first: those that go on are a prefix
-    places, limits, slots, counts = payload_starts[order], limits[order], first[:-1][order], counts[order]
+    places, slots, counts = payload_starts[order], first[:-1][order], counts[order]
     pairs = np.ndarray((len(data) - 1,), dtype="<u2", buffer=data, strides=(1,))
-    step = 0
-    going = int(np.searchsorted(-counts, -step, side="left"))  # batches with more than `step` records
+    step, falling = 0, -counts
+    going = int(np.searchsorted(falling, -step, side="left"))  # batches with more than `step` records
     while going >= _TOGETHER_MIN:
         places = places[:going]
-        if (places >= limits[:going]).any():
-            raise InvalidRecord("a batch ends before its last record")
         found[slots[:going] + step] = places
-        lengths = _STEPS[pairs[places]]
+        try:  # whether a record ends within its batch is looked at for all of them together, later
+            lengths = _STEPS[pairs[places]]
+        except IndexError:
+            raise InvalidRecord("a batch ends before its last record") from None
         places = places + lengths if lengths.all() else _next_places(raw, places)
         step += 1
-        going = int(np.searchsorted(-counts, -step, side="left"))
+        going = int(np.searchsorted(falling, -step, side="left"))
     for index in range(going):
         _walk(data, found, int(slots[index]), place=int(places[index]), step=step, count=int(counts[index]))
     return found

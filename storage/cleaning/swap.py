@@ -30,6 +30,7 @@ def swap(log: Log, cleaned: CleanedGroup) -> None:
         raise CleaningFailed(f"{log.directory}: its segments have changed since", is_passing=True)
     suffixes = _suffixes(log.files, log.directory, cleaned)
     try:
+        _remove_strays(log, cleaned)
         _rename_all(log, cleaned, suffixes, source=names.CLEANED, target=names.SWAP)
     except OSError as error:
         raise CleaningFailed(f"{log.directory}: {error}") from error  # a start removes the files
@@ -60,6 +61,15 @@ def _replace(log: Log, old: list[Segment], cleaned: CleanedGroup) -> None:
             log.snapshots.remove_unless_newest(segment.base_offset)
         segment.release()
     log.unsynced.note_new_segment(after=None)
+
+
+def _remove_strays(log: Log, cleaned: CleanedGroup) -> None:
+    """What a cleaning that was given up has left. A start that finds a `.swap` beside a `.cleaned` file of an earlier
+    offset takes it for half of a segment that was being split, and throws it away (Kafka's rule)."""
+    for name in log.files.list(log.directory):
+        offset = names.offset_of(name) if name.endswith(names.CLEANED) else None
+        if offset is not None and offset < cleaned.base_offset:
+            log.files.remove(os.path.join(log.directory, name))
 
 
 def _rename_all(log: Log, cleaned: CleanedGroup, suffixes: list[str], *, source: str, target: str) -> None:

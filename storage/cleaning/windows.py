@@ -185,7 +185,10 @@ class _Cutting:
                 parts.append(memoryview(payload))
                 payload_starts[index], payload_ends[index] = at, at + len(payload)
                 at += len(payload)
-        data = b"".join([*parts, PADDING])
+        if first == 0 and len(parts) == 1 and len(self._data) >= at + len(PADDING):
+            data = self._data  # whatever follows will do
+        else:
+            data = b"".join([*parts, PADDING])
         return Window(data, starts, ends, self._headers[first:stop], payload_starts, payload_ends)
 
 

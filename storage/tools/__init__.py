@@ -13,7 +13,7 @@ from tidemark.storage.directory import locked
 from tidemark.storage.errors import StorageError
 from tidemark.storage.files import REAL_FILES
 from tidemark.storage.tools.dump import dump
-from tidemark.storage.tools.places import NoLogHere, PartitionPlace, find_partitions
+from tidemark.storage.tools.places import NoLogHere, PartitionPlace, find_partitions, was_stopped_cleanly
 from tidemark.storage.tools.repair import Repaired, repair
 from tidemark.storage.tools.verify import verify
 
@@ -48,4 +48,5 @@ __all__ = [
     "repair",
     "stats",
     "verify",
+    "was_stopped_cleanly",
 ]

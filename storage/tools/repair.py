@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from tidemark.storage import checkpoints, history, names
+from tidemark.storage import checkpoints, history, leftovers, names
 from tidemark.storage.checking import Finding, SegmentFile, Step, segment_files
 from tidemark.storage.epochs import EpochCache
 from tidemark.storage.errors import CorruptFile, CorruptLog, OffsetOutOfRange
@@ -34,6 +34,10 @@ def repair(
 ) -> Iterator[int | Repaired]:
     """Numbers tell how many bytes more were read; the last value is what was done."""
     repaired = Repaired()
+    if any(name.endswith(names.SWAP) for name in files.list(place.path)):
+        leftovers.clear(files, place.path)  # as a start does: what looks like a hole is in the cleaned segment
+        repaired.done.append(f"{place.path}: a cleaning that was interrupted is finished")
+        place = find_partitions(files, place.path)[0]
     if truncate_at is not None:
         repaired.done += _truncate(files, place, truncate_at)
         place = find_partitions(files, place.path)[0]
@@ -147,6 +151,7 @@ def _truncate(files: Files, place: PartitionPlace, offset: int) -> list[str]:
     position = _position_of(files, _log_path(place.path, kept[-1].base_offset), size=kept[-1].size, offset=offset)
     # A node that gives up records must not be believed to have everything that it once had (KIP-966).
     files.remove(os.path.join(place.log_directory, checkpoints.CLEAN_SHUTDOWN))
+    files.sync_directory(place.log_directory)  # before a record goes
     done = []
     for each in reversed(place.segments[len(kept) :]):
         for suffix in names.SEGMENT_SUFFIXES:
@@ -202,7 +207,7 @@ def _position_of(files: Files, path: str, *, size: int, offset: int) -> int:
 
 def _lower_checkpoints(files: Files, place: PartitionPlace, offset: int) -> None:
     key = place.topic, place.partition
-    for name in (checkpoints.RECOVERY_POINTS, checkpoints.HIGH_WATERMARKS):
+    for name in (checkpoints.RECOVERY_POINTS, checkpoints.HIGH_WATERMARKS, checkpoints.CLEANED_UP_TO):
         path = os.path.join(place.log_directory, name)
         try:
             offsets = checkpoints.read_offsets(files, path)

@@ -11,7 +11,7 @@ from unittest.mock import Mock
 import pytest
 
 from tidemark.protocol.records import EndTransaction, build_end_transaction
-from tidemark.storage import CorruptLog, DirectoryLocked, LogConfig, LogDirectory, clean_broker_epoch
+from tidemark.storage import CorruptLog, DirectoryLocked, Files, LogConfig, LogDirectory, clean_broker_epoch
 
 T0 = 1_700_000_000_000
 CONFIG = LogConfig(segment_bytes=4000, file_delete_delay_ms=60_000)
@@ -495,3 +495,54 @@ def test_a_partition_deleted_while_checkpoints_are_written_is_not_in_them(
     directory.close(clean=False)
     again = open_directory().open_log("t", 0, config=CONFIG)
     assert (again.end_offset, again.recovery_point) == (2, 0)
+
+
+def test_a_topic_of_a_deleted_ones_name_is_not_taken_for_clean(open_directory, make_batch, append):
+    """The cleaner would leave the older values of its keys alone."""
+    directory = open_directory()
+    append(directory.open_log("orders", 0, config=CONFIG), make_batch(2))
+    directory.cleaned_up_to["orders", 0] = 2
+    directory.write_cleaned_up_to()
+    directory.delete("orders", 0)
+    directory.open_log("orders", 0, config=CONFIG)
+    assert directory.cleaned_up_to == {}
+    directory.close(clean=False)
+    assert open_directory().cleaned_up_to == {}
+
+
+class CountingFiles(Files):
+    """Counts what is read, and how often a file is opened."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bytes_read = 0
+        self.opened = 0
+
+    def open_descriptor(self, path, flags):
+        self.opened += 1
+        return super().open_descriptor(path, flags)
+
+    def read_range(self, fd, *, position, length):
+        data = super().read_range(fd, position=position, length=length)
+        self.bytes_read += len(data)
+        return data
+
+
+def test_after_a_clean_stop_no_more_is_read_of_much_data_than_of_little(tmp_path, make_batch, append):
+    read = []
+    for name, batches in (("little", 500), ("much", 10_000)):
+        directory = LogDirectory.open(str(tmp_path / name), now_ms=lambda: T0)
+        log = directory.open_log("t", 0, config=LogConfig(segment_bytes=256 << 10))
+        for _ in range(batches):
+            append(log, make_batch(1, size=1000, producer_id=3))
+        size, end = log.size_bytes, log.end_offset
+        directory.close()
+        files = CountingFiles()
+        directory = LogDirectory.open(str(tmp_path / name), files=files, now_ms=lambda: T0)
+        assert directory.open_log("t", 0, config=CONFIG).end_offset == end
+        directory.close()
+        read.append((files.bytes_read, files.opened, size))
+    little, much = read
+    assert much[2] > 19 * little[2]
+    assert max(little[0], much[0]) < 80_000, "the end of the last segment, its indexes, and the files beside them"
+    assert much[1] == little[1]

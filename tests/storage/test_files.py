@@ -4,6 +4,7 @@ import os
 
 import pytest
 
+from tidemark.files import COSTLY_BYTES, _close_on_a_thread
 from tidemark.storage.files import Files, directories_below
 
 FILES = Files()
@@ -19,6 +20,21 @@ def test_replacing_leaves_no_temporary_file(path, tmp_path):
     FILES.replace(path, b"two", sync=False)
     assert FILES.read_all(path) == b"two"
     assert os.listdir(tmp_path) == ["file"]
+
+
+def test_only_a_file_that_holds_something_is_truncated_before_it_is_overwritten(path, monkeypatch):
+    truncated = []
+
+    def truncate(fd, size):
+        truncated.append(size)
+        os.ftruncate(fd, size)
+
+    files = Files()
+    monkeypatch.setattr(files, "truncate", truncate)
+    files.overwrite(path, b"longer")
+    assert truncated == [], "ext4 would write it out when it is closed"
+    files.overwrite(path, b"short")
+    assert (truncated, files.read_all(path)) == ([0], b"short")
 
 
 def test_appending_continues_after_a_truncation(path):
@@ -64,3 +80,28 @@ def test_dropping_a_file_closes_it_without_a_warning(path):
     del file
     with pytest.raises(OSError, match="Bad file descriptor"):
         os.fstat(descriptor)
+
+
+@pytest.mark.parametrize(("is_deleted", "closes_here"), [(False, True), (True, False)])
+def test_a_large_file_that_was_deleted_is_closed_by_a_thread(path, monkeypatch, is_deleted, closes_here):
+    """Whoever closes it last waits until its blocks are free."""
+    handed_over = []
+
+    def close(fd):
+        handed_over.append(fd)
+        os.close(fd)
+
+    monkeypatch.setattr("tidemark.files._close_on_a_thread", close)
+    FILES.append_to(path, bytes(COSTLY_BYTES + 4096))
+    file = FILES.open_data(path)
+    if is_deleted:
+        os.remove(path)
+    del file
+    assert (not handed_over) == closes_here
+
+
+def test_a_thread_closes_what_it_is_handed():
+    reading, writing = os.pipe()
+    _close_on_a_thread(writing)
+    assert os.read(reading, 1) == b""  # when the other end is closed
+    os.close(reading)

@@ -63,7 +63,7 @@ def test_a_flush_after_rolls_syncs_every_segment_that_was_not(log, files, make_b
         append(log, make_batch(1, size=700))
     log.flush()
     assert [name for name in files.synced if name.endswith(".log")] == [f"{base:020d}.log" for base in range(3)]
-    assert {f"{0:020d}.index", f"{1:020d}.timeindex", "topic-0/"} <= set(files.synced)
+    assert {f"{0:020d}.index", f"{1:020d}.timeindex", f"{2:020d}.snapshot", "topic-0/"} <= set(files.synced)
     files.synced.clear()
     append(log, make_batch(1, size=10))
     log.flush()
@@ -123,3 +123,9 @@ def test_a_segment_begun_during_a_flush_is_left_to_the_next(log, files, make_bat
     log.flush()
     assert {f"{0:020d}.log", f"{1:020d}.log", "leader-epoch-checkpoint", "topic-0/"} <= set(files.synced)
     assert not log.has_unflushed_segments
+
+
+def test_a_clean_close_syncs_the_snapshot_that_the_next_start_begins_with(log, files, make_batch, append):
+    append(log, make_batch(1))
+    log.close()
+    assert f"{1:020d}.snapshot" in files.synced

@@ -127,6 +127,21 @@ def test_a_log_that_is_deleted_meanwhile_takes_nothing(log, make_batch, append):
         log.finish_append(pending)
 
 
+def test_a_write_that_fails_in_an_unheard_of_way_takes_the_log_offline(log, disk, make_batch, append, monkeypatch):
+    append(log, make_batch(1))
+    pending = begin(log, make_batch(1))
+
+    def write(fd, data):
+        raise MemoryError
+
+    monkeypatch.setattr(disk, "write_all", write)
+    pending()  # on a thread, where nobody would catch it
+    with pytest.raises(LogOffline, match="MemoryError"):
+        log.finish_append(pending)
+    assert log.is_offline
+    assert log.end_offset == 1
+
+
 def test_a_log_that_goes_offline_meanwhile_acknowledges_nothing(log, make_batch):
     pending = begin(log, make_batch(3))
     log.fail("its sync failed")

@@ -355,3 +355,18 @@ def test_a_damaged_byte_is_never_served(killed, read_batches, seed, tmp_path_fac
 
 def strip(batches: list[bytes]) -> list[bytes]:
     return [batch[8:12] + batch[16:] for batch in batches]
+
+
+def test_a_snapshot_that_a_power_cut_tore_does_not_stay(open_log, make_batch, append, tmp_path):
+    """`log verify` would call it damage."""
+    log = open_log()
+    for _ in range(3):
+        append(log, make_batch(1, size=3000, producer_id=5))
+    log.close(clean=False)
+    torn = sorted((tmp_path / "topic-0").glob("*.snapshot"))
+    assert len(torn) == 2
+    for path in torn:
+        path.write_bytes(b"")
+    log = open_log(clean=False)
+    assert not any(path.read_bytes() == b"" for path in (tmp_path / "topic-0").glob("*.snapshot"))
+    assert [each.producer_id for each in log.producers()] == [5]

@@ -1,0 +1,128 @@
+"""A cleaned segment takes the place of old ones, whatever else lies in the directory and whoever else looks at it."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from tidemark.protocol.records import Record, build_batch, iter_records, read_header
+from tidemark.storage import Files, Log, LogConfig, StorageError, job_for, measure, swap
+from tidemark.storage.cleaning.clean import clean
+
+T0 = 1_700_000_000_000
+KEYS = 40
+CONFIG = LogConfig(
+    segment_bytes=3000, index_interval_bytes=100, compact=True, delete=False, file_delete_delay_ms=60_000
+)
+
+OpenLog = Callable[..., Log]
+
+
+class Killed(BaseException):
+    pass
+
+
+class KilledAtRename(Files):
+    """Ends the process at the n-th rename."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.left = 1 << 30
+
+    def rename(self, source: str, target: str) -> None:
+        if self.left == 0:
+            raise Killed
+        self.left -= 1
+        super().rename(source, target)
+
+    def fdatasync(self, fd: int) -> None:
+        """The process is killed, not the machine."""
+
+    def sync_file(self, path: str) -> None: ...
+
+    def sync_directory(self, path: str) -> None: ...
+
+
+def fill(log: Log) -> dict[bytes, bytes]:
+    """Most keys come once more and again; a few are only in the middle."""
+    last = {}
+    for number in range(160):
+        key = b"only%d" % number if number % 20 == 3 else b"key%d" % (number % KEYS)
+        last[key] = b"%d" % number * 30
+        batch = build_batch([Record(timestamp=T0 + number, key=key, value=last[key])])
+        log.append(batch, read_header(batch), leader_epoch=0, now_ms=T0)
+    log.flush()
+    return last
+
+
+def cleaned_groups(log: Log) -> list[Any]:
+    dirtiness = measure(log, cleaned_up_to=0, high_watermark=log.end_offset, now_ms=T0)
+    job = job_for(log, dirtiness, now_ms=T0, map_bytes=1 << 20, hash_seed=1)
+    return list(clean(job, files=log.files))
+
+
+def last_values(log: Log, read_batches: Any) -> dict[bytes | None, bytes | None]:
+    return {record.key: record.value for _, batch in read_batches(log) for record in iter_records(batch)}
+
+
+def test_what_another_cleaning_left_does_not_make_a_start_undo_a_swap(
+    tmp_path: Path, open_log: OpenLog, read_batches: Any
+) -> None:
+    """A cleaning process that is killed leaves `.cleaned` files. A swap beside such a file of an earlier offset looked,
+    to a start, like half of what a segment is split into, and was thrown away; the old segments were, too."""
+    log = open_log("origin-0", config=CONFIG)
+    last = fill(log)
+    log.close(clean=False)
+    is_over = False
+    for step in range(100):
+        if is_over:
+            break
+        shutil.copytree(tmp_path / "origin-0", tmp_path / "t-0")
+        files = KilledAtRename()
+        log = open_log("t-0", config=CONFIG, files=files, clean=False, recovery_point=log.end_offset)
+        log.flush()
+        groups = cleaned_groups(log)
+        assert len(groups) > 1
+        for left in ("00000000000000000001.log.cleaned", "00000000000000000001.index.cleaned"):
+            (tmp_path / "t-0" / left).write_bytes(b"left")
+        files.left = step
+        try:
+            for group in groups:
+                swap(log, group)
+            is_over = True
+        except Killed:
+            pass
+        log.fail("the process is gone")
+        log = open_log("t-0", config=CONFIG, clean=False, recovery_point=160)
+        assert log.end_offset == 160
+        assert last_values(log, read_batches) == last, f"killed at rename {step}"
+        log.close(clean=False)
+        shutil.rmtree(tmp_path / "t-0")
+    assert is_over
+
+
+def test_a_search_that_began_before_a_swap_leaves_the_new_indexes_alone(
+    tmp_path: Path, open_log: OpenLog, read_batches: Any
+) -> None:
+    log = open_log(config=CONFIG)
+    last = fill(log)
+    for segment in list(log.segments)[:-1]:
+        segment.release()
+    search = log.begin_search(T0 + 30)  # of segments that are not open: another thread opens them when it comes to it
+    opened = [segment.copy() for segment in log.segments]
+    for copy in opened:
+        copy.open_file()  # that far another thread had come: the old file, and no index yet
+    for group in cleaned_groups(log):
+        swap(log, group)
+    directory = tmp_path / "topic-0"
+    before = {path.name: path.read_bytes() for path in directory.glob("*index")}
+    for copy in opened:
+        with suppress(StorageError, FileNotFoundError):  # who searches tries again, in the log as it is now
+            copy.locate(copy.base_offset + 9)
+    with suppress(StorageError, FileNotFoundError):
+        search()
+    assert {path.name: path.read_bytes() for path in directory.glob("*index")} == before
+    assert last_values(log, read_batches) == last
