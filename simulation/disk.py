@@ -47,9 +47,30 @@ class File:
             if page not in dirty:
                 dirty[page] = bytes(data[page * PAGE : min((page + 1) * PAGE, self.durable_size)])
 
+    def restore(self, position: int, old: bytes, size: int) -> None:
+        """A write that did not happen: what was there before it, and the size of the file then."""
+        self.data[position : position + len(old)] = old
+        del self.data[size:]
+
     def sync(self) -> None:
         self.dirty.clear()
         self.durable_size = len(self.data)
+
+    def begin_sync(self) -> Callable[[], None]:
+        """What is to be called when the sync ends: until then nothing of it counts as on the disk."""
+        data, size = self.data, len(self.data)
+        pages = {page: bytes(data[page * PAGE : (page + 1) * PAGE]) for page in self.dirty}
+
+        def end() -> None:
+            self.durable_size = size
+            for page, content in pages.items():
+                if page in self.dirty:
+                    if self.data[page * PAGE : (page + 1) * PAGE] == content:
+                        del self.dirty[page]
+                    else:
+                        self.dirty[page] = content  # written again meanwhile
+
+        return end
 
     def lose_power(self, random: Random) -> None:
         """Each page that was not synced is there as it is, or as it was, or torn."""
@@ -109,6 +130,25 @@ class Directory:
     def sync(self) -> None:
         self.undo.clear()
 
+    def begin_sync(self) -> Callable[[], None]:
+        changes = [*self.undo]
+
+        def end() -> None:
+            self.undo = [each for each in self.undo if each not in changes]
+
+        return end
+
+    def take_back_last(self) -> Callable[[], None]:
+        """What is to be called if the latest change of names did not happen after all."""
+        last = self.undo[-1]
+
+        def take_back() -> None:
+            if last in self.undo:
+                self.undo.remove(last)
+                last()
+
+        return take_back
+
     def lose_power(self, random: Random) -> None:
         """A number of the latest changes of names did not happen; the rest did, in their order."""
         for _ in range(random.randint(0, len(self.undo))):
@@ -128,7 +168,6 @@ class Disk:
         self.failing: frozenset[str] = frozenset()  # of "read", "write", "sync"
         self.failing_chance = 1.0
         self.dead: set[str] = set()  # paths of disks that answer nothing but EIO
-        self.forgets_syncs = False
 
     def lose_power(self) -> None:
         self.root.lose_power(self.random)

@@ -6,6 +6,7 @@ import builtins
 import errno
 import io
 import os
+from functools import partial
 from typing import TYPE_CHECKING
 
 from tidemark.files import Buffer, Files, OpenFile
@@ -98,6 +99,16 @@ class SimulatedFiles(Files):
         assert isinstance(entry, File)
         return entry
 
+    def _names_changed(self, directory: Directory) -> None:
+        if (work := self._process.disk_work) is not None and work.can_be_interrupted:
+            work.add_step(directory.take_back_last())
+
+    def _bytes_change(self, file: File, position: int, size: int) -> None:
+        """They are about to."""
+        if (work := self._process.disk_work) is not None and work.can_be_interrupted:
+            old = bytes(file.data[position : position + size])
+            work.add_step(partial(file.restore, position, old, len(file.data)))
+
     # Open files
 
     def open_data(self, path: str, *, create: bool = False) -> OpenFile:
@@ -122,6 +133,7 @@ class SimulatedFiles(Files):
             entry = File()
             entry.modified_ns = self._process.wall_clock_ns()
             parent.put(name, entry)
+            self._names_changed(parent)
         return self._add(entry, path, appends=bool(flags & os.O_APPEND))
 
     def _add(self, entry: File | Directory, path: str, *, appends: bool) -> int:
@@ -142,6 +154,7 @@ class SimulatedFiles(Files):
         file = self._file(fd)
         position = len(file.data) if opened.appends else opened.position
         taken = self._disk.take_room(len(data))
+        self._bytes_change(file, position, taken)
         file.write(position, data if taken == len(data) else memoryview(data)[:taken])
         file.modified_ns = self._process.wall_clock_ns()
         opened.position = position + taken
@@ -151,6 +164,7 @@ class SimulatedFiles(Files):
         self._use("write", fd)
         file = self._file(fd)
         taken = self._disk.take_room(len(data))
+        self._bytes_change(file, position, taken)
         file.write(position, memoryview(data)[:taken])
         return taken
 
@@ -162,12 +176,16 @@ class SimulatedFiles(Files):
 
     def truncate(self, fd: int, size: int) -> None:
         self._use("write", fd)
-        self._file(fd).truncate(size)
+        file = self._file(fd)
+        self._bytes_change(file, size, max(0, len(file.data) - size))
+        file.truncate(size)
 
     def fdatasync(self, fd: int) -> None:
         opened = self._use("sync", fd)
         self._process.spend_on_disk(self._disk.sync_seconds * (0.2 + 1.6 * self._disk.random.random()))
-        if not self._disk.forgets_syncs:
+        if (work := self._process.disk_work) is not None:
+            work.add_sync(opened.entry.begin_sync(), after_seconds=self._process.disk_seconds)
+        else:
             opened.entry.sync()
 
     fsync = fdatasync
@@ -189,7 +207,10 @@ class SimulatedFiles(Files):
         if parent is other:
             parent.rename(name, new_name)
         else:
-            other.put(new_name, parent.drop(name))
+            moved = parent.drop(name)
+            self._names_changed(parent)
+            other.put(new_name, moved)
+        self._names_changed(other)
 
     def remove(self, path: str) -> None:
         self._check("write", path)
@@ -199,6 +220,7 @@ class SimulatedFiles(Files):
             return
         if name in parent.entries:
             parent.drop(name)
+            self._names_changed(parent)
 
     def make_directory(self, path: str) -> bool:
         self._check("write", path)
@@ -206,12 +228,14 @@ class SimulatedFiles(Files):
         if name in parent.entries:
             return False
         parent.put(name, Directory())
+        self._names_changed(parent)
         return True
 
     def remove_directory(self, path: str) -> None:
         self._check("write", path)
         parent, name = self._disk.parent_of(path)
         parent.drop(name)
+        self._names_changed(parent)
 
     def list(self, path: str) -> builtins.list[str]:
         self._check("read", path)

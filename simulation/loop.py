@@ -13,19 +13,56 @@ from asyncio import events
 from collections import deque
 from collections.abc import Callable, Coroutine, Generator
 from concurrent.futures import Executor
-from contextvars import Context
+from contextvars import Context, copy_context
+from functools import partial
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from tidemark.simulation.threads import SimulatedThreads
 
 if TYPE_CHECKING:
     from tidemark.simulation.network import Listening, SimulatedSocket
     from tidemark.simulation.process import Process
+    from tidemark.simulation.world import Event
 
 TURN_SECONDS_MAX: Final = 0.00008  # until a process that has something to do gets the processor
 
 ROUNDS_MAX: Final = 6  # of its loop, before others have their turn
+NANOSECOND: Final = 1e-9
+AT_ONCE_CHANCE: Final = 0.75  # that an idle process has the processor as soon as something arrives
 
 T = TypeVar("T")
+
+
+class Handle:
+    """As asyncio's, with less to make: there is one for every step of every task."""
+
+    __slots__ = ("_args", "_callback", "_cancelled", "_context")
+
+    def __init__(self, callback: Callable[..., object], args: tuple[Any, ...], context: Context | None) -> None:
+        self._callback = callback
+        self._args = args
+        self._context = copy_context() if context is None else context
+        self._cancelled = False
+
+    def cancel(self) -> None:
+        self._cancelled = True
+
+    def cancelled(self) -> bool:
+        return self._cancelled
+
+
+class TimerHandle(Handle):
+    __slots__ = ("_when",)
+
+    def __init__(
+        self, when: float, callback: Callable[..., object], args: tuple[Any, ...], context: Context | None
+    ) -> None:
+        super().__init__(callback, args, context)
+        self._when = when
+
+    def when(self) -> float:
+        return self._when
 
 
 class SimulatedLoop(asyncio.AbstractEventLoop):
@@ -33,102 +70,134 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         self._process = process
         self._world = process.world
         self._random = process.world.new_random(f"turns of {process.name}")
-        self._ready: deque[events.Handle] = deque()
-        self._timers: list[tuple[float, int, events.TimerHandle]] = []
+        self._ready: deque[Handle] = deque()
+        self._timers: list[tuple[float, int, TimerHandle]] = []
         self._count = 0
-        self._turn_at: float | None = None  # by the world's clock
-        self._turn: Any = None
+        self._turn: Event | None = None  # planned because something is ready
+        self._alarm: Event | None = None  # planned for a timer
+        self._alarm_at = 0.0  # by the process's clock
         self._in_turn = False
         self._closed = False
+        self.time = process.monotonic  # type: ignore[method-assign]
 
     # Time
 
-    def time(self) -> float:
-        return self._process.monotonic()
-
-    def call_soon(self, callback: Callable[..., object], *args: Any, context: Context | None = None) -> events.Handle:  # type: ignore[override]
-        handle = events.Handle(callback, args, self, context)
+    def call_soon(self, callback: Callable[..., object], *args: Any, context: Context | None = None) -> Handle:  # type: ignore[override]
+        handle = Handle(callback, args, context)
         if not self._closed:
             self._ready.append(handle)
-            if self._in_turn:
-                return handle  # the turn plans the next one when it ends
-            if self._turn_at is None or self._turn_at > self._world.now + TURN_SECONDS_MAX:
-                self._plan(self._world.now + self._random.random() * TURN_SECONDS_MAX)
+            if not self._in_turn and self._turn is None:  # a turn plans the next one when it ends
+                self._plan_turn()
         return handle
 
     call_soon_threadsafe = call_soon  # type: ignore[assignment]
 
+    def call_from_outside(self, callback: Callable[..., object], *args: Any) -> None:
+        """The system has something for the process. If it is idle, it mostly begins at once."""
+        if self._closed:
+            return
+        self._ready.append(Handle(callback, args, self._process.context))
+        if self._turn is None and not self._in_turn:
+            if self._random.random() < AT_ONCE_CHANCE and events._get_running_loop() is None:
+                self._take_turn()
+            else:
+                self._plan_turn()
+
     def call_later(  # type: ignore[override]
         self, delay: float, callback: Callable[..., object], *args: Any, context: Context | None = None
-    ) -> events.TimerHandle:
+    ) -> TimerHandle:
         return self.call_at(self.time() + delay, callback, *args, context=context)
 
     def call_at(  # type: ignore[override]
         self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
-    ) -> events.TimerHandle:
-        handle = events.TimerHandle(when, callback, args, self, context)
+    ) -> TimerHandle:
+        handle = TimerHandle(when, callback, args, context)
         if not self._closed:
             self._count += 1
             heappush(self._timers, (when, self._count, handle))
-            handle._scheduled = True  # type: ignore[attr-defined]
-            if self._in_turn:
-                return handle
-            at = self._process.true_time(when)
-            if self._turn_at is None or at < self._turn_at:
-                self._plan(at)
+            if not self._in_turn:
+                self._set_alarm()
         return handle
 
     def _timer_handle_cancelled(self, handle: events.TimerHandle) -> None:
         """It stays in the queue until its time comes."""
 
-    def _plan(self, at: float) -> None:
-        if self._turn is not None:
-            self._turn.cancel()
-        self._turn_at = at
-        self._turn = self._world.at(at, self._take_turn)
+    def _plan_turn(self) -> None:
+        self._turn = self._world.after(self._random.random() * TURN_SECONDS_MAX, self._take_planned)
+
+    def _set_alarm(self) -> None:
+        """For the first timer. An alarm that comes too early does no harm, so it is not taken back."""
+        timers = self._timers
+        while timers and timers[0][2]._cancelled:
+            heappop(timers)
+        if not timers:
+            return
+        if self._alarm is not None:
+            if self._alarm_at <= timers[0][0]:
+                return
+            self._alarm.cancel()
+        self._alarm_at = timers[0][0]
+        # A little later, so that the process's clock does show that time then, however it is rounded.
+        self._alarm = self._world.at(self._process.true_time(self._alarm_at) + NANOSECOND, self._take_alarm)
 
     def plan_again(self) -> None:
         """The process's clock was changed, or it was stopped for a while."""
         if self._closed:
             return
-        if self._ready:
-            self._plan(self._world.now + self._random.random() * TURN_SECONDS_MAX)
-            return
-        while self._timers and self._timers[0][2]._cancelled:
-            heappop(self._timers)
-        if self._timers:
-            self._plan(self._process.true_time(self._timers[0][0]))
-        else:
-            if self._turn is not None:
-                self._turn.cancel()
-            self._turn_at = self._turn = None
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
+        self._set_alarm()
+        if self._ready and self._turn is None:
+            self._plan_turn()
+
+    def _take_planned(self) -> None:
+        self._turn = None
+        self._take_turn()
+
+    def _take_alarm(self) -> None:
+        self._alarm = None
+        if self._timers and self._timers[0][2]._cancelled:
+            self._set_alarm()
+        if self._alarm is None:
+            self._take_turn()
 
     def _take_turn(self) -> None:
-        self._turn_at = self._turn = None
         if self._closed or self._process.is_stopped:
             return
-        ready, timers, now = self._ready, self._timers, self.time() + 1e-9
+        ready, timers, now = self._ready, self._timers, self.time()
         while timers and timers[0][0] <= now:
-            handle = heappop(timers)[2]
-            handle._scheduled = False  # type: ignore[attr-defined]
-            if not handle._cancelled:
-                ready.append(handle)
+            timer = heappop(timers)[2]
+            if not timer._cancelled:
+                ready.append(timer)
         self._in_turn = True
         events._set_running_loop(self)
-        try:
-            rounds = 1 + int(self._random.random() * ROUNDS_MAX)
-            while ready and rounds:
-                rounds -= 1
-                for _ in range(len(ready)):
-                    next_one = ready.popleft()
-                    if not next_one._cancelled:
-                        next_one._run()
-                    if self._closed:
-                        return
-        finally:
-            self._in_turn = False
-            events._set_running_loop(None)
-        self.plan_again()
+        rounds = 1 + int(self._random.random() * ROUNDS_MAX)
+        while ready and rounds:
+            rounds -= 1
+            for _ in range(len(ready)):
+                handle = ready.popleft()
+                if handle._cancelled:
+                    continue
+                try:
+                    handle._context.run(handle._callback, *handle._args)
+                except (SystemExit, KeyboardInterrupt):
+                    self._end_turn()
+                    raise
+                except BaseException as error:
+                    self.call_exception_handler({"message": f"{handle._callback!r} failed", "exception": error})
+                if self._closed:
+                    self._end_turn()
+                    return
+        self._end_turn()
+        if ready and self._turn is None:
+            self._plan_turn()
+        if timers and (self._alarm is None or timers[0][0] < self._alarm_at):
+            self._set_alarm()
+
+    def _end_turn(self) -> None:
+        self._in_turn = False
+        events._set_running_loop(None)
 
     # Tasks and futures
 
@@ -147,7 +216,8 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
 
     def run_in_executor(self, executor: Executor | None, func: Callable[..., T], *args: Any) -> asyncio.Future[T]:  # type: ignore[override]
         used = executor or self._process.default_executor
-        return asyncio.wrap_future(used.submit(func, *args), loop=self)
+        assert isinstance(used, SimulatedThreads)
+        return used.run(partial(func, *args), self)
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
         if not self._closed:
@@ -170,8 +240,9 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         self._closed = True
         self._ready.clear()
         self._timers.clear()
-        if self._turn is not None:
-            self._turn.cancel()
+        for event in (self._turn, self._alarm):
+            if event is not None:
+                event.cancel()
 
     # The network
 

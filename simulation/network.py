@@ -57,12 +57,13 @@ class Network:
         self.slow.clear()
 
     def passes(self, source: Machine, target: Machine) -> bool:
-        return target.is_on and source.is_on and (source.name, target.name) not in self.cuts
+        return target.is_on and source.is_on and not (self.cuts and (source.name, target.name) in self.cuts)
 
     def delay(self, target: Machine, size: int = 0) -> float:
-        extra = self.slow.get(target.name, 0.0)
-        jitter = self.random.random() * self.jitter_seconds
-        return self.latency_seconds + jitter + size / self.bytes_per_second + extra * self.random.random()
+        seconds = self.latency_seconds + self.random.random() * self.jitter_seconds + size / self.bytes_per_second
+        if self.slow and target.name in self.slow:
+            seconds += self.slow[target.name] * self.random.random()
+        return seconds
 
     def reset_some(self, machine: str, random: Any, share: float) -> None:
         """Some connections of a machine are reset, by a firewall or a router, say."""
@@ -310,29 +311,32 @@ class Endpoint(asyncio.Transport):
 
     def _deliver(self) -> None:
         self._delivery = None
-        if not self._flight or self.is_gone:
+        flight, peer = self._flight, self.peer
+        if not flight or self.is_gone:
             return
-        here, there = self.process.machine, self.peer.process.machine
+        here, there = self.process.machine, peer.process.machine
         if not self.network.passes(here, there):
             self._stalled()
             return
-        if self.peer.is_gone or (self.peer._lost and not self.peer._closing):
-            self._flight.clear()
+        if peer.is_gone or (peer._lost and not peer._closing):
+            flight.clear()
             self.world.after(
                 self.network.delay(here),
                 partial(self._reset_by, there),
             )
             return
         self._retransmit = RETRANSMIT_SECONDS
-        self.world.trace(self.id, self.process.name, there.name, len(self._flight[0][1] or b""))
-        while self._flight and self._flight[0][0] <= self.world.now:
-            self.peer._arrived(self._flight.popleft()[1])
+        self.world.trace_sent(self.id, len(flight[0][1] or b""))
+        now = self.world.now
+        while flight and flight[0][0] <= now:
+            peer._received.append(flight.popleft()[1])
         if not self.network.passes(there, here):
             self._stalled(resend=False)
         else:
             self._unacknowledged_since = None
-        if self._flight and self._delivery is None:
-            self._delivery = self.world.at(self._flight[0][0], self._deliver)
+        if flight and self._delivery is None:
+            self._delivery = self.world.at(flight[0][0], self._deliver)
+        peer._arrived()
 
     def _stalled(self, *, resend: bool = True) -> None:
         """Nothing is acknowledged. A limit for that ends the connection."""
@@ -401,8 +405,7 @@ class Endpoint(asyncio.Transport):
 
     # Receiving
 
-    def _arrived(self, data: bytes | None) -> None:
-        self._received.append(data)
+    def _arrived(self) -> None:
         if self._protocol is not None and self._reading and not self._is_receiving and self.process.is_alive:
             self._is_receiving = True
             self.process.post(self._receive)

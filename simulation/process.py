@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from tidemark.environment import Environment, enter
 from tidemark.simulation.disk import Disk
+from tidemark.simulation.disk_work import DiskWork
 from tidemark.simulation.files import SimulatedFiles
 from tidemark.simulation.loop import SimulatedLoop
 from tidemark.simulation.threads import SimulatedThreads
@@ -41,17 +42,16 @@ class Machine:
         self.clock_rate = 1.0  # how fast its clocks run
         self.wall_offset_seconds = 0.0  # how wrong its wall clock is
         self.asleep_seconds = 0.0  # in all
-        self._rate_since = (0.0, 0.0)  # world's time and this machine's, when the rate was set
+        self.clock_base = 0.0  # what they would have shown at the beginning of the world
         network.machines[name] = self
 
     # Clocks
 
     def boot_clock(self) -> float:
-        since, own = self._rate_since
-        return own + (self.world.now - since) * self.clock_rate
+        return self.clock_base + self.world.now * self.clock_rate
 
     def set_clock_rate(self, rate: float) -> None:
-        self._rate_since = (self.world.now, self.boot_clock())
+        self.clock_base = self.boot_clock() - self.world.now * rate
         self.clock_rate = rate
         if self.process is not None:
             self.process.loop.plan_again()
@@ -101,7 +101,9 @@ class Process(Environment):
         self.tasks: list[asyncio.Task[Any]] = []
         self._chance = self.world.new_random(f"chance of {name}")
         self._threads_random = self.world.new_random(f"threads of {name}")
-        self._disk_seconds = 0.0
+        self.disk_seconds = 0.0
+        self.disk_work: DiskWork | None = None  # of the thread that has the processor
+        self._under_way: list[DiskWork] = []
         self._stopped_until: float | None = None
         self.context = contextvars.copy_context()
         self.context.run(enter, self)
@@ -111,7 +113,8 @@ class Process(Environment):
     # The environment
 
     def monotonic(self) -> float:
-        return self.machine.boot_clock() - self.machine.asleep_seconds
+        machine = self.machine  # asked all the time: not by way of boot_clock
+        return machine.clock_base + self.world.now * machine.clock_rate - machine.asleep_seconds
 
     def boot_clock(self) -> float:
         return self.machine.boot_clock()
@@ -145,14 +148,23 @@ class Process(Environment):
         """When, by the world's clock, this process's clock will show that."""
         return self.world.now + max(0.0, self.machine.true_seconds(monotonic - self.monotonic()))
 
+    def begin_disk_work(self) -> DiskWork:
+        work = self.disk_work = DiskWork(self.world.now)
+        self._under_way.append(work)
+        return work
+
+    def end_disk_work(self, work: DiskWork) -> None:
+        self._under_way.remove(work)
+        work.finish()
+
     def thread_delay(self) -> float:
         return self._threads_random.random() * THREAD_SECONDS_MAX
 
     def spend_on_disk(self, seconds: float) -> None:
-        self._disk_seconds += seconds
+        self.disk_seconds += seconds
 
     def take_disk_seconds(self) -> float:
-        taken, self._disk_seconds = self._disk_seconds, 0.0
+        taken, self.disk_seconds = self.disk_seconds, 0.0
         return taken + self.thread_delay()
 
     def standstill(self, *, disk: bool = True) -> float:
@@ -191,7 +203,7 @@ class Process(Environment):
     def post(self, callback: Callable[..., object], *args: Any) -> None:
         """From outside, as the system does: the network, a signal."""
         if self.is_alive:
-            self.loop.call_soon(callback, *args, context=self.context)
+            self.loop.call_from_outside(callback, *args)
 
     def spawn(self, coroutine: Coroutine[Any, Any, T], name: str = "") -> asyncio.Task[T]:
         task = self.call(lambda: self.loop.create_task(coroutine, name=name or None))
@@ -206,6 +218,8 @@ class Process(Environment):
 
     def die(self) -> None:
         self.is_alive = False
+        for work in self._under_way:
+            work.interrupt(self.world.now)
         for task in asyncio.all_tasks(self.loop):
             task._log_destroy_pending = False  # type: ignore[attr-defined]
             self.network.graveyard.append(task)

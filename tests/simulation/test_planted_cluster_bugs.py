@@ -16,6 +16,7 @@ QUICK = (
     "acknowledged-before-replicated",
     "undecided-records-are-shown",
     "aborted-offsets-count",
+    "any-clean-mark-speaks-for-all",
 )
 
 

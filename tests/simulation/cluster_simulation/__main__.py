@@ -16,7 +16,7 @@ from multiprocessing import get_context
 
 from cluster_simulation import planted
 from cluster_simulation.planted.search import first_seed, options_of
-from cluster_simulation.scenario import GROUPS, WORKLOADS, Options, Outcome, run
+from cluster_simulation.scenario import GROUPS, ON_REQUEST, WORKLOADS, Options, Outcome, run
 from cluster_simulation.shrinking import shrunk
 
 TELLS_EVERY_SECONDS = 30.0  # where nobody watches
@@ -47,7 +47,8 @@ def _options(arguments: argparse.Namespace) -> Options:
 
 
 def _find_planted(wanted: str) -> int:
-    names = list(planted.BUGS) if wanted == "all" else wanted.split(",")
+    known = [name for name, bug in planted.BUGS.items() if not bug.is_hole]
+    names = known if wanted == "all" else wanted.split(",")
     missed = []
     for name in names:
         seed = first_seed(name)
@@ -70,7 +71,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--nodes", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=20.0, help="of faults, in each run")
     parser.add_argument("--faults", type=_words, default=GROUPS, help=f"groups ({','.join(GROUPS)}) or kinds")
-    parser.add_argument("--workloads", type=_words, help=f"instead of what the seed says: {','.join(WORKLOADS)}")
+    parser.add_argument("--workloads", type=_words, help=f"not the seed's own: {','.join(WORKLOADS + ON_REQUEST)}")
     parser.add_argument("--without-faults", type=lambda text: frozenset(map(int, _words(text))), default=frozenset())
     parser.add_argument("--without-clients", type=lambda text: frozenset(_words(text)), default=frozenset())
     parser.add_argument("--jobs", type=int, default=1, help="processes")

@@ -268,3 +268,12 @@ class Administrator:
         code = answer.replica_election_results[0].partition_result[0].error_code
         if code not in (ErrorCode.ELECTION_NOT_NEEDED, ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE):
             self.told(code, "ElectLeaders")
+
+
+class Relaxer(Administrator):
+    """Lowers and raises min.insync.replicas all the time."""
+
+    async def run(self) -> None:
+        while not self.stopping:
+            await self.change_min_isr()
+            await asyncio.sleep(self.random.random() * 2)

@@ -80,7 +80,7 @@ class Producer:
         self.sequences: dict[Place, int] = {}
         self.numbers = itertools.count()
         self.version = random.choice(PRODUCE_VERSIONS)
-        self.pause_seconds = random.choice((0.03, 0.1, 0.3))
+        self.pause_seconds = random.choice((0.03, 0.1, 0.3, 2.0))
 
     async def run(self) -> None:
         await self.init()
@@ -177,6 +177,14 @@ class Producer:
             return ErrorCode.NETWORK_EXCEPTION, -1
         told = answer.responses[0].partition_responses[0]
         return told.error_code, told.base_offset
+
+
+class SeldomProducer(Producer):
+    """What it wrote is the last of its partition for a while."""
+
+    def __init__(self, name: str, client: KafkaClient, history: History, random: Random, places: list[Place]) -> None:
+        super().__init__(name, client, history, random, places)
+        self.pause_seconds = random.choice((0.5, 1.5))
 
 
 class TransactionalProducer(Producer):

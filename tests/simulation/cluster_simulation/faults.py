@@ -13,6 +13,16 @@ from cluster_simulation import damage, layouts
 from tidemark.simulation import Broker, Cluster
 
 SECONDS_MAX: Final = 8.0
+LATER_SECONDS: Final = {
+    "kills_then_blackout": 10.0,
+    "unsynced_kills": 10.0,
+    "replaced_disk": 8.0,
+    "hand_over": 7.0,
+    "rolling_stop": 10.0,
+    "rolling_replace": 10.0,
+    "lagging_pause": 9.0,
+    "pause_client": 6.0,
+}  # until the last part of it has begun
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +33,11 @@ class Fault:
     seconds: float
     amount: float  # from 0 to 1: how much of it
     layout: str = "one"  # of the nodes' disks
+
+    @property
+    def ends_at(self) -> float:
+        """When nothing comes of it any more."""
+        return self.at + self.seconds + LATER_SECONDS.get(self.kind, 1.0)
 
     def __str__(self) -> str:
         return f"{self.kind} node-{self.node} at {self.at:.2f} for {self.seconds:.2f} s"
@@ -200,6 +215,114 @@ def kills_then_blackout(cluster: Cluster, fault: Fault) -> None:
     cluster.world.after(3.0 + 4 * fault.amount, lambda: begin(cluster, later))
 
 
+def hand_over(cluster: Cluster, fault: Fault) -> None:
+    """One dies, another goes on without it, and is gone when the first comes back: what the first has not heard of
+    must not be missing."""
+    first, second = _pair(cluster, fault)
+    if int(fault.amount * 10) % 3:
+        first.stop()  # cleanly: it stays eligible (KIP-966)
+    else:
+        first.kill()
+
+    def swap() -> None:
+        second.kill()
+        cluster.world.after(0.2, first.start)
+        _later(cluster, fault, second.start)
+
+    cluster.world.after(2.0 + 4 * fault.amount, swap)
+
+
+def _pair(cluster: Cluster, fault: Fault) -> tuple[Broker, Broker]:
+    """A follower and the leader of some partition, as a node sees it that is up; or any two."""
+    up = next((each for each in cluster.brokers.values() if each.is_ready and each.node is not None), None)
+    if up is not None:
+        topics = up.node._store.image.topics  # type: ignore[union-attr]
+        led = [each for _, topic in sorted(topics.items()) for each in topic.partitions if len(each.isr) > 1]
+        led = [each for each in led if len(each.replicas) == 2 and fault.amount > 0.3] or led
+        if led:
+            chosen = led[int(fault.amount * 1000) % len(led)]
+            follower = next(each for each in chosen.isr if each != chosen.leader)
+            if chosen.leader in cluster.brokers:
+                return cluster.brokers[follower], cluster.brokers[chosen.leader]
+    first = _broker(cluster, fault)
+    return first, next(each for each in cluster.brokers.values() if each is not first)
+
+
+def rolling_stop(cluster: Cluster, fault: Fault) -> None:
+    """All stop cleanly, one after the other, and start again, the last one last."""
+    _roll(cluster, fault, lambda _: None)
+
+
+def rolling_replace(cluster: Cluster, fault: Fault) -> None:
+    """Likewise, and an empty disk takes the place of one: it is not the one to begin with."""
+    _roll(
+        cluster,
+        fault,
+        lambda broker: broker.machine.disk.replace(layouts.last_directory(fault.node, fault.layout)),
+    )
+
+
+def _roll(cluster: Cluster, fault: Fault, when_stopped: Callable[[Broker], None]) -> None:
+    """`fault.node` is the last but one to stop: it was in sync for longer than any but the last."""
+    chosen = _broker(cluster, fault)
+    others = [each for each in cluster.brokers.values() if each is not chosen]
+    turned = int(fault.amount * 100) % len(others)
+    others = [*others[turned:], *others[:turned]]
+    order = [*others[:-1], chosen, others[-1]]
+
+    def stop_next(at: int) -> None:
+        if at == len(order):
+            cluster.world.after(0.2, start_all)
+            return
+        if not order[at].is_ready:
+            stop_next(at + 1)
+            return
+        order[at].stop(then=lambda: stop_next(at + 1))
+
+    def start_all() -> None:
+        if not chosen.is_running:
+            when_stopped(chosen)
+        for broker in order[:-1]:
+            broker.start()
+        _later(cluster, fault, order[-1].start)
+
+    stop_next(0)
+
+
+def unsynced_kills(cluster: Cluster, fault: Fault) -> None:
+    """Syncs take seconds; before they end everything is killed, and restarted; and then the power fails. What the
+    first lives wrote is in the page caches until then, and may not be acknowledged as if it were on the disks."""
+    for broker in cluster.brokers.values():
+        broker.machine.disk.sync_seconds = 4.0
+
+    def kill_all() -> None:
+        for broker in cluster.brokers.values():
+            broker.machine.disk.sync_seconds = 0.002
+            broker.kill()
+            cluster.world.after(0.1, broker.start)
+
+    cluster.world.after(1.5, kill_all)
+    later = dataclasses.replace(fault, kind="blackout", seconds=1.0)
+    cluster.world.after(4.0 + 4 * fault.amount, lambda: begin(cluster, later))
+
+
+def pause_client(cluster: Cluster, fault: Fault) -> None:
+    """A client stands still, for longer than its session perhaps, and goes on as if nothing had been."""
+    clients = [each for each in cluster.clients if each.is_alive]
+    members = [each for each in clients if each.machine.name.startswith(("classic", "consumer", "transform"))]
+    chosen = members or clients
+    if chosen:
+        chosen[int(fault.amount * 1000) % len(chosen)].pause(2 + 1.2 * fault.seconds)
+
+
+def lagging_pause(cluster: Cluster, fault: Fault) -> None:
+    """A node hears late, and then stands still: when it goes on it finds answers to what it asked long ago."""
+    slow(cluster, dataclasses.replace(fault, amount=1.0))
+    process = _broker(cluster, fault).process
+    if process is not None:
+        cluster.world.after(0.5, lambda: process.pause(5.5 + 3 * fault.amount))
+
+
 def replaced_disk(cluster: Cluster, fault: Fault) -> None:
     """An empty disk takes the place of one without metadata, after a clean stop or an unclean one."""
     broker = _broker(cluster, fault)
@@ -236,8 +359,22 @@ def clock_jump(cluster: Cluster, fault: Fault) -> None:
 
 
 KINDS: Final[dict[str, dict[str, Begin]]] = {
-    "crash": {"kill": kill, "stop": stop, "pause": pause, "sleep": sleep},
-    "power": {"power": power, "blackout": blackout, "kills_then_blackout": kills_then_blackout},
+    "crash": {
+        "kill": kill,
+        "stop": stop,
+        "pause": pause,
+        "sleep": sleep,
+        "hand_over": hand_over,
+        "rolling_stop": rolling_stop,
+        "pause_client": pause_client,
+        "lagging_pause": lagging_pause,
+    },
+    "power": {
+        "power": power,
+        "blackout": blackout,
+        "kills_then_blackout": kills_then_blackout,
+        "unsynced_kills": unsynced_kills,
+    },
     "network": {
         "isolate": isolate,
         "cut_pair": cut_pair,
@@ -255,7 +392,7 @@ KINDS: Final[dict[str, dict[str, Begin]]] = {
         "read_errors": read_errors,
         "dead_directory": dead_directory,
     },
-    "damage": {"bit_flip": bit_flip, "replaced_disk": replaced_disk},
+    "damage": {"bit_flip": bit_flip, "replaced_disk": replaced_disk, "rolling_replace": rolling_replace},
     "clock": {"clock_drift": clock_drift, "clock_jump": clock_jump},
 }
 BEGIN: Final = {name: begin for kinds in KINDS.values() for name, begin in kinds.items()}
@@ -263,7 +400,11 @@ DAMAGE: Final = frozenset(KINDS["damage"])  # a replica loses what it had acknow
 UNCLEAN: Final = frozenset(
     ("kill", "power", "sync_errors", "write_errors", "read_errors", "dead_directory", *KINDS["damage"])
 )  # the node is restarted without a clean stop
-NEEDS: Final = {"dead_directory": ("two",), "replaced_disk": ("two", "apart")}  # layouts
+NEEDS: Final = {
+    "dead_directory": ("two",),
+    "replaced_disk": ("two", "apart"),
+    "rolling_replace": ("two", "apart"),
+}  # layouts
 
 # What is fair. With min.insync.replicas of 2 nothing acknowledged is lost as long as one replica at a time loses what
 # it had (KIP-966), and the controller cannot tell a process that was killed from a machine that lost power: so where
@@ -278,7 +419,7 @@ def draw_mode(random: Random, groups: tuple[str, ...]) -> str:
     kinds = {kind for group in groups for kind in KINDS.get(group, (group,))}
     if kinds & DAMAGE and random.random() < 0.4:
         return UNLUCKY
-    if "power" in kinds or "blackout" in kinds:
+    if kinds & {*KINDS["power"]}:
         return random.choice((SYNCED, SYNCED, UNLUCKY))
     return random.choice((SYNCED, CACHED))
 
@@ -300,8 +441,10 @@ def draw(random: Random, *, nodes: int, seconds: float, groups: tuple[str, ...],
 def _is_fair(kind: str, mode: str, layout: str) -> bool:
     if layout not in NEEDS.get(kind, (layout,)):
         return False
-    if kind in ("blackout", "kills_then_blackout"):
+    if kind in ("blackout", "kills_then_blackout", "unsynced_kills"):
         return mode == SYNCED
+    if kind == "hand_over":
+        return mode != UNLUCKY  # two of them stop uncleanly
     if kind == "power":
         return mode != CACHED
     return kind not in DAMAGE or mode == UNLUCKY

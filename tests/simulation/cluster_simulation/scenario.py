@@ -8,11 +8,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Final
+from unittest.mock import patch
 
 from cluster_simulation import compacted, faults, layouts, members
-from cluster_simulation.administrator import Administrator, create_topic
+from cluster_simulation.administrator import Administrator, Relaxer, create_topic
 from cluster_simulation.checks import check_history
-from cluster_simulation.clients import Producer, Reader, TransactionalProducer
+from cluster_simulation.clients import Producer, Reader, SeldomProducer, TransactionalProducer
 from cluster_simulation.compacted import KeyedProducer, check_compacted
 from cluster_simulation.files_check import check_files
 from cluster_simulation.history import Anomaly, History, Place
@@ -20,6 +21,8 @@ from cluster_simulation.hostile import Hostile
 from cluster_simulation.invariants import Invariants
 from cluster_simulation.members import ClassicMember, ConsumerMember
 from cluster_simulation.transform import OUTPUT, Transformer
+from cluster_simulation.voters import VoterChanger
+from tidemark.raft.driver import Driver
 from tidemark.simulation import Cluster, OutOfTime, WorldStuck
 from tidemark.simulation.client import KafkaClient
 
@@ -28,7 +31,18 @@ RECOVER_SECONDS_MAX: Final = 90.0
 STOP_SECONDS_MAX: Final = 60.0
 FAR_SECONDS: Final = 1000.0
 GROUPS: Final = tuple(faults.KINDS)
-WORKLOADS: Final = ("classic", "consumer", "transform", "admin", "compacted", "hostile")  # beside plain clients
+WORKLOADS: Final = (
+    "classic",
+    "consumer",
+    "transform",
+    "admin",
+    "compacted",
+    "hostile",
+    "pairs",
+)  # beside plain clients
+ON_REQUEST: Final = ("voters",)  # likewise, and not drawn from seeds
+PAIRS: Final = "pairs"  # a topic with two replicas
+SNAPSHOT_AFTER_BYTES: Final = (1 << 20, 8000, 2000)  # of the quorum's journal
 WORKLOAD_CHANCE: Final = 0.35
 
 
@@ -77,6 +91,7 @@ class Scenario:
         self.layout = random.choice(layouts.LAYOUTS) if not options.layout else options.layout
         self.random = random
         self.partitions = random.choice((1, 2, 3))
+        self.snapshot_after_bytes = Random(f"snapshots {seed}").choice(SNAPSHOT_AFTER_BYTES)
         self.workloads = self._workloads()
         self.settings = self._settings(random)
         self.faults = faults.draw(
@@ -92,6 +107,7 @@ class Scenario:
         self.recovery_seconds = 0.0
         self.outputs: list[Place] = []
         self.keyed: list[Place] = []
+        self.paired: list[Place] = []
         self.clients: dict[str, Any] = {}
         self.tasks: dict[str, Any] = {}
         self.trace_to: Any = None
@@ -121,7 +137,8 @@ class Scenario:
     def run(self, listener: Any = None) -> Outcome:
         outcome = Outcome(self.seed)
         began = time.process_time()
-        with Cluster(self.seed, nodes=self.options.nodes, settings=self._settings_of) as cluster:
+        snapshots = patch.dict(Driver.__init__.__kwdefaults__, snapshot_after_bytes=self.snapshot_after_bytes)
+        with snapshots, Cluster(self.seed, nodes=self.options.nodes, settings=self._settings_of) as cluster:
             if listener is not None:
                 cluster.world.listeners.append(listener)
             if self.trace_to is not None:
@@ -158,7 +175,8 @@ class Scenario:
         cluster.run(self.options.seconds)
         self._heal(cluster)
         self._check_liveness(cluster, "after all was well")
-        if "admin" not in self.workloads and (self.random.random() < 0.5 or self.options.without_one):
+        may_miss_one = not {"admin", "voters"} & {*self.workloads}  # they change how many can be missed
+        if may_miss_one and (self.random.random() < 0.5 or self.options.without_one):
             self._live_without_one(cluster)
         self._stop_clients(cluster)
         self._await_in_sync(cluster)
@@ -180,7 +198,7 @@ class Scenario:
 
     def _check_files(self, cluster: Cluster) -> None:
         """They stop cleanly, one after the other, and what they leave is sound."""
-        cluster.world.after_event = None
+        cluster.world.watch(None)
         image = next(iter(cluster.brokers.values())).node._store.image  # type: ignore[union-attr]
         for broker in cluster.brokers.values():
             broker.may_start = False
@@ -191,36 +209,34 @@ class Scenario:
         check_files(cluster, image)
 
     def _watch(self, cluster: Cluster, invariants: Invariants) -> None:
-        count = 0
+        def look() -> None:
+            invariants.check()
+            for name, task in self.tasks.items():
+                if task.done() and not task.cancelled() and task.exception() is not None:
+                    error = task.exception()
+                    if isinstance(error, Anomaly):
+                        raise error
+                    raise Anomaly(f"{name}: {type(error).__name__}: {error}") from error
 
-        def after_event() -> None:
-            nonlocal count
-            count += 1
-            if count % CHECK_EVERY_EVENTS == 0:
-                invariants.check()
-                for name, task in self.tasks.items():
-                    if task.done() and not task.cancelled() and task.exception() is not None:
-                        error = task.exception()
-                        if isinstance(error, Anomaly):
-                            raise error
-                        raise Anomaly(f"{name}: {type(error).__name__}: {error}") from error
-
-        cluster.world.after_event = after_event
+        cluster.world.watch(look, every_events=CHECK_EVERY_EVENTS)
 
     def _create_topics(self, cluster: Cluster) -> list[Place]:
         topics = dict.fromkeys(("orders", "payments")[: self.random.choice((1, 2))], self.partitions)
         extra = {OUTPUT: 2} if "transform" in self.workloads else {}
         keyed = {compacted.TOPIC: 1} if "compacted" in self.workloads else {}
+        paired = {PAIRS: 1} if "pairs" in self.workloads else {}
 
         async def create() -> None:
             client = KafkaClient(cluster.bootstrap, client_id="admin")
-            for name, count in {**topics, **extra, **keyed}.items():
+            for name, count in {**topics, **extra, **keyed, **paired}.items():
                 configs = compacted.CONFIGS if name in keyed else None
-                await create_topic(client, name, partitions=count, replicas=3, configs=configs)
+                replicas = 2 if name in paired else 3
+                await create_topic(client, name, partitions=count, replicas=replicas, configs=configs)
 
         cluster.call(create())
         self.outputs = [(name, index) for name, count in extra.items() for index in range(count)]
         self.keyed = [(name, 0) for name in keyed]
+        self.paired = [(name, 0) for name in paired]
         return [(topic, index) for topic, count in topics.items() for index in range(count)]
 
     def _start_clients(self, cluster: Cluster, places: list[Place]) -> None:
@@ -239,7 +255,7 @@ class Scenario:
             makes[f"transactional-{number}"] = lambda name, client, random: TransactionalProducer(
                 name, client, history, random, places
             )
-        for place in places + self.outputs:
+        for place in places + self.outputs + self.paired:
             makes[f"reader-{place[0]}-{place[1]}"] = lambda _, client, random, place=place: Reader(  # type: ignore[misc]
                 client, history, place, committed_only=random.random() < 0.5
             )
@@ -262,10 +278,18 @@ class Scenario:
                 )
         if "compacted" in self.workloads:
             makes["keyed-0"] = lambda name, client, random: KeyedProducer(name, client, history, random, [])
+        if self.paired:
+            makes["pairs-0"] = lambda name, client, random: SeldomProducer(name, client, history, random, self.paired)
+            if self.may_relax:
+                makes["relaxer-0"] = lambda name, client, random: Relaxer(
+                    name, client, history, random, self.paired, nodes=nodes, may_relax=True
+                )
         if "admin" in self.workloads:
             makes["admin-0"] = lambda name, client, random: Administrator(
                 name, client, history, random, places, nodes=nodes, may_relax=self.may_relax
             )
+        if "voters" in self.workloads:
+            makes["voters-0"] = lambda name, client, random: VoterChanger(name, client, history, random, nodes=nodes)
         if "hostile" in self.workloads:
             makes["hostile-0"] = lambda name, client, random: Hostile(
                 name, client, history, random, places, nodes=nodes
@@ -274,7 +298,8 @@ class Scenario:
 
     def _heal(self, cluster: Cluster) -> None:
         faults.heal(cluster)
-        cluster.run(0.5 + faults.SECONDS_MAX)  # what is under way ends: pauses, restarts
+        last = max((each.ends_at for each in self.faults), default=0.0)
+        cluster.run(0.5 + max(0.0, last - self.options.seconds))  # what is under way ends: pauses, restarts
         faults.heal(cluster)
         for broker in cluster.brokers.values():
             broker.start()
@@ -324,7 +349,7 @@ class Scenario:
             raise Anomaly(f"not in sync after {RECOVER_SECONDS_MAX:g} s: {missing()}; not ready: {down}") from None
 
     def _judge(self, cluster: Cluster, places: Sequence[Place]) -> None:
-        places = [*places, *self.outputs]
+        places = [*places, *self.outputs, *self.paired]
         everything, committed = self._read_all(cluster, places, False), self._read_all(cluster, places, True)
         is_unclean = any(each.kind in faults.UNCLEAN or each.kind in faults.KINDS["power"] for each in self.faults)
         if is_unclean:  # as in Kafka, where a log begins is written every now and then

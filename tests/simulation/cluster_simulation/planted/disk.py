@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from typing import Any, Final
 from unittest.mock import patch
 
 from cluster_simulation.planted.bug import Bug
 from tidemark.files import Files
 from tidemark.raft.journal import Journal
+from tidemark.storage import checkpoints, loading
+from tidemark.storage.directory import LogDirectory
+from tidemark.storage.epochs import EpochCache
 from tidemark.storage.flush import Flush
 from tidemark.storage.producers import Producers
 
@@ -51,7 +55,81 @@ def _producers_are_forgotten() -> Any:
     return patch.object(Producers, "check", lambda self, header: None)
 
 
+def _what_a_restart_finds_counts_as_synced() -> Any:
+    """Defect 4."""
+    load = loading.load
+
+    def trusting(*args: Any, **more: Any) -> Any:
+        loaded = load(*args, **more)
+        return replace(loaded, recovery_point=loaded.end_offset)
+
+    return patch.object(loading, "load", trusting)
+
+
+def _any_clean_mark_speaks_for_all() -> Any:
+    """Defect 1: the disk beside the one with the mark may have been replaced."""
+
+    def clean_broker_epoch(directories: Any) -> int:
+        return max((-1 if each.clean_epoch is None else each.clean_epoch for each in directories), default=-1)
+
+    return patch("tidemark.broker.cluster_runtime.clean_broker_epoch", clean_broker_epoch)
+
+
+def _strays_stay() -> Any:
+    """Defect 6."""
+    return patch.object(LogDirectory, "retire_strays", lambda self, is_assigned: [])
+
+
+def _log_starts_are_not_written() -> Any:
+    write = LogDirectory._write
+
+    def forgetful(self: Any, name: str, offsets: Any) -> None:
+        write(self, name, {} if name == checkpoints.START_OFFSETS else offsets)
+
+    return patch.object(LogDirectory, "_write", forgetful)
+
+
+def _epochs_are_lost() -> Any:
+    """Defect 5: a checkpoint that is empty after a crash counts as one without entries."""
+
+    def load(cls: Any, files: Files, path: str) -> EpochCache:
+        cache: EpochCache = cls(files, path)
+        cache._is_new = not files.exists(path)
+        cache.is_known = not cache._is_new
+        cache._changed()
+        cache.saved = cache.latest
+        return cache
+
+    return patch.object(EpochCache, "load", classmethod(load))
+
+
 BUGS: Final = {
+    "epochs-are-lost": Bug(
+        patches=_epochs_are_lost,
+        faults=("hand_over", "kill", "isolate"),
+        workloads=("pairs",),
+        mode="cached",
+        seeds=8,
+        is_hole=True,
+    ),
+    "found-counts-as-synced": Bug(
+        patches=_what_a_restart_finds_counts_as_synced,
+        faults=("unsynced_kills",),
+        workloads=("pairs",),
+        mode="synced",
+        seeds=12,
+    ),
+    "any-clean-mark-speaks-for-all": Bug(
+        patches=_any_clean_mark_speaks_for_all,
+        faults=("rolling_replace",),
+        mode="unlucky",
+        layout="two",
+        seeds=8,
+    ),
+    "strays-stay": Bug(patches=_strays_stay, faults=("kill", "stop"), workloads=("admin",), seeds=8, is_hole=True),
+    "log-starts-are-not-written": Bug(
+        patches=_log_starts_are_not_written, faults=("rolling_stop",), workloads=("admin",), seeds=8
+    ),
     "directories-not-synced": Bug(patches=_directories_not_synced, faults=("power",), seeds=4),
     "journal-not-synced": Bug(patches=_journal_not_synced, faults=("power",), seeds=4),
     "renames-not-synced": Bug(patches=_renames_not_synced, faults=("power",), seeds=4),

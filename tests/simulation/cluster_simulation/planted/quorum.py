@@ -7,6 +7,8 @@ from typing import Any, Final
 from unittest.mock import patch
 
 from cluster_simulation.planted.bug import Bug
+from tidemark.broker.cluster.broker_membership import BrokerMembership
+from tidemark.broker.core.lease import lease_clock
 from tidemark.raft.node import Node
 from tidemark.raft.storage import FileStorage
 
@@ -27,7 +29,32 @@ def _a_hung_disk_keeps_the_lead() -> Any:
     return patch.object(Node, "is_disk_stalled", property(lambda self: False))
 
 
+def _eligible_leaders_outlive_min_isr() -> Any:
+    """Defect 2."""
+    return patch("tidemark.broker.metadata.min_isr._without_eligible", lambda topic: iter(()))
+
+
+def _leases_begin_with_the_answer() -> Any:
+    handle = BrokerMembership._handle_answer
+    return patch.object(
+        BrokerMembership,
+        "_handle_answer",
+        lambda self, response, sent_at: handle(self, response, lease_clock()),
+    )
+
+
 BUGS: Final = {
+    "eligible-leaders-outlive-min-isr": Bug(
+        patches=_eligible_leaders_outlive_min_isr,
+        faults=("hand_over",),
+        workloads=("pairs",),
+        mode="cached",
+        seeds=12,
+        is_hole=True,
+    ),
+    "leases-begin-with-the-answer": Bug(
+        patches=_leases_begin_with_the_answer, faults=("lagging_pause",), seeds=8, is_hole=True
+    ),
     "votes-are-not-saved": Bug(patches=_votes_are_not_saved, faults=("crash",), seeds=4),
     "a-hung-disk-keeps-the-lead": Bug(
         patches=_a_hung_disk_keeps_the_lead, faults=("slow",), without_one="disk_hang", seeds=8
