@@ -14,7 +14,7 @@ _PASSING = re.compile(
     r"|NetworkException|Python worker exited unexpectedly|Connection refused|Connection reset"
     # The connector 4.1.1 may die in its own progress report, after it has finished a batch that a killed run began.
     r"|NullPointerException|Cannot invoke \".*\" because \".*\" is null|failed to connect back"
-    r"|BatchesUnreadable|_FENCED|PRODUCER_FENCED"
+    r"|BatchesUnreadable|RegistryAway|_FENCED|PRODUCER_FENCED"
     r"|INVALID_PRODUCER_EPOCH|NOT_COORDINATOR|COORDINATOR_|CoordinatorNotAvailable|NotLeaderOrFollower"
     r"|LeaderNotAvailable|_STATE|EOFException|No resolvable bootstrap|fetching offsets|UnknownTopicOrPartition"
 )

@@ -14,6 +14,8 @@ from typing import Any
 from tidemark.failure import CommandFailed
 from tidemark.pipeline.cluster import Partition
 
+READS_NOTE = "reads.json"  # which sinks share a read of their source, and so its place in the checkpoint
+
 
 class Checkpoint:
     def __init__(self, location: str) -> None:
@@ -25,7 +27,12 @@ class Checkpoint:
         return Path(self.location)
 
     def of_sink(self, sink: str) -> str:
-        return f"{self.location}/sinks/{sink}"
+        """Where Spark keeps the logs of the query that feeds the sink; or that is named, itself."""
+        shared = (read for read, members in self.read_note(READS_NOTE).items() if sink in members)
+        return f"{self.location}/sinks/{next(shared, sink)}"
+
+    def exists(self, sink: str) -> bool:
+        return self.is_local and (Path(self.of_sink(sink)) / "metadata").exists()
 
     def positions(self, sink: str) -> dict[Partition, int]:
         """Where the sink's finished batches end; empty before the first."""

@@ -185,6 +185,7 @@ def _views(pipeline: Pipeline, master: str) -> dict[str, Any]:
     from tidemark.pipeline.schemas import resolve_schemas
     from tidemark.pipeline.sinks.files import columns_of_table, require_fitting
     from tidemark.pipeline.sinks.topic import division_of
+    from tidemark.pipeline.sinks.upsert import merge_of, rows_of_table
     from tidemark.pipeline.spec import TopicSink
 
     spark = _session(pipeline, master, log=_passing_log(), **{"spark.ui.enabled": "false"})
@@ -195,11 +196,14 @@ def _views(pipeline: Pipeline, master: str) -> dict[str, Any]:
     for sink in all_sinks(pipeline):
         view = graph.view_of(sink)
         try:
-            views[sink.name] = rows = rows_for(view, sink)
+            views[sink.name] = rows = rows_for(view, sink, pipeline, register=False)
             if isinstance(sink, TopicSink):
                 division_of(view, sink, behind_table=pipeline.is_behind_table(sink.view))
             else:
-                require_fitting(columns_of_table(spark, sink), rows, sink)
+                written = rows_of_table(rows, merge_of(view, sink)) if sink.is_upsert else rows
+                new = require_fitting(columns_of_table(spark, sink), written, sink)
+                if new:
+                    print(f"sinks.{sink.name}: {sink.path} will get the columns {', '.join(new)}.")
         except AnalysisException as error:
             why = str(error).strip().splitlines()[0].rstrip(".")
             raise CommandFailed(f"sinks.{sink.name}: {why}.", code=ExitCode.USAGE) from None

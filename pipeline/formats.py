@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import reduce
 from operator import and_
 from typing import TYPE_CHECKING, Any
 
 from tidemark.pipeline import debezium
+from tidemark.pipeline.registry.client import RegistrySettings
 from tidemark.pipeline.spec import TopicSource
 
 if TYPE_CHECKING:
@@ -40,8 +42,61 @@ def with_metadata(records: DataFrame) -> DataFrame:
     return records.select(*named, f.col("value").isNull().alias(TOMBSTONE))
 
 
-def decoded(records: DataFrame, source: TopicSource, *, schema: str | None) -> DataFrame:
-    """Adds _parsed (a struct) and _reason: null if the value could be read."""
+# A record's key, read by a registry's schema; _key is the bytes.
+KEY_VALUE = "_key_value"
+UNKNOWN = "_unknown"  # a field that the schema does not name, of formats that tell
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadAs:
+    """By which schemas a source's records are read."""
+
+    schema: str | None = None
+    key_schema: str | None = None
+    registry: RegistrySettings | None = None
+
+
+def decoded(records: DataFrame, source: TopicSource, read_as: ReadAs) -> DataFrame:
+    """Adds _parsed (a struct) and _reason: null if the record could be read."""
+    values = _framed(records, "_value", read_as.schema, read_as) if source.is_framed else None
+    if values is None:
+        values = _plain(records, source, schema=read_as.schema)
+    if source.key_format is None:
+        return values
+    return _with_key(values, read_as)
+
+
+def _framed(records: DataFrame, column: str, schema: str | None, read_as: ReadAs) -> DataFrame:
+    from pyspark.sql import functions as f
+
+    from tidemark.pipeline.registry.client import Schema
+    from tidemark.pipeline.registry.decoding import columns, decoding
+
+    assert schema is not None
+    assert read_as.registry is not None
+    reader = Schema.of_note(schema)
+    decode = decoding(read_as.registry, reader, columns(reader))
+    outcome = records.withColumn("_outcome", decode(f.col(column)))
+    what = column.removeprefix("_")
+    return outcome.select(
+        *(f.col(f"`{name}`") for name in records.columns),
+        f.col("_outcome.value").alias(PARSED),
+        f.concat(f.lit(f"the {what}: "), f.col("_outcome.reason")).alias(REASON),
+        f.col("_outcome.unknown").alias(UNKNOWN),
+    )
+
+
+def _with_key(values: DataFrame, read_as: ReadAs) -> DataFrame:
+    from pyspark.sql import functions as f
+
+    aside = values.withColumnsRenamed({PARSED: "_of_value", REASON: "_reason_of_value", UNKNOWN: "_unknown_of_value"})
+    keys = _framed(aside, "_key", read_as.key_schema, read_as).drop(UNKNOWN)
+    named = keys.withColumnsRenamed({PARSED: KEY_VALUE, "_of_value": PARSED, "_unknown_of_value": UNKNOWN})
+    both = f.coalesce(f.col("_reason_of_value"), f.col(REASON))
+    return named.withColumn(REASON, both).drop("_reason_of_value")
+
+
+def _plain(records: DataFrame, source: TopicSource, *, schema: str | None) -> DataFrame:
     from pyspark.sql import functions as f
 
     parsed = _parse(source, schema)
@@ -88,6 +143,8 @@ def good_rows(rows: DataFrame, source: TopicSource) -> DataFrame:
 
     good = rows.where(f.col(REASON).isNull())
     metadata = [f.col(name) for name in (*METADATA.values(), TOMBSTONE)]
+    if source.key_format is not None:
+        metadata.append(f.col(KEY_VALUE))
     if source.format == "binary":
         return good.select(f.col("_value").alias("value"), *metadata)
     if source.format == "string":
@@ -97,6 +154,8 @@ def good_rows(rows: DataFrame, source: TopicSource) -> DataFrame:
         changes = good.where(debezium.operation(f.col(PARSED)).isin(*debezium.ROW_OPERATIONS))
         names = changes.select(f"{PARSED}.after.*").columns
         return changes.select(*debezium.flattened(f.col(PARSED), names), *metadata)
+    if good.schema[PARSED].dataType.typeName() != "struct":
+        return good.select(f.col(PARSED).alias("value"), *metadata)
     fields = [name for name in good.select(f"{PARSED}.*").columns if name != CORRUPT]
     return good.select(*(f.col(f"{PARSED}.`{name}`").alias(name) for name in fields), *metadata)
 

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tidemark.failure import CommandFailed, ExitCode
 from tidemark.pipeline.balance import ReadPlan
-from tidemark.pipeline.inputs import BatchLimit, lake_input, topic_input
+from tidemark.pipeline.formats import ReadAs
+from tidemark.pipeline.inputs import BatchLimit, Input, lake_input, topic_input
 from tidemark.pipeline.progress import RULES_PREFIX
 from tidemark.pipeline.python_steps import Function, applied, function_of, ship
 from tidemark.pipeline.spec import LakeSource, Pipeline, Sink, Step, TopicSink, TopicSource
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 DEAD_LETTER_PREFIX = "dead-letters-"
 _HEADERS = """concat(coalesce(_headers, array()), array(
@@ -38,11 +40,7 @@ def dead_letter_sink(source: TopicSource) -> TopicSink:
 
 def all_sinks(pipeline: Pipeline) -> list[Sink]:
     """Those of the file, and one for each source with dead letters."""
-    letters = [
-        dead_letter_sink(each)
-        for each in pipeline.topic_sources
-        if each.on_malformed == "dead_letter" and not each.table
-    ]
+    letters = [dead_letter_sink(each) for each in pipeline.topic_sources if each.has_dead_letters]
     return [*pipeline.sinks, *letters]
 
 
@@ -56,12 +54,44 @@ class Graph:
         *,
         schemas: Mapping[str, str],
         plans: Mapping[str, ReadPlan] | None = None,
+        given: Mapping[str, DataFrame] | None = None,
     ) -> None:
+        """`given`: views that are there already, as of a batch; then no source is read."""
         self._spark = spark
         self._pipeline = pipeline
         self._schemas = schemas
         self._plans = plans or {}
+        self._given = given
         self._functions: dict[str, Function] = {}
+        self.judged: dict[str, DataFrame] = {}  # of steps with rules, with the reason of those that break one
+
+    def over(self, spark: SparkSession, given: Mapping[str, DataFrame]) -> Graph:
+        """The same steps, over rows that are there already."""
+        made = Graph(spark, self._pipeline, schemas=self._schemas, given=given)
+        made._functions = self._functions
+        return made
+
+    def read_as(self, source: TopicSource) -> ReadAs:
+        return ReadAs(
+            schema=self._schemas.get(source.name),
+            key_schema=self._schemas.get(source.key_schema_name),
+            registry=self._pipeline.registry,
+        )
+
+    def records_of(self, source: TopicSource, *, limit: BatchLimit) -> DataFrame:
+        """A source's records as a stream, parsed and counted, the malformed ones with their reason."""
+        found = self._topic_input(source, {}, limit).counted
+        assert found is not None
+        return found
+
+    def views(self, names: Collection[str]) -> dict[str, DataFrame]:
+        """Several views of the same sources."""
+        found = self._sources({}, BatchLimit())
+        wanted = self._pipeline.views_behind(names)
+        for step in self._pipeline.steps:
+            if wanted & {step.name, step.rejected}:
+                found |= self._step(step)
+        return {name: found[name] for name in names}
 
     def view_of(
         self, sink: Sink, *, source_options: Mapping[str, str] | None = None, limit: BatchLimit | None = None
@@ -76,25 +106,36 @@ class Graph:
         return views[sink.view]
 
     def _sources(self, source_options: Mapping[str, str], limit: BatchLimit) -> dict[str, DataFrame]:
+        if self._given is not None:
+            for name, view in self._given.items():
+                if not name.startswith(DEAD_LETTER_PREFIX):
+                    view.createOrReplaceTempView(name)
+            return dict(self._given)
         views = {}
         for source in self._pipeline.sources:
             if isinstance(source, LakeSource):
                 made = lake_input(self._spark, source)
             else:
-                made = topic_input(
-                    self._spark,
-                    source,
-                    pipeline=self._pipeline,
-                    schema=self._schemas.get(source.name),
-                    plan=self._plans.get(source.name, ReadPlan()),
-                    extra=source_options,
-                    limit=limit,
-                )
+                made = self._topic_input(source, source_options, limit)
             made.good.createOrReplaceTempView(source.name)
             views[source.name] = made.good
+            if isinstance(source, TopicSource) and source.table and source.has_dead_letters:
+                # A table may be read more than once; its dead letters are of a stream, which is not.
+                made = self._topic_input(replace(source, table=False), {}, limit)
             if made.all is not None:
                 views[DEAD_LETTER_PREFIX + source.name] = made.all.where("_reason IS NOT NULL")
         return views
+
+    def _topic_input(self, source: TopicSource, source_options: Mapping[str, str], limit: BatchLimit) -> Input:
+        return topic_input(
+            self._spark,
+            source,
+            pipeline=self._pipeline,
+            read_as=self.read_as(source),
+            plan=self._plans.get(source.name, ReadPlan()),
+            extra=source_options,
+            limit=limit,
+        )
 
     def _step(self, step: Step) -> dict[str, DataFrame]:
         from pyspark.errors import AnalysisException, ParseException
@@ -107,7 +148,7 @@ class Graph:
                 rows = rows.withWatermark(step.watermark.column, step.watermark.delay)
             if step.dedupe is not None:
                 rows = rows.dropDuplicatesWithinWatermark(list(step.dedupe.keys))
-            made = {step.name: rows} if not step.rules else _divided(rows, step)
+            made = {step.name: rows} if not step.rules else self._divided(rows, step)
         except (AnalysisException, ParseException) as error:
             why = str(error).strip().splitlines()[0].rstrip(".")
             raise CommandFailed(f"The step {step.name!r}: {why}.", code=ExitCode.USAGE) from None
@@ -122,17 +163,21 @@ class Graph:
             ship(self._spark, named, beside=beside)
         return applied(self._functions[named], rows, step=step.name, beside=beside)
 
+    def _divided(self, rows: DataFrame, step: Step) -> dict[str, DataFrame]:
+        """Rows that keep all rules, and the others with those that they break. A condition that is null is broken."""
+        from pyspark.sql import functions as f
 
-def _divided(rows: DataFrame, step: Step) -> dict[str, DataFrame]:
-    """Rows that keep all rules, and the others with the rules that they break. A condition that is null is broken."""
+        broken = [f.when(~f.coalesce(f.expr(rule), f.lit(False)), f.lit(name)) for name, rule in step.rules.items()]
+        self.judged[step.name] = judged = rows.withColumn("_reason", f.concat_ws("; ", *broken))
+        if self._given is None:  # counts travel with a stream's progress; those of a batch are the caller's to count
+            judged = judged.observe(RULES_PREFIX + step.name, *rule_counts())
+        return {
+            step.name: judged.where("_reason = ''").drop("_reason"),
+            step.rejected: judged.where("_reason <> ''"),
+        }
+
+
+def rule_counts() -> list[Column]:
     from pyspark.sql import functions as f
 
-    broken = [f.when(~f.coalesce(f.expr(rule), f.lit(False)), f.lit(name)) for name, rule in step.rules.items()]
-    rejected = f.count(f.when(f.col("_reason") != "", 1)).alias("rejected")
-    judged = rows.withColumn("_reason", f.concat_ws("; ", *broken)).observe(
-        RULES_PREFIX + step.name, f.count("*").alias("rows"), rejected
-    )
-    return {
-        step.name: judged.where("_reason = ''").drop("_reason"),
-        step.rejected: judged.where("_reason <> ''"),
-    }
+    return [f.count("*").alias("rows"), f.count(f.when(f.col("_reason") != "", 1)).alias("rejected")]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from tidemark.failure import CommandFailed, ExitCode
 from tidemark.pipeline.balance import ReadPlan
 from tidemark.pipeline.cluster import ClusterAdmin, Partition, java_settings
-from tidemark.pipeline.formats import PARSED, decoded, good_rows, with_metadata
+from tidemark.pipeline.formats import PARSED, UNKNOWN, ReadAs, decoded, good_rows, with_metadata
 from tidemark.pipeline.spec import LakeSource, Pipeline, TopicSource
 
 if TYPE_CHECKING:
@@ -35,10 +35,11 @@ class BatchLimit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Input:
-    """One source: the rows that steps see, and all rows with the reason of the malformed."""
+    """One source: the rows that steps see, and all rows with the reason of the malformed, uncounted and counted."""
 
     good: DataFrame
     all: DataFrame | None = None
+    counted: DataFrame | None = None
 
 
 def topics_of(source: TopicSource, cluster: ClusterAdmin) -> list[str]:
@@ -67,7 +68,7 @@ def topic_input(
     source: TopicSource,
     *,
     pipeline: Pipeline,
-    schema: str | None,
+    read_as: ReadAs,
     plan: ReadPlan,
     extra: Mapping[str, str],
     limit: BatchLimit,
@@ -76,16 +77,17 @@ def topic_input(
         limit.applied({**_options(source, pipeline), **plan.options(), **extra, **_connector_options(source)})
     )
     if source.table:
-        table = with_metadata(spark.read.format("kafka").options(**_table_options(options)).load())
-        every = decoded(table, source, schema=schema)
+        table = with_metadata(spark.read.format("kafka").options(**_of_table(options)).load())
+        every = decoded(table, source, read_as)
         if source.on_malformed == "fail":
-            every = _failing(every)
-        return Input(good=_newest_of_each_key(good_rows(every, source)))
+            every = failing(every)
+        return Input(good=newest_of_each_key(good_rows(every, source)))
     rows = with_metadata(spark.readStream.format("kafka").options(**options).load())
     if source.end_time_ms is not None:
         rows = rows.where(f"_timestamp < timestamp_millis({source.end_time_ms})")
-    every = decoded(rows, source, schema=schema)
-    return Input(good=good_rows(_counted(every, source), source), all=every)
+    every = decoded(rows, source, read_as)
+    counted = _counted(every, source)
+    return Input(good=good_rows(counted, source), all=every, counted=counted)
 
 
 def lake_input(spark: SparkSession, source: LakeSource) -> Input:
@@ -166,12 +168,17 @@ def enough_is_no_more_than_most(options: dict[str, str]) -> dict[str, str]:
     return {**options, "minOffsetsPerTrigger": most}
 
 
-def _table_options(options: Mapping[str, str]) -> dict[str, str]:
-    streaming = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
+def table_options(source: TopicSource, pipeline: Pipeline) -> dict[str, str]:
+    """For a batch of a topic; where it starts and ends is the caller's to say."""
+    return _of_table({**_options(source, pipeline), **_connector_options(source)})
+
+
+def _of_table(options: Mapping[str, str]) -> dict[str, str]:
+    streaming = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "startingTimestamp")
     return {**{k: v for k, v in options.items() if k not in streaming}, "startingOffsets": "earliest"}
 
 
-def _newest_of_each_key(rows: DataFrame) -> DataFrame:
+def newest_of_each_key(rows: DataFrame) -> DataFrame:
     """A compacted topic as a table. A null value is a deletion."""
     from pyspark.sql import functions as f
 
@@ -185,10 +192,10 @@ def _counted(every: DataFrame, source: TopicSource) -> DataFrame:
     from pyspark.sql import functions as f
 
     if source.on_malformed == "fail":
-        return _failing(every)
+        return failing(every)
     counts = [f.count("*").alias("records"), f.count("_reason").alias("malformed")]
-    if source.format == "json" and source.on_unknown_fields == "count":
-        unknown = _unknown_field(every)
+    if (source.format == "json" or source.is_framed) and source.on_unknown_fields == "count":
+        unknown = f.col(UNKNOWN) if source.is_framed else _unknown_field(every)
         counts += [f.count(unknown).alias("unknown"), f.max(unknown).alias("unknown_field")]
     return every.observe(f"source:{source.name}", *counts)
 
@@ -203,7 +210,7 @@ def _unknown_field(every: DataFrame) -> Column:
     return f.get(f.array_except(fields, f.array(*map(f.lit, known))), f.lit(0))
 
 
-def _failing(every: DataFrame) -> DataFrame:
+def failing(every: DataFrame) -> DataFrame:
     """The first malformed record ends the query, with its place."""
     from pyspark.sql import functions as f
 

@@ -28,12 +28,13 @@ class GroupPosition:
         return self._by_sink[sink]
 
     def position(self) -> dict[Partition, int]:
-        """Of the partitions that every sink which reads topics has got to."""
-        reading = [positions for positions in self._by_sink.values() if positions]
-        if not reading:
-            return {}
-        shared = set(reading[0]).intersection(*reading[1:])
-        return {partition: min(each[partition] for each in reading) for partition in sorted(shared)}
+        """Of the partitions that every sink which reads their topic has got to."""
+        found = {}
+        for partition in sorted({each for positions in self._by_sink.values() for each in positions}):
+            reading = [each for each in self._by_sink.values() if any(topic == partition[0] for topic, _ in each)]
+            if all(partition in each for each in reading):
+                found[partition] = min(each[partition] for each in reading)
+        return found
 
     def commit(self) -> None:
         """Commit to the group, if anything has moved. What cannot be committed now is, with the next batch."""

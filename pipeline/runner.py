@@ -8,7 +8,7 @@ import signal
 import sys
 import time
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from http.server import ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -18,6 +18,7 @@ from tidemark.pipeline.balance import ReadPlan, plan_reads
 from tidemark.pipeline.checkpoint import Checkpoint
 from tidemark.pipeline.cluster import ClusterAdmin, Partition
 from tidemark.pipeline.graph import Graph, all_sinks
+from tidemark.pipeline.growing_table import GrowingTable
 from tidemark.pipeline.history import History
 from tidemark.pipeline.inputs import BatchLimit, partitions_of, record_bytes
 from tidemark.pipeline.lag import LogEnds, records_behind
@@ -27,8 +28,11 @@ from tidemark.pipeline.positions import GroupPosition
 from tidemark.pipeline.progress import Progress, line, read_progress
 from tidemark.pipeline.recreated import TopicIds
 from tidemark.pipeline.schemas import resolve_schemas
+from tidemark.pipeline.shared_batches import SharedBatches
+from tidemark.pipeline.sharing import Read, reads_of
 from tidemark.pipeline.sinks import files, upsert
 from tidemark.pipeline.sinks.batches import BatchesUnreadable
+from tidemark.pipeline.sinks.table_batches import TableBatches
 from tidemark.pipeline.sinks.topic import TopicBatches, batches_topic, division_of, records
 from tidemark.pipeline.sinks.transaction_time import measured, records_after_timeout, records_per_batch
 from tidemark.pipeline.sinks.transactional import LeftOver
@@ -38,7 +42,10 @@ from tidemark.pipeline.spec import FileSink, Pipeline, Sink, TopicSink, TopicSou
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+BatchWriter = TopicBatches | TableBatches | upsert.Upserts
+SHARED_RECORDS_MAX = 1_000_000
 LOOK_EVERY_S = 0.5
 DRAIN_LOOK_EVERY_S = 0.01
 LOOK_FOR_LOSSES_EVERY_S = 5.0
@@ -50,11 +57,12 @@ RATES_NOTE = "rates.json"
 
 @dataclass(slots=True)
 class _Running:
-    sink: Sink
+    read: Read
     query: StreamingQuery = None  # type: ignore[assignment]  # once it is started
     restarts: int = 0
     seen: set[tuple[str, int, str]] = field(default_factory=set)  # of what Spark still tells
-    batches: TopicBatches | None = None  # of a topic sink
+    writers: dict[str, BatchWriter] = field(default_factory=dict)  # by sink, where batches are ours to write
+    shared: SharedBatches | None = None
     records_max: int | None = None  # of a batch, after one was too large for a transaction
 
 
@@ -93,8 +101,8 @@ class Runner:
                 schemas=resolve_schemas(self._spark, self._pipeline, self._cluster, self._checkpoint),
                 plans=self._read_plans(),
             )
-            for sink in self._sinks:
-                running = _Running(sink)
+            for read in reads_of(self._pipeline, self._sinks, graph, self._checkpoint):
+                running = _Running(read)
                 self._start(graph, running)
                 self._running.append(running)
             self._print_start(None if server is None else server.server_port)
@@ -139,7 +147,7 @@ class Runner:
     def _look_at_topics(self) -> None:
         """Which partitions there are now, and whether a topic is still the one that was read."""
         sources = {each.name: partitions_of(each, self._cluster) for each in self._pipeline.topic_sources}
-        streams = [each.name for each in self._pipeline.topic_sources if not each.table]
+        streams = [each.name for each in self._pipeline.topic_sources if not each.table or each.has_dead_letters]
         self._streamed = sorted({each for name in streams for each in sources[name]})
         now = self._cluster.topic_ids({topic for topic, _ in self._streamed})
         anew = self._topic_ids.changed(now)
@@ -168,49 +176,93 @@ class Runner:
             plans[source.name] = plan_reads(backlog, cores=cores)
         return plans
 
-    def _limit(self, sink: Sink, records_max: int | None) -> BatchLimit:
-        """Batches of a topic sink are transactions, and those have a time-out."""
-        if not isinstance(sink, TopicSink):
-            return BatchLimit()
-        usual = records_per_batch(
-            rows_per_second=self._rates.get(sink.name), rate_max=sink.rate, timeout_s=sink.transaction_timeout_s
-        )
-        return BatchLimit(usual=usual, forced=records_max)
+    def _limit(self, read: Read, records_max: int | None) -> BatchLimit:
+        """Batches of a topic sink are transactions, and those have a time-out; one that is shared is held in memory."""
+        usual = [
+            records_per_batch(
+                rows_per_second=self._rates.get(sink.name), rate_max=sink.rate, timeout_s=sink.transaction_timeout_s
+            )
+            for sink in read.sinks
+            if isinstance(sink, TopicSink)
+        ]
+        if read.source is not None:
+            usual.append(SHARED_RECORDS_MAX)
+        return BatchLimit(usual=min(usual, default=None), forced=records_max)
 
     def _start(self, graph: Graph, running: _Running) -> None:
-        sink, records_max = running.sink, running.records_max
+        read = running.read
+        if read.source is None:
+            self._start_alone(graph, running, read.sinks[0])
+        else:
+            self._start_shared(graph, running, read.source)
+        for writer in running.writers.values():
+            writer.query_id.set_result(running.query.id)
+
+    def _start_alone(self, graph: Graph, running: _Running, sink: Sink) -> None:
         options = {}
         if isinstance(sink, FileSink) and sink.commit_every_s is not None:
             options = files.commit_by_size_or_time(sink, record_bytes=record_bytes(self._pipeline, self._cluster))
-        view = graph.view_of(sink, source_options=options, limit=self._limit(sink, records_max))
-        trigger: dict[str, Any] = {"availableNow": True}
-        if not self._once:
-            trigger = {"processingTime": f"{int(sink.trigger_s * 1000)} milliseconds"}
-        rows = rows_for(view, sink)
-        writer = (
-            rows.writeStream.queryName(f"{self._pipeline.name}.{sink.name}")
-            .option("checkpointLocation", self._checkpoint.of_sink(sink.name))
-            .outputMode("update" if isinstance(sink, FileSink) and sink.is_upsert else sink.mode)
-            .trigger(**trigger)
-        )
-        if isinstance(sink, FileSink) and sink.is_upsert:
-            merge = upsert.merge_of(view, sink)
-            upsert.create_table(self._spark, rows, sink, merge)
-            running.query = writer.foreachBatch(upsert.Upserts(sink, merge)).start()
-            return
-        if isinstance(sink, FileSink):
+        view = graph.view_of(sink, source_options=options, limit=self._limit(running.read, running.records_max))
+        rows = rows_for(view, sink, self._pipeline)
+        writer = self._stream(rows, running.read)
+        writer = writer.outputMode("update" if isinstance(sink, FileSink) and sink.is_upsert else sink.mode)
+        if isinstance(sink, FileSink) and not sink.is_upsert:
             running.query = files.start(self._spark, view, sink, writer)
             return
-        running.batches = batches = TopicBatches(
-            sink,
-            pipeline=self._pipeline.name,
-            cluster=self._cluster,
-            checkpoint=self._checkpoint,
-            division=division_of(view, sink, behind_table=self._pipeline.is_behind_table(sink.view)),
-            topic_ids=lambda: dict(self._topic_ids.known),
+        running.writers = {sink.name: self._writer_of(sink, view)}
+        running.query = writer.foreachBatch(running.writers[sink.name]).start()
+
+    def _start_shared(self, graph: Graph, running: _Running, source: TopicSource) -> None:
+        """Each sink's view is looked at as a stream first: what does not fit is told before anything is written."""
+        rows = graph.records_of(source, limit=self._limit(running.read, running.records_max))
+        running.writers = {sink.name: self._writer_of(sink, graph.view_of(sink)) for sink in running.read.sinks}
+        wanted = self._pipeline.views_behind([sink.view for sink in running.read.sinks])
+        running.shared = SharedBatches(
+            source,
+            graph=graph,
+            writers=[(sink, running.writers[sink.name]) for sink in running.read.sinks],
+            form=lambda view, sink: rows_for(view, sink, self._pipeline),
+            tables={
+                each.name: GrowingTable(
+                    each,
+                    pipeline=self._pipeline,
+                    cluster=self._cluster,
+                    read_as=graph.read_as(each),
+                    tell=self._print,
+                )
+                for each in self._pipeline.topic_sources
+                if each.table and each.name in wanted
+            },
         )
-        running.query = writer.foreachBatch(batches).start()
-        batches.query_id.set_result(running.query.id)
+        running.query = self._stream(rows, running.read).foreachBatch(running.shared).start()
+
+    def _stream(self, rows: DataFrame, read: Read) -> DataStreamWriter:
+        trigger: dict[str, Any] = {"availableNow": True}
+        if not self._once:
+            trigger = {"processingTime": f"{int(read.trigger_s * 1000)} milliseconds"}
+        return (
+            rows.writeStream.queryName(f"{self._pipeline.name}.{read.name}")
+            .option("checkpointLocation", self._checkpoint.of_sink(read.name))
+            .trigger(**trigger)
+        )
+
+    def _writer_of(self, sink: Sink, view: DataFrame) -> BatchWriter:
+        """Writes batches of the sink's rows, each exactly once."""
+        if isinstance(sink, TopicSink):
+            return TopicBatches(
+                sink,
+                pipeline=self._pipeline.name,
+                cluster=self._cluster,
+                checkpoint=self._checkpoint,
+                division=division_of(view, sink, behind_table=self._pipeline.is_behind_table(sink.view)),
+                topic_ids=lambda: dict(self._topic_ids.known),
+            )
+        if sink.is_upsert:
+            merge = upsert.merge_of(view, sink)
+            upsert.create_table(self._spark, upsert.changes(view, sink), sink, merge)
+            return upsert.Upserts(sink, merge)
+        files.prepare(self._spark, view, sink)
+        return TableBatches(sink)
 
     def _print_start(self, metrics_port: int | None) -> None:
         ui = self._spark.sparkContext.uiWebUrl
@@ -253,22 +305,27 @@ class Runner:
             told.add(key)
             if key not in running.seen:
                 running.seen.add(key)  # first: a batch that ends the run is told of once
-                self._note(running, read_progress(running.sink.name, content, ends=self._ends.now()))
+                progress = read_progress(running.read.label, content, ends=self._ends.now())
+                if running.shared is not None:
+                    progress = replace(progress, judged=running.shared.judged.pop(progress.batch, {}))
+                self._note(running, progress)
         running.seen &= told
 
     def _note(self, running: _Running, progress: Progress) -> None:
-        self._position.note(running.sink.name, progress.positions)
+        for sink in running.read.sinks:
+            self._position.note(sink.name, progress.positions)
         if not progress.is_whole and (gone := self._losses.passed(progress.starts, began=progress.at)):
             self.metrics.lost_records += sum(each.last - each.first + 1 for each in gone)
-            self._print(f"{running.sink.name}: {loss.sentence(gone)}. Going on, as configured.")
+            self._print(f"{running.read.label}: {loss.sentence(gone)}. Going on, as configured.")
         if not progress.rows:
             return  # Spark reports now and then that nothing happened
         running.restarts = 0
-        self.metrics.note(progress)
-        self.history.note(progress)
         rate = measured(rows=progress.rows, seconds=progress.batch_seconds)
-        if rate is not None:
-            self._rates[progress.sink] = rate
+        for sink in running.read.sinks:
+            self.metrics.note(replace(progress, sink=sink.name))
+            self.history.note(replace(progress, sink=sink.name))
+            if rate is not None:
+                self._rates[sink.name] = rate
         self._print(line(progress))
         self._write_status()
         self._check_rules(progress)
@@ -293,19 +350,17 @@ class Runner:
         if (slow := causes.too_slow(message)) is not None:
             self._plan_anew(running, slow)
         elif not causes.may_pass(message) or running.restarts > self._pipeline.restarts_max:
-            raise CommandFailed(f"{self._pipeline.name}.{running.sink.name} failed: {why}")
-        self._print(f"{running.sink.name}: {why} Starting again ({running.restarts}/{self._pipeline.restarts_max}).")
+            raise CommandFailed(f"{self._pipeline.name}.{running.read.label} failed: {why}")
+        self._print(f"{running.read.label}: {why} Starting again ({running.restarts}/{self._pipeline.restarts_max}).")
         time.sleep(RESTART_PAUSE_S * running.restarts)
         self.metrics.restarts += 1
         self._start(graph, running)
 
     def _plan_anew(self, running: _Running, slow: causes.TooSlow) -> None:
         """A way out for a batch that no transaction is long enough for: fewer records, if none of them is written."""
-        name, limit_s = f"{self._pipeline.name}.{running.sink.name}", self._cluster.transaction_timeout_max_s()
-        assert isinstance(running.sink, TopicSink)
-        assert running.batches is not None
+        name, limit_s = f"{self._pipeline.name}.{running.read.label}", self._cluster.transaction_timeout_max_s()
         try:
-            last = running.batches.last_written()
+            last = self._written_last(running)
         except LeftOver:
             raise CommandFailed(f"{name} failed: another run of this pipeline has taken over its sinks.") from None
         except (BatchesUnreadable, _kafka_exception()):
@@ -318,9 +373,9 @@ class Runner:
                 "batches to come."
             )
         running.records_max = records_after_timeout(rows=slow.rows, seconds=slow.seconds, broker_max_s=limit_s)
-        self._checkpoint.forget_planned(running.sink.name)
+        self._checkpoint.forget_planned(running.read.name)
         self._print(
-            f"{running.sink.name}: batch {slow.batch} is planned anew, with {running.records_max:,} records at most."
+            f"{running.read.label}: batch {slow.batch} is planned anew, with {running.records_max:,} records at most."
         )
 
     def _report_losses(self, *, at_start: bool) -> None:
@@ -377,12 +432,11 @@ class Runner:
     def _drain(self) -> None:
         """Each query is stopped when it is between two batches, or has just finished one."""
         deadline = time.monotonic() + self._pipeline.drain_s
-        at_work = {running.sink.name: running for running in self._running if running.query.isActive}
+        at_work = {running.read.name: running for running in self._running if running.query.isActive}
         done = {name: self._checkpoint.last_batch(name) for name in at_work}
         if at_work:
-            self._print(
-                f"Stopping: {', '.join(at_work)} finish their batches (at most {self._pipeline.drain_s:.0f} s)."
-            )
+            named = ", ".join(each.read.label for each in at_work.values())
+            self._print(f"Stopping: {named} finish their batches (at most {self._pipeline.drain_s:.0f} s).")
         while at_work and not self._hurrying and time.monotonic() < deadline:
             for name, running in list(at_work.items()):
                 is_busy = running.query.isActive and running.query.status["isTriggerActive"]
@@ -394,26 +448,28 @@ class Runner:
     def _forget_begun(self, running: _Running) -> None:
         """A batch that Spark has planned, and nobody has written anything of, is left out of the checkpoint again: the
         next run starts without having to finish it, which Spark's connector reports a failure after."""
-        sink, planned = running.sink, self._checkpoint.last_planned(running.sink.name)
-        if (
-            planned is None
-            or planned == self._checkpoint.last_batch(sink.name)
-            or self._checkpoint.has_state(sink.name)
-        ):
+        name = running.read.name
+        planned = self._checkpoint.last_planned(name)
+        if planned is None or planned == self._checkpoint.last_batch(name) or self._checkpoint.has_state(name):
             return
         try:
             written = self._written_last(running)
         except (CommandFailed, _kafka_exception(), BatchesUnreadable, LeftOver):
             return  # not known: the next run finishes it
         if written is None or written < planned:
-            self._checkpoint.forget_planned(sink.name)
+            self._checkpoint.forget_planned(name)
 
     def _written_last(self, running: _Running) -> int | None:
-        if running.batches is not None:
-            return running.batches.last_written()
-        assert isinstance(running.sink, FileSink)
-        query = self._checkpoint.query_id(running.sink.name)
-        return last_batch_of_table(self._spark, running.sink, query=query)
+        """The newest batch that any of the sinks has something of."""
+        found = []
+        for sink in running.read.sinks:
+            writer = running.writers.get(sink.name)
+            if isinstance(writer, TopicBatches):
+                found.append(writer.last_written())
+            elif isinstance(sink, FileSink):
+                query = self._checkpoint.query_id(sink.name)
+                found.append(last_batch_of_table(self._spark, sink, query=query))
+        return max((each for each in found if each is not None), default=None)
 
     def _finish(self, *, seconds: float) -> None:
         if not self._running:
@@ -468,10 +524,10 @@ def _kafka_exception() -> type[Exception]:
     return KafkaException
 
 
-def rows_for(view: DataFrame, sink: Sink) -> DataFrame:
-    """A view in the form that its sink takes."""
+def rows_for(view: DataFrame, sink: Sink, pipeline: Pipeline, *, register: bool = True) -> DataFrame:
+    """A view in the form that its sink takes. `register`: whether a registry may be given schemas now."""
     if isinstance(sink, TopicSink):
-        return records(view, sink)
+        return records(view, sink, registry=pipeline.registry, register=register)
     return upsert.changes(view, sink) if sink.is_upsert else files.gathered(view, sink)
 
 

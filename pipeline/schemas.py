@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from tidemark.failure import CommandFailed, ExitCode
 from tidemark.pipeline.checkpoint import Checkpoint
 from tidemark.pipeline.cluster import ClusterAdmin
 from tidemark.pipeline.inputs import infer_schema
-from tidemark.pipeline.spec import Pipeline, TopicSource
+from tidemark.pipeline.spec import Pipeline, TopicSource, key_subject, value_subject
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -35,12 +35,72 @@ def resolve_schemas(
     kept: dict[str, str] = checkpoint.read_note(NOTE)
     resolved: dict[str, str] = {}
     for source in pipeline.topic_sources:
-        if source.schema is None and not source.inferred:
+        for name, found in _of_registry(source, pipeline):
+            _require_no_change(source, kept.get(name), found)
+            resolved[name] = found
+        if source.is_framed or (source.schema is None and not source.inferred):
             continue
         resolved[source.name] = _resolve_schema(spark, source, cluster, checkpoint, kept.get(source.name))
     if keep and resolved != kept:
         checkpoint.write_note(NOTE, resolved)
     return resolved
+
+
+def _of_registry(source: TopicSource, pipeline: Pipeline) -> Iterator[tuple[str, str]]:
+    """The readers' schemas of what is framed, values and keys: declared, or the newest of their subjects."""
+    from tidemark.pipeline.registry.client import RegistryAway, RegistryRefused, Schema, registry
+    from tidemark.pipeline.registry.columns import NoColumns
+    from tidemark.pipeline.registry.decoding import KINDS, columns
+
+    for name, wanted, subject, declared in (
+        (source.name, source.format, value_subject(source), source.schema),
+        (source.key_schema_name, source.key_format, key_subject(source), None),
+    ):
+        if wanted is None or wanted not in KINDS:
+            continue
+        assert pipeline.registry is not None
+        try:
+            if declared is not None:
+                found = Schema(kind=KINDS[wanted], text=declared)
+            else:
+                latest = registry(pipeline.registry).latest(subject)
+                if latest is None:
+                    raise RegistryRefused(f"there is no subject {subject!r} in the registry, and no 'schema' here")
+                found = latest[1]
+            if found.kind != KINDS[wanted]:
+                raise NoColumns(f"the schema of {subject!r} is {found.kind}, and the format is {wanted}")
+            columns(found)
+        except (RegistryAway, RegistryRefused, NoColumns) as error:
+            raise CommandFailed(f"sources.{source.name}: {str(error).rstrip('.')}.", code=ExitCode.USAGE) from None
+        yield name, found.note()
+
+
+def _require_no_change(source: TopicSource, kept: str | None, now: str) -> None:
+    if kept is None or kept == now or source.on_schema_change == "accept":
+        return
+    found = changes(before=_columns_of_note(kept), now=_columns_of_note(now))
+    if found:
+        raise _changed(source, found)
+
+
+def _columns_of_note(note: str) -> dict[str, str]:
+    from pyspark.sql.types import StructType
+
+    from tidemark.pipeline.registry.client import Schema
+    from tidemark.pipeline.registry.decoding import columns
+
+    kind = columns(Schema.of_note(note))
+    if not isinstance(kind, StructType):
+        return {"value": kind.simpleString()}
+    return {field.name: field.dataType.simpleString() for field in kind.fields}
+
+
+def _changed(source: TopicSource, found: list[str]) -> CommandFailed:
+    return CommandFailed(
+        f"sources.{source.name}: the schema has changed since this pipeline's first run: {'; '.join(found)}. "
+        "Set 'on_schema_change: accept' to go on with the new one.",
+        code=ExitCode.USAGE,
+    )
 
 
 def _resolve_schema(
@@ -58,11 +118,7 @@ def _resolve_schema(
         return source.schema
     found = _changes_of(source, before=kept, now=source.schema)
     if found:
-        raise CommandFailed(
-            f"sources.{source.name}: the schema has changed since this pipeline's first run: {'; '.join(found)}. "
-            "Set 'on_schema_change: accept' to go on with the new one.",
-            code=ExitCode.USAGE,
-        )
+        raise _changed(source, found)
     return source.schema
 
 

@@ -35,6 +35,8 @@ DEFAULTS: Mapping[str, str] = {
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
     "spark.sql.catalog.lake": "org.apache.iceberg.spark.SparkCatalog",
     "spark.sql.catalog.lake.type": "hadoop",
+    # Queries have sessions of their own: what one of them wrote, another that kept the table in memory would not see.
+    "spark.sql.catalog.lake.cache-enabled": "false",
     # Delta rebuilds its snapshot with this many tasks; its default of 50 costs seconds per batch on a laptop.
     "spark.databricks.delta.snapshotPartitions": "2",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "5000",
@@ -70,7 +72,7 @@ def session(
     if master.startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     try:
-        from pyspark import SparkConf
+        from pyspark import SparkConf, SparkContext
         from pyspark.sql import SparkSession
     except ImportError:
         raise CommandFailed("PySpark is not installed: run `make spark`, or pip install 'tidemark[spark]'.") from None
@@ -84,6 +86,10 @@ def session(
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log4j.as_uri()} -Dderby.system.home=/tmp",
         **(settings or {}),
     }
+    if SparkContext._active_spark_context is not None:
+        # A catalog reads its settings when it is first used. With another place now, our own session would go on with
+        # the old one, and streaming queries, which have sessions of their own, would look in the new one.
+        del wanted["spark.sql.catalog.lake.warehouse"]
     for key, value in wanted.items():
         conf.set(key, value)
     _hush()

@@ -32,15 +32,22 @@ def start(spark: SparkSession, view: DataFrame, sink: FileSink, writer: DataStre
     writer = writer.options(**sink.options)
     if sink.kind == "console":
         return writer.format("console").option("truncate", "false").start()
+    prepare(spark, view, sink)
     if sink.kind == "iceberg":
-        _create_iceberg_table(spark, view, sink)
         return writer.format("iceberg").option("fanout-enabled", "true").toTable(sink.path)
     if sink.partition_by:
         writer = writer.partitionBy(*sink.partition_by)
     if sink.kind == "delta":
-        require_fitting(columns_of_table(spark, sink), view, sink)
         writer = writer.option("mergeSchema", "true")  # a new column is taken; older rows have it null
     return writer.format(sink.kind).start(local_path(sink.path))
+
+
+def prepare(spark: SparkSession, view: DataFrame, sink: FileSink) -> None:
+    """What must be so before the first batch: a table of Iceberg is there, and one of either kind fits."""
+    if sink.kind == "iceberg":
+        create_or_widen(spark, view, sink)
+    elif sink.kind == "delta":
+        require_fitting(columns_of_table(spark, sink), view, sink)
 
 
 def gathered(view: DataFrame, sink: FileSink) -> DataFrame:
@@ -68,7 +75,29 @@ def local_path(path: str) -> str:
     return path if "://" in path else os.fspath(Path(path).absolute())
 
 
-def _create_iceberg_table(spark: SparkSession, view: DataFrame, sink: FileSink) -> None:
+def table_name(sink: FileSink) -> str:
+    """As SQL knows it."""
+    return sink.path if sink.kind == "iceberg" else f"delta.`{local_path(sink.path)}`"
+
+
+def create_or_widen(spark: SparkSession, view: DataFrame, sink: FileSink) -> None:
+    """A table of Delta or Iceberg is made if it is missing, and gets the columns that are new."""
+    if sink.kind == "iceberg":
+        _require_free_names(view, sink)
+    there = columns_of_table(spark, sink)
+    if there is not None:
+        _add_columns(spark, sink, require_fitting(there, view, sink))
+        return
+    columns = ", ".join(f"`{field.name}` {field.dataType.simpleString()}" for field in view.schema.fields)
+    partitioned = f" PARTITIONED BY ({', '.join(sink.partition_by)})" if sink.partition_by else ""
+    properties = ""
+    if sink.kind == "iceberg":
+        spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {sink.path.rpartition('.')[0]}")
+        properties = f" TBLPROPERTIES ('write.target-file-size-bytes'='{sink.target_file_bytes}')"
+    spark.sql(f"CREATE TABLE IF NOT EXISTS {table_name(sink)} ({columns}) USING {sink.kind}{partitioned}{properties}")
+
+
+def _require_free_names(view: DataFrame, sink: FileSink) -> None:
     """A table with a name of Iceberg's own could be written, but never compacted."""
     reserved = [name for name in view.columns if name in ICEBERG_RESERVED]
     if reserved:
@@ -76,18 +105,6 @@ def _create_iceberg_table(spark: SparkSession, view: DataFrame, sink: FileSink) 
             f"sinks.{sink.name}: Iceberg keeps the name {reserved[0]!r} for itself; give the column another in a step."
         )
         raise CommandFailed(message, code=ExitCode.USAGE)
-    columns = ", ".join(f"`{field.name}` {field.dataType.simpleString()}" for field in view.schema.fields)
-    partitioned = f" PARTITIONED BY ({', '.join(sink.partition_by)})" if sink.partition_by else ""
-    there = columns_of_table(spark, sink)
-    if there is not None:
-        _add_columns(spark, sink, require_fitting(there, view, sink))
-        return
-    namespace = sink.path.rpartition(".")[0]
-    spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {namespace}")
-    properties = f"'write.target-file-size-bytes'='{sink.target_file_bytes}'"
-    spark.sql(
-        f"CREATE TABLE IF NOT EXISTS {sink.path} ({columns}) USING iceberg{partitioned} TBLPROPERTIES ({properties})"
-    )
 
 
 def columns_of_table(spark: SparkSession, sink: FileSink) -> dict[str, str] | None:
@@ -122,4 +139,4 @@ def require_fitting(there: Mapping[str, str] | None, view: DataFrame, sink: File
 def _add_columns(spark: SparkSession, sink: FileSink, missing: Mapping[str, str]) -> None:
     if missing:
         columns = ", ".join(f"`{name}` {kind}" for name, kind in missing.items())
-        spark.sql(f"ALTER TABLE {sink.path} ADD COLUMNS ({columns})")
+        spark.sql(f"ALTER TABLE {table_name(sink)} ADD COLUMNS ({columns})")

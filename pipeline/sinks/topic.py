@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 from tidemark.failure import CommandFailed, ExitCode
 from tidemark.pipeline.checkpoint import Checkpoint, as_json
 from tidemark.pipeline.cluster import ClusterAdmin
+from tidemark.pipeline.registry.client import RegistrySettings
 from tidemark.pipeline.sinks.batches import BY_KEY, BY_POSITION, last_part
 from tidemark.pipeline.sinks.transactional import Row, Writing, begun_batch, end_attempts, fence_writers, write_part
-from tidemark.pipeline.spec import TopicSink
+from tidemark.pipeline.spec import TopicSink, key_subject, value_subject
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
@@ -28,8 +29,12 @@ def batches_topic(*, pipeline: str, sink: str) -> str:
     return f"{pipeline}.{sink}.batches"
 
 
-def records(view: DataFrame, sink: TopicSink) -> DataFrame:
-    """A view as records: topic, key, value, headers, timestamp, and the order they go out in."""
+def records(
+    view: DataFrame, sink: TopicSink, *, registry: RegistrySettings | None = None, register: bool = True
+) -> DataFrame:
+    """A view as records: topic, key, value, headers, timestamp, and the order they go out in.
+
+    `register`: whether schemas may be registered now; False where nothing will be written."""
     from pyspark.sql import functions as f
 
     def expression(text: str | None, otherwise: Column) -> Column:
@@ -38,19 +43,57 @@ def records(view: DataFrame, sink: TopicSink) -> DataFrame:
     visible = [f.col(f"`{name}`") for name in view.columns if not name.startswith("_")]
     if sink.value is None and not visible:
         raise CommandFailed(f"sinks.{sink.name}: the view {sink.view!r} has no columns to write.")
-    value = expression(sink.value, f.to_json(f.struct(*visible)))
+    value = expression(sink.value, f.struct(*visible) if sink.format else f.to_json(f.struct(*visible)))
+    if sink.format is not None:
+        value = _framed(view, value, sink, registry, subject=value_subject(sink), register=register)
+    key = _key(view, sink, registry, register=register)
     topic = f.col(sink.topic_column) if sink.topic_column else f.lit(sink.topic)
     order = [f.col(name) for name in SOURCE_ORDER if name in view.columns]
     return view.select(
         topic.cast("string").alias("topic"),
-        expression(sink.key, f.lit(None)).cast("string").cast("binary").alias("key")
-        if not _is_binary(view, sink.key)
-        else f.expr(str(sink.key)).alias("key"),
+        key.alias("key"),
         value.cast("binary").alias("value"),
         expression(sink.headers, f.lit(None)).cast("array<struct<key:string,value:binary>>").alias("headers"),
         f.unix_millis(expression(sink.timestamp, f.lit(None)).cast("timestamp")).alias("timestamp"),
         f.struct(*order).alias("source_order") if order else f.lit(None).cast("int").alias("source_order"),
     )
+
+
+def _key(view: DataFrame, sink: TopicSink, registry: RegistrySettings | None, *, register: bool) -> Column:
+    from pyspark.sql import functions as f
+
+    if sink.key is None:
+        return f.lit(None).cast("binary")
+    key = f.expr(sink.key)
+    if sink.key_format is not None:
+        return _framed(view, key, sink, registry, subject=key_subject(sink), register=register, is_key=True)
+    return key if _is_binary(view, sink.key) else key.cast("string").cast("binary")
+
+
+def _framed(
+    view: DataFrame,
+    column: Column,
+    sink: TopicSink,
+    registry: RegistrySettings | None,
+    *,
+    subject: str,
+    register: bool,
+    is_key: bool = False,
+) -> Column:
+    from tidemark.pipeline.registry.encoding import Framing, framed
+
+    assert registry is not None
+    wanted = sink.key_format if is_key else sink.format
+    assert wanted is not None
+    framing = Framing(
+        place=f"sinks.{sink.name}",
+        format=wanted,
+        subject=subject,
+        schema=None if is_key else sink.schema,
+        may_register=sink.auto_register,
+    )
+    kind = view.select(column.alias("one")).schema[0].dataType
+    return framed(column, kind, framing, registry, register=register)
 
 
 def _is_binary(view: DataFrame, expression: str | None) -> bool:

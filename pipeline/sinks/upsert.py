@@ -1,17 +1,19 @@
 """Tables that hold the newest row of each key: every batch is merged into them, deletes included.
 
-Exactly once, without a record of batches: what a merge does it does again without a change, and of two changes to one
-key the one that is later by the ordering column stays, in whatever order and however often they come.
+Exactly once without a look at what was merged before: a merge that is done again changes nothing, and of two changes to
+one key the one that is later by the ordering column stays, in whatever order and however often they come.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Future
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tidemark.failure import CommandFailed, ExitCode
-from tidemark.pipeline.sinks.files import columns_of_table, local_path, require_fitting
+from tidemark.pipeline.sinks.files import create_or_widen, table_name
 from tidemark.pipeline.spec import FileSink
 
 if TYPE_CHECKING:
@@ -19,6 +21,14 @@ if TYPE_CHECKING:
 
 ORDER = "__order"  # of the change that a row is from
 DELETED = "__deleted"  # with soft deletes; the name that Debezium's own flattening gives it
+QUERY_ID_SECONDS_MAX = 60
+BATCH_SETTINGS = {  # by which a statement's commit says which batch of which query it is
+    "delta": ("spark.databricks.delta.write.txnAppId", "spark.databricks.delta.write.txnVersion"),
+    "iceberg": (
+        "spark.sql.iceberg.snapshot-property.tidemark.query",
+        "spark.sql.iceberg.snapshot-property.tidemark.batch",
+    ),
+}
 DELETE_MARKS = ("_delete", "_tombstone")
 
 
@@ -69,27 +79,19 @@ class Merge:
 
 def merge_of(view: DataFrame, sink: FileSink) -> Merge:
     columns = tuple(name for name in view.columns if not name.startswith("_"))
-    table = f"delta.`{local_path(sink.path)}`"
     by_batch = sink.order_by is None and "_offset" not in view.columns
-    return Merge(table=table, keys=sink.keys, columns=columns, soft=sink.deletes == "soft", by_batch=by_batch)
+    return Merge(
+        table=table_name(sink), keys=sink.keys, columns=columns, soft=sink.deletes == "soft", by_batch=by_batch
+    )
 
 
 def create_table(spark: SparkSession, changed: DataFrame, sink: FileSink, merge: Merge) -> None:
     """Made if it is missing, widened by columns that are new."""
-    wanted = changed.select(*merge.columns, ORDER, *([DELETED] if merge.soft else []))
-    there = columns_of_table(spark, sink)
-    if there is not None:
-        _widen(spark, merge.table, require_fitting(there, wanted, sink))
-        return
-    columns = ", ".join(f"`{each.name}` {each.dataType.simpleString()}" for each in wanted.schema.fields)
-    partitioned = f" PARTITIONED BY ({', '.join(sink.partition_by)})" if sink.partition_by else ""
-    spark.sql(f"CREATE TABLE IF NOT EXISTS {merge.table} ({columns}) USING {sink.kind}{partitioned}")
+    create_or_widen(spark, rows_of_table(changed, merge), sink)
 
 
-def _widen(spark: SparkSession, table: str, missing: Mapping[str, str]) -> None:
-    if missing:
-        columns = ", ".join(f"`{name}` {kind}" for name, kind in missing.items())
-        spark.sql(f"ALTER TABLE {table} ADD COLUMNS ({columns})")
+def rows_of_table(changed: DataFrame, merge: Merge) -> DataFrame:
+    return changed.select(*merge.columns, ORDER, *([DELETED] if merge.soft else []))
 
 
 class Upserts:
@@ -98,6 +100,7 @@ class Upserts:
     def __init__(self, sink: FileSink, merge: Merge) -> None:
         self._sink = sink
         self._merge = merge
+        self.query_id: Future[str] = Future()
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
         from pyspark.sql import Window
@@ -108,4 +111,25 @@ class Upserts:
         newest = ordered.withColumn("__rank", f.row_number().over(of_key)).where("__rank = 1").drop("__rank")
         name = f"changes_{abs(hash(self._sink.name)) % 1_000_000}"
         newest.createOrReplaceTempView(name)
-        batch.sparkSession.sql(self._merge.sql(name))
+        with settings_of_session(batch.sparkSession, self._record(batch_id)):
+            batch.sparkSession.sql(self._merge.sql(name))
+
+    def _record(self, batch_id: int) -> dict[str, str]:
+        """Where the batch's number orders rows, it is noted in the table's own log: after a checkpoint was restored
+        from a copy, the same numbers would stand for other rows."""
+        if not self._merge.by_batch:
+            return {}
+        query = self.query_id.result(QUERY_ID_SECONDS_MAX)
+        names = BATCH_SETTINGS[self._sink.kind]
+        return dict(zip(names, (query, str(batch_id)), strict=True))
+
+
+@contextmanager
+def settings_of_session(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
+    for name, value in settings.items():
+        spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name in settings:
+            spark.conf.unset(name)

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 PARQUET_LOG = "_spark_metadata"
+# Under which names a snapshot says which batch of which query it is. Ours are in small letters: Iceberg's options are.
+ICEBERG_BY_SPARK = ("spark.sql.streaming.queryId", "spark.sql.streaming.epochId")
+ICEBERG_BY_US = ("tidemark.query", "tidemark.batch")
 
 
 def require_same_history(
@@ -48,9 +51,8 @@ def is_older(checkpoint: Checkpoint, sink: str, part: Part) -> bool:
 
 
 def last_batch_of_table(spark: SparkSession, sink: FileSink, *, query: str | None) -> int | None:
-    """By the table's own log. Parquet's does not know of queries: any batch in it counts."""
-    if sink.is_upsert:
-        return None  # merging something again changes nothing
+    """By the table's own log. Parquet's does not know of queries: any batch in it counts. Merges whose rows have an
+    order of their own are not in it: done again, they change nothing."""
     if sink.kind == "parquet":
         return _last_of_parquet(sink.path)
     if sink.kind == "delta":
@@ -82,9 +84,10 @@ def _last_of_iceberg(spark: SparkSession, table: str, query: str) -> int | None:
         return None
     summaries = spark.sql(f"SELECT summary FROM {table}.snapshots").collect()
     epochs = [
-        int(row.summary["spark.sql.streaming.epochId"])
+        int(row.summary[of_batch])
+        for of_query, of_batch in (ICEBERG_BY_SPARK, ICEBERG_BY_US)
         for row in summaries
-        if row.summary.get("spark.sql.streaming.queryId") == query and "spark.sql.streaming.epochId" in row.summary
+        if row.summary.get(of_query) == query and of_batch in row.summary
     ]
     return max(epochs, default=None)
 

@@ -23,6 +23,7 @@ from tidemark.storage.aborted import AbortedIndex
 from tidemark.storage.checkpoints import META_PROPERTIES, read_partition_metadata, read_properties
 
 CHUNK_BYTES = 4 << 20
+FIRST_CHUNK_BYTES = 128 << 10  # a small piece, one of many, is not worth a large buffer; a large one soon has one
 OPEN_FILES_MAX = 512
 _ATTEMPTS = 5
 
@@ -132,7 +133,7 @@ class SegmentFiles:
 
         Raises FilesUnusable when the files end before the range does; what was handed out before is good.
         """
-        buffer = bytearray(CHUNK_BYTES)
+        buffer = bytearray(FIRST_CHUNK_BYTES)
         first = self._first
         for base, fd in self._segments:
             portable.advise_sequential(fd)
@@ -147,6 +148,8 @@ class SegmentFiles:
                     return
                 if not seen.consumed:
                     buffer = _room_for_batch(data, fd, at)
+                elif len(buffer) < CHUNK_BYTES:
+                    buffer = bytearray(min(4 * len(buffer), CHUNK_BYTES))
                 at += seen.consumed
                 first = max(first, seen.next_offset)
         raise FilesUnusable(f"{self._place.directory} ends before offset {self._end}")

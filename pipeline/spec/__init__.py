@@ -11,6 +11,8 @@ from tidemark.pipeline.spec.model import (
     TopicSink,
     TopicSource,
     Watermark,
+    key_subject,
+    value_subject,
 )
 from tidemark.pipeline.spec.reading import load
 
@@ -25,5 +27,7 @@ __all__ = [
     "TopicSink",
     "TopicSource",
     "Watermark",
+    "key_subject",
     "load",
+    "value_subject",
 ]

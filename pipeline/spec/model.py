@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tidemark.pipeline.registry.client import RegistrySettings
+
 _WORD = re.compile(r"\w+")
-FORMATS = ("json", "avro", "csv", "debezium", "string", "binary")
+FRAMED_FORMATS = ("avro-confluent", "json-confluent", "protobuf-confluent")  # by a schema registry
+FORMATS = ("json", "avro", "csv", "debezium", "string", "binary", *FRAMED_FORMATS)
 MALFORMED = ("dead_letter", "count", "fail")
 FILE_SINKS = ("parquet", "delta", "iceberg", "console")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicSource:
-    """Topics as a stream of rows, or (`table`) the newest value of each key as a table, read anew with every batch."""
+    """Topics as a stream of rows, or (`table`) the newest value of each key as a table."""
 
     name: str
     topics: tuple[str, ...] = ()
@@ -33,6 +36,22 @@ class TopicSource:
     on_schema_change: str = "refuse"
     batch_records_max: int | None = None
     options: Mapping[str, str] = field(default_factory=dict)
+    subject: str | None = None  # of the registry; None: TOPIC-value
+    key_format: str | None = None
+    key_subject: str | None = None
+
+    @property
+    def is_framed(self) -> bool:
+        return self.format in FRAMED_FORMATS
+
+    @property
+    def has_dead_letters(self) -> bool:
+        return self.on_malformed == "dead_letter"
+
+    @property
+    def key_schema_name(self) -> str:
+        """Under which the key's schema is kept beside the value's."""
+        return f"{self.name}:key"
 
     @property
     def inferred(self) -> bool:
@@ -113,6 +132,12 @@ class TopicSink:
     trigger_s: float = 1.0
     transaction_timeout_s: float = 60.0
     partitions: int | None = None  # of the topic, if it has to be created
+    format: str | None = None  # of a schema registry; None: as SQL makes it
+    subject: str | None = None
+    schema: str | None = None
+    key_format: str | None = None
+    key_subject: str | None = None
+    auto_register: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,6 +166,21 @@ class FileSink:
 Sink = TopicSink | FileSink
 
 
+def one_topic(each: TopicSource | TopicSink) -> str | None:
+    """The one topic of a source or sink; None if there are several, or columns and patterns decide."""
+    if isinstance(each, TopicSink):
+        return None if each.topic_column else each.topic
+    return each.topics[0] if len(each.topics) == 1 else None
+
+
+def value_subject(each: TopicSource | TopicSink) -> str:
+    return each.subject or f"{one_topic(each)}-value"
+
+
+def key_subject(each: TopicSource | TopicSink) -> str:
+    return each.key_subject or f"{one_topic(each)}-key"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pipeline:
     name: str
@@ -159,6 +199,8 @@ class Pipeline:
     metrics_port: int | None = None
     drain_s: float = 60.0  # how long batches at work may take to end, once a signal has come
     restarts_max: int = 5
+    registry: RegistrySettings | None = None
+    share_reads: bool = True  # one read of a source for all sinks that can be fed by it
 
     @property
     def views(self) -> list[str]:
@@ -173,6 +215,14 @@ class Pipeline:
             if tables & set(_WORD.findall(step.sql)):
                 tables |= {step.name, step.rejected}
         return view in tables
+
+    def views_behind(self, names: Collection[str]) -> set[str]:
+        """These views, and all that they are made of. Told by words, so perhaps more."""
+        found = set(names)
+        for step in reversed(self.steps):
+            if found & {step.name, step.rejected}:
+                found |= set(_WORD.findall(step.sql))
+        return found
 
     @property
     def topic_sources(self) -> tuple[TopicSource, ...]:

@@ -10,10 +10,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from tidemark.pipeline.registry.client import RegistrySettings
 from tidemark.pipeline.spec.document import Section, read_document
 from tidemark.pipeline.spec.model import (
     FILE_SINKS,
     FORMATS,
+    FRAMED_FORMATS,
     MALFORMED,
     Dedupe,
     FileSink,
@@ -26,6 +28,7 @@ from tidemark.pipeline.spec.model import (
     TopicSink,
     TopicSource,
     Watermark,
+    one_topic,
 )
 from tidemark.pipeline.spec.secrets import resolve
 from tidemark.pipeline.spec.units import parse_bytes, parse_seconds, parse_share
@@ -35,18 +38,22 @@ _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 TOP = (
     "name", "description", "bootstrap", "kafka", "directory", "checkpoint", "warehouse", "group", "sources", "steps",
-    "sinks", "spark", "metrics_host", "metrics_port", "restarts_max", "drain",
+    "sinks", "spark", "registry", "metrics_host", "metrics_port", "restarts_max", "drain",
+    "share_reads",
 )  # fmt: skip
 TOPIC_SOURCE = (
     "type", "topic", "topics", "pattern", "start", "end_time", "format", "schema", "on_malformed", "dead_letter_topic",
-    "on_unknown_fields", "on_data_loss", "on_schema_change", "batch_records_max", "options",
+    "on_unknown_fields", "on_data_loss", "on_schema_change", "batch_records_max", "options", "subject", "key_format",
+    "key_subject",
 )  # fmt: skip
 LAKE_SOURCE = ("type", "path", "files_per_batch", "options")
 STEP = ("name", "from", "sql", "python", "watermark", "dedupe", "rules", "thresholds")
 TOPIC_SINK = (
     "type", "from", "topic", "topic_column", "key", "value", "headers", "timestamp", "mode", "writers", "rate",
-    "trigger", "transaction_timeout", "partitions",
+    "trigger", "transaction_timeout", "partitions", "format", "subject", "schema", "key_format", "key_subject",
+    "auto_register",
 )  # fmt: skip
+REGISTRY = ("url", "username", "password", "bearer_token", "ca")
 FILE_SINK = (
     "type", "from", "path", "partition_by", "mode", "keys", "order_by", "delete_when", "deletes", "trigger", "files",
     "target_file_size", "commit_every", "options",
@@ -79,9 +86,24 @@ def load(path: Path, *, overrides: Sequence[str] = ()) -> Pipeline:
         metrics_port=top.number("metrics_port", None),
         drain_s=top.amount("drain", 60.0, parse_seconds),
         restarts_max=top.number("restarts_max", 5),
+        registry=_registry(top),
+        share_reads=top.flag("share_reads", True),
     )
     _check(pipeline, top)
     return pipeline
+
+
+def _registry(top: Section) -> RegistrySettings | None:
+    section = top.section("registry")
+    if section is None:
+        return None
+    section.allow(*REGISTRY)
+    found = {key: section.text(key, None) for key in REGISTRY}
+    said = {key: resolve(value, key=f"registry.{key}") for key, value in found.items() if value is not None}
+    urls = said.get("url", "").split(",")
+    if not all(each.strip().startswith(("http://", "https://")) for each in urls):
+        section.refuse("registry.url must begin with http:// or https://", key="url")
+    return RegistrySettings(**said)
 
 
 def _home(path: Path, top: Section) -> Path:
@@ -124,12 +146,6 @@ def _topic_source(name: str, section: Section, *, table: bool) -> TopicSource:
     on_malformed = section.text("on_malformed", "dead_letter" if dead_letter_topic else "count", among=MALFORMED)
     if on_malformed == "dead_letter" and dead_letter_topic is None:
         section.refuse(f"sources.{name}: 'on_malformed: dead_letter' needs 'dead_letter_topic'", key="on_malformed")
-    if table and dead_letter_topic is not None:
-        section.refuse(
-            f"sources.{name}: a table is read anew with every batch, and would send its dead letters each time: make a "
-            "pipeline of its own for them, or set 'on_malformed: fail'",
-            key="dead_letter_topic",
-        )
     start, start_time_ms = _start(section)
     return TopicSource(
         name=name,
@@ -148,6 +164,9 @@ def _topic_source(name: str, section: Section, *, table: bool) -> TopicSource:
         on_schema_change=section.text("on_schema_change", "refuse", among=("refuse", "accept")),
         batch_records_max=section.number("batch_records_max", None, at_least=1),
         options=section.mapping("options"),
+        subject=section.text("subject", None),
+        key_format=section.text("key_format", None, among=FRAMED_FORMATS),
+        key_subject=section.text("key_subject", None),
     )
 
 
@@ -161,6 +180,8 @@ def _schema(section: Section, wanted: str) -> str | None:
         return None
     if wanted == "avro":
         return _avro_record(section, schema)
+    if wanted in FRAMED_FORMATS:
+        return schema if isinstance(schema, str) else json.dumps(schema)
     if wanted in ("string", "binary"):
         section.refuse(f"a schema says nothing about the format {wanted!r}", key="schema")
     if isinstance(schema, dict):
@@ -276,7 +297,20 @@ def _topic_sink(name: str, section: Section) -> TopicSink:
         trigger_s=section.amount("trigger", 1.0, parse_seconds),
         transaction_timeout_s=section.amount("transaction_timeout", 60.0, parse_seconds),
         partitions=section.number("partitions", None, at_least=1),
+        format=section.text("format", None, among=FRAMED_FORMATS),
+        subject=section.text("subject", None),
+        schema=_sink_schema(section),
+        key_format=section.text("key_format", None, among=FRAMED_FORMATS),
+        key_subject=section.text("key_subject", None),
+        auto_register=section.flag("auto_register", True),
     )
+
+
+def _sink_schema(section: Section) -> str | None:
+    schema = section.plain("schema")
+    if schema is not None and "format" not in section:
+        section.refuse(f"a schema needs a 'format': {', '.join(FRAMED_FORMATS)}", key="schema")
+    return schema if schema is None or isinstance(schema, str) else json.dumps(schema)
 
 
 def _file_sink(name: str, section: Section, kind: str, home: Path) -> FileSink:
@@ -308,8 +342,8 @@ def _check_upsert(name: str, section: Section, kind: str, mode: str) -> None:
             if key in section:
                 section.refuse(f"sinks.{name}.{key} needs 'mode: upsert'", key=key)
         return
-    if kind != "delta":
-        section.refuse(f"sinks.{name}: 'mode: upsert' needs a table of type delta", key="mode")
+    if kind not in ("delta", "iceberg"):
+        section.refuse(f"sinks.{name}: 'mode: upsert' needs a table of type delta or iceberg", key="mode")
     if "keys" not in section:
         section.refuse(f"sinks.{name}: 'mode: upsert' needs 'keys'", key="mode")
 
@@ -324,6 +358,7 @@ def _check(pipeline: Pipeline, top: Section) -> None:
         top.refuse("a pipeline needs at least one source", key="sources")
     if not pipeline.sinks:
         top.refuse("a pipeline needs at least one sink", key="sinks")
+    _check_registry(pipeline, top)
     views = pipeline.views
     for name in views:
         if views.count(name) > 1:
@@ -331,3 +366,20 @@ def _check(pipeline: Pipeline, top: Section) -> None:
     for sink in pipeline.sinks:
         if sink.view not in views:
             top.refuse(f"sinks.{sink.name}.from: there is no source or step {sink.view!r}", key="sinks")
+
+
+def _check_registry(pipeline: Pipeline, top: Section) -> None:
+    """Formats of a registry need one, and a subject that can be told from the topic, or is said."""
+    sources = [(f"sources.{each.name}", each) for each in pipeline.topic_sources]
+    sinks = [(f"sinks.{each.name}", each) for each in pipeline.topic_sinks]
+    every: list[tuple[str, TopicSource | TopicSink]] = [*sources, *sinks]
+    for place, each in every:
+        value, key = each.format in FRAMED_FORMATS, each.key_format is not None
+        if (value or key) and pipeline.registry is None:
+            name = each.format if value else each.key_format
+            top.refuse(f"{place}: the format {name!r} needs a 'registry' with its url")
+        if one_topic(each) is not None:
+            continue
+        for wanted, name, said in ((value, "subject", each.subject), (key, "key_subject", each.key_subject)):
+            if wanted and said is None:
+                top.refuse(f"{place} needs a '{name}': it has no one topic that would name it")

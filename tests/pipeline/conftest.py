@@ -131,6 +131,9 @@ class Trial:
     def produce_to(self, topic: str, *values: bytes | None, key: bytes | None = None) -> None:
         self._produce(GeneratedRecord(topic=topic, key=key, value=value) for value in values)
 
+    def create_topic(self, topic: str, *, partitions: int = 1) -> None:
+        self._cluster.create_topic(topic, partitions=partitions)
+
     def run(self, *overrides: str) -> Runner:
         runner = Runner(self._spark, self.pipeline(*overrides), once=True, out=self.said)
         runner.run()

@@ -60,7 +60,8 @@ def test_what_ships_is_right(file: Path) -> None:
     ("old", "new", "line", "told"),
     [
         ("format: json", "fromat: json", 5, "unknown key 'fromat' in sources.orders; did you mean 'format'?"),
-        ("format: json", "format: jsn", 5, "must be one of json, avro, csv, debezium, string, binary, not 'jsn'"),
+        ("format: json", "format: jsn", 5, "must be one of json, avro, csv, debezium, string, binary, avro-confluent,"),
+        ("format: json", "format: avro-confluent", 1, "sources.orders: the format 'avro-confluent' needs a 'registry'"),
         ("topic: big-orders", "topc: big-orders", 13, "unknown key 'topc' in sinks.out; did you mean 'topic'?"),
         ("from: big", "from: bigger", 10, "sinks.out.from: there is no source or step 'bigger'"),
         ("    topic: orders\n", "", 4, "needs either 'topic', 'topics' or 'pattern'"),

@@ -1,0 +1,69 @@
+"""A compacted topic as a table that grows with it: every batch adds what is new since the last one, and no more.
+
+It lies in Spark's own storage for as long as a query runs; a query that starts reads the topic once from its beginning.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from tidemark.pipeline.checkpoint import as_json
+from tidemark.pipeline.cluster import ClusterAdmin, Partition
+from tidemark.pipeline.formats import REASON, ReadAs, decoded, good_rows, with_metadata
+from tidemark.pipeline.inputs import failing, newest_of_each_key, partitions_of, table_options
+from tidemark.pipeline.spec import Pipeline, TopicSource
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+class GrowingTable:
+    def __init__(
+        self,
+        source: TopicSource,
+        *,
+        pipeline: Pipeline,
+        cluster: ClusterAdmin,
+        read_as: ReadAs,
+        tell: Callable[[str], None],
+    ) -> None:
+        self._source = source
+        self._pipeline = pipeline
+        self._cluster = cluster
+        self._read_as = read_as
+        self._tell = tell
+        self._rows: DataFrame | None = None
+        self._ends: dict[Partition, int] = {}
+
+    def rows(self, spark: SparkSession) -> DataFrame:
+        """The newest value of each key, as of now."""
+        partitions = partitions_of(self._source, self._cluster)
+        ends = self._cluster.ends(partitions)
+        if self._rows is not None and ends == self._ends:
+            return self._rows
+        lows = {each: low for each, (low, _) in self._cluster.ranges(partitions).items()}
+        starts = {each: max(lows[each], self._ends.get(each, 0)) for each in partitions}
+        added = self._added(spark, starts, {each: max(ends[each], starts[each]) for each in partitions})
+        known = added if self._rows is None else self._rows.unionByName(added)
+        # Cut off from what it was made of: a plan that grew with every batch would soon be all there is to do.
+        self._rows = newest_of_each_key(known).localCheckpoint(eager=True)
+        self._ends = ends
+        return self._rows
+
+    def _added(self, spark: SparkSession, starts: Mapping[Partition, int], ends: Mapping[Partition, int]) -> DataFrame:
+        options = {
+            **table_options(self._source, self._pipeline),
+            "startingOffsets": json.dumps(as_json(starts)),
+            "endingOffsets": json.dumps(as_json(ends)),
+        }
+        read = with_metadata(spark.read.format("kafka").options(**options).load())
+        every = decoded(read, self._source, self._read_as)
+        if self._source.on_malformed == "fail":
+            return good_rows(failing(every), self._source)
+        kept = every.localCheckpoint(eager=True)
+        bad = kept.where(f"{REASON} IS NOT NULL").count()
+        if bad:
+            self._tell(f"sources.{self._source.name}: {bad:,} malformed records are not in the table.")
+        return good_rows(kept, self._source)
