@@ -9,21 +9,24 @@ from __future__ import annotations
 import argparse
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, Final
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from tidemark.cli import values
 from tidemark.cli.options import add_json
 from tidemark.cli.output import print_json
-from tidemark.cli.progress import Progress, progress, size_text
+from tidemark.cli.progress import progress, size_text
 from tidemark.cli.records import shown
 from tidemark.failure import CommandFailed, ExitCode
 
 if TYPE_CHECKING:
     from tidemark.cli.options import Subparsers
-    from tidemark.storage.tools import Compacted, Finding, PartitionPlace, Stats
+    from tidemark.storage.tools import Finding, PartitionPlace, Stats
+
+T = TypeVar("T")
 
 DIRECTORY_HELP: Final = "a log directory, or a partition's directory in one"
 
@@ -161,28 +164,17 @@ def _text(value: object) -> str:
 def verify(args: argparse.Namespace) -> int:
     from tidemark.storage import tools
 
-    found: list[Finding] = []
     with _reading(args.path):
         places = _places(args.path)
-        with progress(sum(each.size_bytes for each in places)) as bar:
-            for place in places:
-                found += _note(bar, place, tools.verify(place))
+        found = [each for _, each in _results(places, tools.verify)]
     if args.json:
         print_json([_finding(each) for each in found])
     else:
         for each in found:
             print(each)
         print(_summary(places, found))
+        _print_unclean(places, found)
     return ExitCode.FAILED if found else ExitCode.OK
-
-
-def _note(bar: Progress, place: PartitionPlace, steps: Iterator[Finding | int]) -> Iterator[Finding]:
-    for step in steps:
-        if isinstance(step, int):
-            bar.advance(step, place.name)
-        else:
-            bar.clear()
-            yield step
 
 
 def _summary(places: list[PartitionPlace], found: list[Finding]) -> str:
@@ -210,20 +202,15 @@ def repair(args: argparse.Namespace) -> int:
         places = _places(args.path)
         if args.truncate_at is not None and len(places) > 1:
             raise CommandFailed("--truncate-at needs the directory of one partition.", code=ExitCode.USAGE)
-        for each in sorted({each.log_directory for each in places}):
-            held.enter_context(tools.locked(each))
-        with progress(sum(each.size_bytes for each in places)) as bar:
-            for place in places:
-                for step in tools.repair(place, truncate_at=args.truncate_at):
-                    if isinstance(step, int):
-                        bar.advance(step, place.name)
-                    else:
-                        done += step.done
-                        left += step.left
+        _lock(places, held)
+        for _, repaired in _results(places, partial(tools.repair, truncate_at=args.truncate_at)):
+            done += repaired.done
+            left += repaired.left
     if args.json:
         print_json({"done": done, "left": [_finding(each) for each in left]})
     else:
         _print_repaired(done, left)
+        _print_unclean(places, left)
     return ExitCode.FAILED if left else ExitCode.OK
 
 
@@ -239,22 +226,25 @@ def _print_repaired(done: list[str], left: list[Finding]) -> None:
         print("Nothing to repair.")
 
 
+def _print_unclean(places: list[PartitionPlace], found: list[Finding]) -> None:
+    """What looks like damage may be the end of what was being written."""
+    from tidemark.storage import tools
+
+    if all(each.is_derived for each in found):
+        return
+    for path in sorted({each.log_directory for each in places}):
+        if not tools.was_stopped_cleanly(tools.REAL_FILES, path):
+            print(f"{path} was not closed cleanly: a start of its broker cuts off what was not written to its end.")
+
+
 # Counting
 
 
 def stats(args: argparse.Namespace) -> int:
     from tidemark.storage import tools
 
-    found: list[Stats] = []
     with _reading(args.path):
-        places = _topic_places(args)
-        with progress(sum(each.size_bytes for each in places)) as bar:
-            for place in places:
-                for step in tools.stats(place):
-                    if isinstance(step, int):
-                        bar.advance(step, place.name)
-                    else:
-                        found.append(step)
+        found = [each for _, each in _results(_topic_places(args), tools.stats)]
     if args.json:
         print_json([{**asdict(each), "batch_bytes_mean": round(each.batch_bytes_mean, 1)} for each in found])
     else:
@@ -296,18 +286,11 @@ def _print_stats(each: Stats) -> None:
 def compact(args: argparse.Namespace) -> int:
     from tidemark.storage import tools
 
-    done: list[tuple[PartitionPlace, Compacted]] = []
     with _reading(args.path), ExitStack() as held:
         places = _places(args.path)
-        for each in sorted({each.log_directory for each in places}):
-            held.enter_context(tools.locked(each))
-        with progress(2 * sum(each.size_bytes for each in places)) as bar:
-            for place in places:
-                for step in tools.compact(place, delete_retention_ms=args.delete_retention_ms):
-                    if isinstance(step, int):
-                        bar.advance(step, place.name)
-                    else:
-                        done.append((place, step))
+        _lock(places, held)
+        compacting = partial(tools.compact, delete_retention_ms=args.delete_retention_ms)
+        done = list(_results(places, compacting, passes=2))
     if args.json:
         print_json([{"topic": place.topic, "partition": place.partition, **asdict(each)} for place, each in done])
         return ExitCode.OK
@@ -320,7 +303,28 @@ def compact(args: argparse.Namespace) -> int:
     return ExitCode.OK
 
 
-# What may go wrong
+# What they have in common
+
+
+def _results(
+    places: list[PartitionPlace], work: Callable[[PartitionPlace], Iterator[int | T]], *, passes: int = 1
+) -> Iterator[tuple[PartitionPlace, T]]:
+    """What the work on each partition's log comes to, while a bar shows how far it is. `passes`: over the bytes."""
+    with progress(passes * sum(each.size_bytes for each in places)) as bar:
+        for place in places:
+            for step in work(place):
+                if isinstance(step, int):
+                    bar.advance(step, place.name)
+                else:
+                    bar.clear()
+                    yield place, step
+
+
+def _lock(places: list[PartitionPlace], held: ExitStack) -> None:
+    from tidemark.storage import tools
+
+    for each in sorted({each.log_directory for each in places}):
+        held.enter_context(tools.locked(each))
 
 
 def _places(path: str) -> list[PartitionPlace]:

@@ -25,6 +25,8 @@ COMMANDS: Final = {
     "users": "create, list and delete users of SCRAM, and change their passwords",
     "quotas": "set, list and remove quotas of clients, and show who uses what",
     "cluster": "show the cluster's nodes and quorum, move partitions, remove brokers",
+    "loglevel": "show and change the levels of brokers' loggers",
+    "top": "a live screen of what brokers do: throughput, latency, lag, topics, clients, faults",
     "health": "ask a node whether it is ready for clients",
     "certs": "make throw-away certificates for development and tests",
     "format": "make a new cluster's first users, or let a node whose metadata is lost join again",

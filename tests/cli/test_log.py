@@ -132,6 +132,25 @@ def test_repair_drops_no_record_unless_told_to(data: Path, capsys: Captured) -> 
     reopened.close()
 
 
+def test_after_a_truncation_what_comes_next_is_not_taken_for_clean(data: Path) -> None:
+    first, checkpoint = int(logs(data)[1].stem), data / "cleaner-offset-checkpoint"
+    checkpoint.write_text(f"0\n1\norders 0 {first + 2}\n")
+    assert main(["log", "repair", str(data / "orders-0"), "--truncate-at", str(first)]) == ExitCode.OK
+    assert checkpoint.read_text() == f"0\n1\norders 0 {first}\n"
+
+
+def test_an_interrupted_swap_is_told_and_finished_and_nothing_given_up(data: Path, capsys: Captured) -> None:
+    """Killed after the old segment was renamed, and before the new one was: that looks like a hole."""
+    log = logs(data)[0]
+    contents = log.read_bytes()
+    log.rename(f"{log}.swap")
+    assert main(["log", "verify", str(data)]) == ExitCode.FAILED
+    assert f"{log}.swap, byte 0: a cleaning was interrupted here" in capsys.readouterr().out
+    assert main(["log", "repair", str(data)]) == ExitCode.OK
+    assert main(["log", "verify", str(data)]) == ExitCode.OK
+    assert log.read_bytes() == contents
+
+
 def test_truncation_drops_no_more_than_it_says(data: Path, capsys: Captured) -> None:
     flip(logs(data)[1], 10)
     sizes = [path.stat().st_size for path in logs(data)]
