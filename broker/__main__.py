@@ -9,7 +9,6 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from logging.handlers import WatchedFileHandler
 from pathlib import Path
 
@@ -17,6 +16,8 @@ from tidemark import portable
 from tidemark.broker.config import BrokerConfig, ConfigError, load_config
 from tidemark.broker.core.garbage import collect_rarely
 from tidemark.broker.core.loop_delay import Alarm
+from tidemark.broker.logs.formats import moment_of
+from tidemark.broker.logs.setup import set_up_logs
 from tidemark.broker.node import Node
 from tidemark.broker.server.crowd import BrokerLoop
 from tidemark.storage import StorageError
@@ -29,14 +30,12 @@ EXIT_USAGE = 2
 
 def main(argv: Sequence[str] | None = None) -> int:
     arguments = _parse_arguments(argv)
-    logging.basicConfig(
-        stream=sys.stderr, level=arguments.log_level, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
-    )
     try:
         config = load_config(arguments.config, arguments.set)
     except (ConfigError, OSError) as error:
         print(f"tidemark: {error}", file=sys.stderr)
         return EXIT_USAGE
+    set_up_logs(sys.stderr, level=arguments.log_level, form=config.tidemark_log_format, node_id=config.node_id)
     if config.tidemark_audit_file:
         _write_audit_log(Path(config.tidemark_audit_file))
     before, open_files_max = portable.raise_descriptor_limit()
@@ -73,8 +72,7 @@ class AuditFormatter(logging.Formatter):
     """The JSON object of the line, and when."""
 
     def format(self, record: logging.LogRecord) -> str:
-        moment = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
-        return f'{{"time": "{moment}", {record.getMessage().removeprefix("{")}'
+        return f'{{"time": "{moment_of(record)}", {record.getMessage().removeprefix("{")}'
 
 
 def _parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:

@@ -23,6 +23,7 @@ from tidemark.broker.cluster.view import ClusterView
 from tidemark.broker.config import BrokerConfig, Listener
 from tidemark.broker.controller.controller import Controller
 from tidemark.broker.core.errors import Refused
+from tidemark.broker.core.lease import lease_clock
 from tidemark.broker.metadata import directories
 from tidemark.broker.metadata.dynamic_config import DynamicConfig
 from tidemark.broker.metadata.producer_ids import reserve
@@ -128,7 +129,10 @@ class ClusterRuntime:
         }
 
     def _renew_lease(self, until: float) -> None:
-        self._replicas.table.lease_until = until
+        table = self._replicas.table
+        if table.lease_until and table.lease_until < (now := lease_clock()) < until:
+            log.warning("this node was without a lease for %.1f s: its heartbeats were late", now - table.lease_until)
+        table.lease_until = until
 
     def _broker_lost(self, broker_id: int) -> None:
         self.suspected_brokers.suspect(broker_id)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from functools import cached_property, partial
 from pathlib import Path
@@ -18,13 +18,14 @@ from typing import TYPE_CHECKING, Any, Final
 from tidemark.broker.background_jobs import background_jobs
 from tidemark.broker.cluster.identity import NodeIdentity
 from tidemark.broker.cluster.topic_creation import TopicCreation
-from tidemark.broker.config import BrokerConfig, Listener
+from tidemark.broker.config import BrokerConfig, ConfigError, Listener
 from tidemark.broker.coordinators import Coordinators
 from tidemark.broker.core.api_table import served_on
 from tidemark.broker.core.loop_delay import Alarm, LoopDelay
 from tidemark.broker.core.periodic import PeriodicJobs
 from tidemark.broker.core.registry import find_route
 from tidemark.broker.handlers.fetch.sessions import FetchSessions
+from tidemark.broker.logs.levels import LogLevels
 from tidemark.broker.metadata.dynamic_config import DynamicConfig
 from tidemark.broker.metadata.image import Image
 from tidemark.broker.metadata.min_isr import ignored_value
@@ -33,6 +34,7 @@ from tidemark.broker.metadata.records import Endpoint
 from tidemark.broker.quotas.service import Quotas
 from tidemark.broker.replication.replicas import Replicas
 from tidemark.broker.server.dispatch import Dispatcher
+from tidemark.broker.server.request_log import RequestLog
 from tidemark.broker.server.server import Server
 from tidemark.environment import monotonic, wall_clock_ms
 from tidemark.storage import LogDirectory
@@ -47,6 +49,8 @@ if TYPE_CHECKING:
     from tidemark.broker.security.guard import Guard
     from tidemark.broker.security.sasl.authentication import SaslAuthentication
     from tidemark.broker.standalone_runtime import StandaloneRuntime
+    from tidemark.broker.telemetry.forwarding import Forwarder
+    from tidemark.broker.telemetry.service import Telemetry
     from tidemark.broker.tls.endpoints import TlsEndpoints
 
 log = logging.getLogger(__name__)
@@ -98,6 +102,8 @@ class Node:
         self._replicas = Replicas(node_id=config.node_id, config=config, directories=directories, now_ms=wall_clock_ms)
         self._replicas.table.offline_directories.update(offline)
         self._quotas = Quotas(config)
+        self._log_levels = LogLevels()
+        self._telemetry_forwarder = self._new_forwarder(opened)
         self._cluster = self._runtime(identity, services)
         self._store = self._cluster.store
         if config.authorizer_class_name:
@@ -116,6 +122,9 @@ class Node:
         services.update(self._services())
         dispatcher = self._new_dispatcher(services)
         dispatcher.hold_to(self._quotas)
+        self._log_slow_requests(dispatcher)
+        if config.tidemark_traces_otlp_endpoint:
+            self._trace_requests(dispatcher, opened)
         self._server = Server(config, dispatcher, tls=self._tls)
         self._server.current_config = lambda: self.settings.current
         opened.callback(self._replicas.table.stop_appending)  # when the last connection is gone
@@ -152,8 +161,14 @@ class Node:
         if http is not None:
             http.add_metrics(self._metrics(dispatcher, http), guard=self._guard)
             http.add_api(
-                handler_of=dispatcher.handler, forwarding=self._cluster.forwarding, sasl=self._http_authentication
+                handler_of=dispatcher.handler,
+                forwarding=self._cluster.forwarding,
+                guard=self._guard,
+                quotas=self._quotas,
+                sasl=self._http_authentication,
             )
+            http.hold_to(self._server.rates)
+            opened.push_async_callback(http.close_consumers)
             opened.callback(http.stop_serving)
             http.serve()
 
@@ -211,6 +226,29 @@ class Node:
 
         return MeasuredDispatcher(services)
 
+    def _log_slow_requests(self, dispatcher: Dispatcher) -> None:
+        """Those that take longer than the settings say; or all of them, while their logger's level says so."""
+
+        def changed() -> None:
+            slow_ms = self.settings.current.tidemark_log_slow_request_ms
+            slow_seconds = slow_ms / 1000 if slow_ms >= 0 else float("inf")
+            requests = RequestLog(slow_seconds=slow_seconds, clock=monotonic)
+            dispatcher.log_to(requests if requests.is_wanted else None)
+
+        self._log_levels.watch(changed)
+        self.settings.watch(lambda _config, _image: changed())
+        changed()
+
+    def _trace_requests(self, dispatcher: Dispatcher, opened: AsyncExitStack) -> None:
+        try:
+            from tidemark.broker.server.traces import RequestTraces
+        except ImportError as error:
+            key = "tidemark.traces.otlp.endpoint"
+            problem = f"{key}: it needs packages that are not installed: pip install tidemark[traces] ({error})."
+            raise ConfigError(problem, key=key) from None
+        dispatcher.traces = RequestTraces(self.config)
+        opened.push_async_callback(dispatcher.traces.close)
+
     async def _open_http(self, opened: AsyncExitStack) -> HttpRuntime | None:
         """Where no listener is set for it, nothing of it is loaded."""
         if not self.config.http_listeners:
@@ -247,6 +285,7 @@ class Node:
             coordinators=self._coordinators,
             server=self._server,
             quotas=self._quotas,
+            telemetry=lambda: self.__dict__.get("_telemetry"),
             logins=lambda: self._sasl.log if "_sasl" in self.__dict__ else None,
             http=lambda: http.load,
         )
@@ -305,6 +344,25 @@ class Node:
             self._cluster.forwarding.guard = guard.handler
         return guard
 
+    @cached_property
+    def _telemetry(self) -> Telemetry | None:
+        """Loaded with the first client that asks."""
+        if not self.config.takes_telemetry:
+            return None
+        from tidemark.broker.telemetry.service import Telemetry
+
+        return Telemetry(self._store, self.settings, clock=monotonic, forward=self._telemetry_forwarder)
+
+    def _new_forwarder(self, opened: AsyncExitStack) -> Forwarder | None:
+        endpoint = self.config.tidemark_telemetry_otlp_endpoint
+        if not endpoint:
+            return None
+        from tidemark.broker.telemetry.forwarding import Forwarder
+
+        forwarder = Forwarder(endpoint)
+        opened.callback(forwarder.close)
+        return forwarder
+
     def _services(self) -> dict[str, Callable[[], Any]]:
         """What a handler may name as an argument."""
         slots_max = self.config.max_incremental_fetch_session_cache_slots
@@ -315,6 +373,7 @@ class Node:
             "guard": self._guard,
             "follower_sessions": self._replicas.follower_sessions,
             "directory_moves": self._replicas.moves,
+            "log_levels": self._log_levels,
             "housekeeping": self._replicas.housekeeping,
             "producer_ids": ProducerIds(self._cluster.allocate_producer_ids),
             "quotas": self._quotas,
@@ -325,6 +384,7 @@ class Node:
         return {
             **{name: partial(made.__getitem__, name) for name in made},
             "delegation_tokens": lambda: self._delegation_tokens,
+            "telemetry": lambda: self._telemetry,
             "groups": lambda: self._coordinators.groups,
             "transactions": lambda: self._coordinators.transactions,
             **self._cluster.services(),
@@ -371,10 +431,14 @@ class Node:
         return sasl
 
     def _endpoints(self) -> list[Endpoint]:
-        return [self._endpoint(listener) for listener in self.config.parsed_advertised_listeners]
+        """Of Kafka clients, and after them those of HTTP clients, whom other nodes redirect here."""
+        return [
+            *(self._endpoint(each, self._server.endpoints) for each in self.config.parsed_advertised_listeners),
+            *(self._endpoint(each, self.http_endpoints) for each in self.config.parsed_http_advertised_listeners),
+        ]
 
-    def _endpoint(self, listener: Listener) -> Endpoint:
-        port = listener.port or self._server.endpoints[listener.name][1]
+    def _endpoint(self, listener: Listener, opened: Mapping[str, tuple[str, int]]) -> Endpoint:
+        port = listener.port or opened[listener.name][1]
         return Endpoint(name=listener.name, host=listener.host, port=port, security_protocol=listener.security_protocol)
 
     def _follow_metadata(self) -> None:

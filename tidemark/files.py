@@ -11,8 +11,9 @@ import errno
 import fcntl
 import io
 import os
+import threading
 from collections.abc import Callable, Iterator
-from typing import Protocol, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 from tidemark import portable
 
@@ -45,6 +46,22 @@ class OpenFile(Protocol):
         """Sends a range to a socket, as `os.sendfile` does."""
 
 
+COSTLY_BYTES: Final = 8 << 20
+
+
+def _is_costly_to_close(fd: int) -> bool:
+    """Whether this frees the blocks of a large file, which has no name any more: with `discard`, tenths of a second."""
+    found = os.fstat(fd)
+    return found.st_nlink == 0 and found.st_blocks * 512 > COSTLY_BYTES
+
+
+def _close_on_a_thread(fd: int) -> None:
+    try:
+        threading.Thread(target=os.close, args=(fd,), daemon=True).start()
+    except RuntimeError:  # the system gives us no thread
+        os.close(fd)
+
+
 class DataFile(io.FileIO):
     """An open file that may be dropped without ceremony.
 
@@ -53,6 +70,8 @@ class DataFile(io.FileIO):
     """
 
     def __del__(self) -> None:
+        if not self.closed and _is_costly_to_close(self.fileno()):  # of a deleted segment, which had a slow reader
+            _close_on_a_thread(os.dup(self.fileno()))
         self.close()
 
     def read_at(self, position: int, length: int) -> bytes:
@@ -155,7 +174,10 @@ class Files:
         """Replaces a file's content without atomicity: for files that can be rebuilt."""
         fd = self.open_descriptor(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC)
         try:
-            self.truncate(fd, 0)
+            # Not where there is nothing to cut off: ext4 takes a truncated file for one that replaces another, and
+            # hands it to the disk when it is closed (auto_da_alloc), which may take long while the disk is busy.
+            if self.open_size(fd):
+                self.truncate(fd, 0)
             self.write_all(fd, data)
         finally:
             self.close(fd)

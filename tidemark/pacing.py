@@ -37,9 +37,12 @@ class TokenBucket:
         self.most = rate * burst_seconds
 
     @property
-    def used_at(self) -> float:
-        """When it was last asked."""
-        return float("-inf") if self._at is None else self._at
+    def idle_from(self) -> float:
+        """When it was last asked, or what was taken too much will be paid back: whoever must forget one, forgets the
+        one that is idle longest, and no debt."""
+        if self._at is None:
+            return float("-inf")
+        return self._at if self._left >= 0 else self._at - self._left / self.rate
 
     def take(self, amount: float, now: float) -> float:
         """Returns for how many seconds to wait now, until what was taken too much is paid back; most often 0."""

@@ -30,6 +30,8 @@ _LOAD_BYTES: Final = 256 << 10
 _AHEAD_BYTES: Final = 2 << 20
 _PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 _SYS_CACHESTAT: Final = 451  # on every architecture
+_M_TRIM_THRESHOLD: Final = -1  # of mallopt(3)
+_M_MMAP_THRESHOLD: Final = -3
 _WITHOUT_NO_WAIT: Final = (errno.ENOTSUP, errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS)
 _OPEN_FILES_MAX_MACOS: Final = 10_240  # OPEN_MAX
 _WITHOUT_FULL_SYNC: Final = (errno.ENOTSUP, errno.EINVAL, errno.ENOTTY)
@@ -223,6 +225,17 @@ def stop_pacing(connected: socket.socket) -> None:
             connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, b"reno")
 
 
+def has_hung_up(descriptor: int) -> bool:
+    """Whether the other side of a connection has closed it, and nothing that it sent is left to read."""
+    with socket.socket(fileno=os.dup(descriptor)) as connected:
+        try:
+            return connected.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT) == b""
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
+
+
 def keep_alive(connected: socket.socket, *, idle_seconds: int, interval_seconds: int, probes: int) -> None:
     """Probes a silent peer. Where the times cannot be set per socket, the system's own are used."""
     connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -284,6 +297,14 @@ def open_descriptors() -> int:
     return len(os.listdir("/proc/self/fd" if IS_LINUX else "/dev/fd")) - 1  # one is open to look
 
 
+_THREAD: Final[int | None] = getattr(resource, "RUSAGE_THREAD", None)
+
+
+def sleeps() -> int:
+    """How often this thread has waited for something, a disk say, rather than for a processor; 0 if nobody counts."""
+    return 0 if _THREAD is None else resource.getrusage(_THREAD).ru_nvcsw
+
+
 def cpu_seconds() -> float:
     """User and system time of this process."""
     return time.process_time()
@@ -310,3 +331,19 @@ def raise_descriptor_limit() -> tuple[int, int]:
                 resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
                 return before, wanted
     return before, before
+
+
+# Memory
+
+
+def keep_freed_memory(*, bytes_max: int) -> None:
+    """For a process that takes and frees large pieces of memory all the time. The C library would return each to the
+    system, which has to clear every page of the next one anew: a fifth of the time of such a process. glibc only."""
+    try:
+        import ctypes
+
+        mallopt = ctypes.CDLL(None).mallopt
+    except (ImportError, OSError, AttributeError):
+        return
+    for parameter in (_M_MMAP_THRESHOLD, _M_TRIM_THRESHOLD):
+        mallopt(parameter, bytes_max)

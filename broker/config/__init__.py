@@ -3,6 +3,11 @@
 from typing import TYPE_CHECKING
 
 from tidemark.broker.config.broker import KEYS, BrokerConfig, broker_key, validate_broker_config
+from tidemark.broker.config.client_metrics import (
+    CLIENT_METRICS_KEYS,
+    ClientMetricsConfig,
+    validate_client_metrics_configs,
+)
 from tidemark.broker.config.errors import ConfigError
 from tidemark.broker.config.group import GROUP_KEYS, GroupConfig, group_key, validate_group_configs
 from tidemark.broker.config.key import Key, Scope, Type
@@ -22,16 +27,19 @@ if TYPE_CHECKING:
         ConfigSynonym,
         Source,
         describe_broker,
+        describe_client_metrics,
         describe_cluster_default,
         describe_group,
         describe_topic,
     )
 
 __all__ = [
+    "CLIENT_METRICS_KEYS",
     "GROUP_KEYS",
     "KEYS",
     "TOPIC_KEYS",
     "BrokerConfig",
+    "ClientMetricsConfig",
     "ConfigEntry",
     "ConfigError",
     "ConfigSynonym",
@@ -44,6 +52,7 @@ __all__ = [
     "Type",
     "broker_key",
     "describe_broker",
+    "describe_client_metrics",
     "describe_cluster_default",
     "describe_group",
     "describe_topic",
@@ -51,6 +60,7 @@ __all__ = [
     "load_config",
     "topic_key",
     "validate_broker_config",
+    "validate_client_metrics_configs",
     "validate_group_configs",
     "validate_topic_config",
     "validate_topic_configs",

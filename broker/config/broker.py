@@ -14,6 +14,7 @@ from tidemark.broker.config.listener_overrides import overridden_key, overrides_
 from tidemark.broker.config.listeners import (
     Listener,
     Voter,
+    advertised_http_listeners,
     advertised_listeners,
     client_listeners,
     controller_listener,
@@ -78,6 +79,14 @@ class BrokerConfig(BrokerSettings):
         return http_listeners(self.http_listeners, protocols=self.listener_security_protocol_map, opened=opened)
 
     @property
+    def parsed_http_advertised_listeners(self) -> tuple[Listener, ...]:
+        return advertised_http_listeners(
+            self.http_advertised_listeners,
+            opened=self.parsed_http_listeners,
+            protocols=self.listener_security_protocol_map,
+        )
+
+    @property
     def parsed_controller_voters(self) -> tuple[Voter, ...]:
         return voter_addresses(self.controller_quorum_voters)
 
@@ -95,6 +104,11 @@ class BrokerConfig(BrokerSettings):
     def parsed_max_connections_per_ip_overrides(self) -> Mapping[str, int]:
         """The limits of single addresses or host names."""
         return parse_connection_limits(self.max_connections_per_ip_overrides)
+
+    @property
+    def takes_telemetry(self) -> bool:
+        """Whether clients may be asked for metrics (KIP-714): where somebody can see them."""
+        return bool(self.http_listeners or self.tidemark_telemetry_otlp_endpoint)
 
     @property
     def parsed_super_users(self) -> frozenset[str]:
@@ -133,7 +147,7 @@ class BrokerConfig(BrokerSettings):
         _ = self.parsed_super_users
         _ = self.parsed_advertised_listeners, self.parsed_max_connections_per_ip_overrides
         _ = self.parsed_controller_listener, self.parsed_bootstrap_servers, self.parsed_inter_broker_listener_name
-        _ = self.parsed_http_listeners
+        _ = self.parsed_http_listeners, self.parsed_http_advertised_listeners
         others = [voter for voter in self.parsed_controller_voters if voter.node_id != self.node_id]
         if others and self.parsed_controller_listener is None:
             raise ConfigError(

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from tidemark.broker.config.http_settings import HttpSettings
 from tidemark.broker.config.key import INT_MAX, Between, OneOf, Scope, boolean, integer, listing, long, short, string
+from tidemark.broker.config.observability_settings import ObservabilitySettings
 
 # What a topic can be created with: with any other value no coordinator would ever be found.
 SEGMENT_BYTES: Final = Between(1 << 20)
@@ -14,7 +14,7 @@ INTERNAL_PARTITIONS: Final = Between(1, 10_000)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
-class CoordinatorSettings(HttpSettings):
+class CoordinatorSettings(ObservabilitySettings):
     # Groups, and the topic that holds what they committed.
     offsets_topic_num_partitions: int = integer(
         50, "How many partitions the topic __consumer_offsets is created with.", check=INTERNAL_PARTITIONS

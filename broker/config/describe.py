@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from tidemark.broker.config.broker import KEYS, BrokerConfig, broker_key
+from tidemark.broker.config.client_metrics import CLIENT_METRICS_KEYS
 from tidemark.broker.config.group import GROUP_KEYS
 from tidemark.broker.config.key import Key, Type, Value
 from tidemark.broker.config.listener_overrides import plain_name
@@ -24,6 +25,8 @@ class Source(IntEnum):
     DYNAMIC_DEFAULT_BROKER_CONFIG = 3
     STATIC_BROKER_CONFIG = 4
     DEFAULT_CONFIG = 5
+    DYNAMIC_BROKER_LOGGER_CONFIG = 6
+    DYNAMIC_CLIENT_METRICS_CONFIG = 7
     GROUP_CONFIG = 8
 
 
@@ -91,6 +94,16 @@ def describe_group(
     current = broker.with_values({**dynamic_cluster, **dynamic_broker})
     keys = _wanted(GROUP_KEYS, names=names, explicit=group_overrides)
     return _overlaid(keys, group_overrides, current, layers, source=Source.GROUP_CONFIG)
+
+
+def describe_client_metrics(overrides: Mapping[str, str], *, names: Collection[str] | None = None) -> list[ConfigEntry]:
+    """Every setting of a subscription to clients' metrics, or those in `names`."""
+    entries = []
+    for key in _wanted(CLIENT_METRICS_KEYS, names=names, explicit=overrides):
+        text = overrides.get(key.name)
+        chain = [] if text is None else [_synonym(key, text, source=Source.DYNAMIC_CLIENT_METRICS_CONFIG)]
+        entries.append(_entry(key, key.default if text is None else key.parse(text), chain))
+    return entries
 
 
 def describe_broker(

@@ -6,21 +6,25 @@ import ipaddress
 
 from tidemark.broker.config.broker import BrokerConfig
 from tidemark.broker.config.listeners import Listener
+from tidemark.broker.core.principal import ANONYMOUS
 
 
 def open_listeners(config: BrokerConfig) -> list[Listener]:
     """Those that other machines can reach, and that ask nobody who they are."""
     controllers = config.parsed_controller_listener
     every = [*config.parsed_listeners, *config.parsed_http_listeners, *([] if controllers is None else [controllers])]
-    return [each for each in every if not _is_loopback(each.host) and not _authenticates(each, config)]
+    return [each for each in every if not is_loopback(each.host) and not _authenticates(each, config)]
 
 
 def about_open_listeners(config: BrokerConfig) -> list[str]:
     exposed = open_listeners(config)
     if not exposed:
         return []
+    may = "may do anything"
+    if config.authorizer_class_name and str(ANONYMOUS) not in config.parsed_super_users:
+        may = f"may do whatever {ANONYMOUS} may"
     return [
-        f"other machines can reach {', '.join(map(str, exposed))}, and whoever connects there may do anything without"
+        f"other machines can reach {', '.join(map(str, exposed))}, and whoever connects there {may} without"
         " saying who they are; docs/security.md tells how to close this door."
     ]
 
@@ -31,7 +35,7 @@ def _authenticates(listener: Listener, config: BrokerConfig) -> bool:
     return listener.has_logins
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

@@ -16,6 +16,12 @@ class HttpSettings(SaslSettings):
         " listener.security.protocol.map says otherwise; with SASL_PLAINTEXT or SASL_SSL, clients name themselves in"
         " the Authorization header. Without any, nothing of it is loaded. Tidemark's own setting.",
     )
+    http_advertised_listeners: tuple[str, ...] = listing(
+        (),
+        "The addresses of http.listeners as clients reach them, as NAME://host:port: other nodes redirect to them, and"
+        " consumer instances are found there. By default those of http.listeners, unless they are of every interface."
+        " Tidemark's own setting.",
+    )
     http_max_connections: int = integer(
         1_000, "How many HTTP connections may be open at once. Tidemark's own setting.", check=Between(1)
     )
@@ -33,6 +39,22 @@ class HttpSettings(SaslSettings):
         "How long an HTTP client may take to send a request, to read an answer's next bytes, or to stay silent between"
         " requests, before it is cut off. Tidemark's own setting.",
         check=Between(100),
+    )
+    http_cors_allowed_origins: tuple[str, ...] = listing(
+        (),
+        "The origins whose pages may use this interface from a browser (https://app.example, or * for all of them). By"
+        " default no CORS header is sent. Tidemark's own setting.",
+    )
+    http_consumers_max: int = integer(
+        1_000,
+        "How many consumer instances HTTP clients may have on this node. Tidemark's own setting.",
+        check=Between(0),
+    )
+    http_consumer_idle_ms: int = integer(
+        300_000,
+        "A consumer instance that was not used over HTTP for so long leaves its group and is gone, unless it was made"
+        " with an idle_ms of its own. Tidemark's own setting.",
+        check=Between(1_000),
     )
     tidemark_metrics_detail: str = string(
         "partition",

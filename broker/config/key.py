@@ -49,6 +49,7 @@ class Scope(Enum):
     CLUSTER_WIDE = "cluster-wide"
     TOPIC = "topic"
     GROUP = "group"
+    CLIENT_METRICS = "client-metrics"
 
 
 WHOLE_NUMBERS = {Type.SHORT: 15, Type.INT: 31, Type.LONG: 63}

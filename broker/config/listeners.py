@@ -80,14 +80,35 @@ def advertised_listeners(
 
 def http_listeners(addresses: Sequence[str], *, protocols: str, opened: Sequence[Listener]) -> tuple[Listener, ...]:
     """Those that serve HTTP. HTTP and HTTPS need no entry in the map. `opened`: the others, whose ports are taken."""
-    mapped = _protocol_map(protocols)
-    usual = ",".join(f"{name}:{protocol}" for name, protocol in HTTP_PROTOCOLS.items() if name not in mapped)
-    parsed = _parse("http.listeners", addresses, protocols=",".join(filter(None, (protocols, usual))), without=())
+    parsed = _parse("http.listeners", addresses, protocols=_with_http(protocols), without=())
     for one, other in combinations([*opened, *parsed], 2):
         if other in parsed and (_collide(one, other) or one.name == other.name):
             what = "have the same name" if one.name == other.name else "use the same port"
             raise ConfigError(f"http.listeners: {one} and {other} {what}.", key="http.listeners")
     return parsed
+
+
+def advertised_http_listeners(
+    addresses: Sequence[str], *, opened: Sequence[Listener], protocols: str
+) -> tuple[Listener, ...]:
+    """Where other nodes send HTTP clients to: as set, or where it was opened, unless that is every interface."""
+    if not addresses:
+        return tuple(listener for listener in opened if not listener.is_wild)
+    key = "http.advertised.listeners"
+    parsed = _parse(key, addresses, protocols=_with_http(protocols), without=())
+    names = [listener.name for listener in opened]
+    for listener in parsed:
+        if listener.name not in names or listener.is_wild:
+            why = "no client can connect there" if listener.is_wild else "there is no HTTP listener of this name"
+            raise ConfigError(f"{key}: {listener}: {why}.", key=key, value=str(listener))
+    return parsed
+
+
+def _with_http(protocols: str) -> str:
+    """The map of protocols, with what HTTP and HTTPS usually are."""
+    mapped = _protocol_map(protocols)
+    usual = [f"{name}:{protocol}" for name, protocol in HTTP_PROTOCOLS.items() if name not in mapped]
+    return ",".join(filter(None, (protocols, *usual)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

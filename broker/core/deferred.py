@@ -42,11 +42,12 @@ class Deferred(Generic[T]):
             return
         self.done = True
         self._value = value
-        if self._listener is not None:
+        listener, failed = self._take_listener()
+        if listener is not None:
             try:
-                self._listener(value)
+                listener(value)
             except Exception as error:  # the caller has done nothing wrong
-                self._failed(error)
+                failed(error)
 
     def fail(self, error: Exception) -> None:
         """There will be no value."""
@@ -54,13 +55,21 @@ class Deferred(Generic[T]):
             return
         self.done = True
         self._error = error
-        if self._listener is not None:
-            self._failed(error)
+        listener, failed = self._take_listener()
+        if listener is not None:
+            failed(error)
+
+    def _take_listener(self) -> tuple[Callable[[T], None] | None, Failed]:
+        """It is called once. Mostly it leads back to whoever has the Deferred: kept any longer it would make a cycle,
+        with the whole request in it, which is freed only when the collector comes (see core/garbage.py)."""
+        listener, failed = self._listener, self._failed
+        self._listener, self._failed = None, _log_failure
+        return listener, failed
 
     def then(self, listener: Callable[[T], None], failed: Failed = _log_failure) -> None:
         """`failed` is called if there is no value, or if the listener raises."""
-        self._listener, self._failed = listener, failed
         if not self.done:
+            self._listener, self._failed = listener, failed
             return
         if self._error is not None:
             failed(self._error)

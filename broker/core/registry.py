@@ -34,13 +34,14 @@ _HANDLERS: Final = "tidemark.broker.handlers."
 class Call:
     """The circumstances of requests: one for each API and version that a connection uses."""
 
-    __slots__ = ("client_id", "connection", "memo", "version")
+    __slots__ = ("client_id", "connection", "is_traced", "memo", "version")
 
     def __init__(self, connection: Any, version: int, client_id: str | None) -> None:
         self.connection = connection
         self.version = version
         self.client_id = client_id
         self.memo: Any = None  # what the API's quick way has learnt
+        self.is_traced = False  # the request that is being handled, if it came by the quick way
 
 
 QuickTopic: TypeAlias = Callable[[bytearray, int, Call], str | bytes | None]
@@ -57,6 +58,7 @@ class Route(NamedTuple):
     on_controller: bool  # other nodes pass it on
     quick: Callable[..., Answer[Any]] | None
     quick_topic: QuickTopic | None
+    stays_here: Callable[[Any], bool] | None = None  # which requests are not passed on all the same
 
     @property
     def key(self) -> int:
@@ -78,18 +80,20 @@ def handles(
     on_controller: bool = False,
     quick: Callable[..., Answer[Any]] | None = None,
     quick_topic: QuickTopic | None = None,
+    stays_here: Callable[[Any], bool] | None = None,
 ) -> Callable[[H], H]:
     """Register the decorated function as the answer to every version of `request`.
 
     `on_controller`: it changes the metadata. A node that is not the controller passes the request on to it.
     `quick(frame, position, call, …services)` is asked before the request is decoded. It returns the answer's bytes
     (with room for size and correlation id), or what a handler returns; or None, and then nothing has happened.
+    `stays_here(request)`: whether it is about this very node, and not passed on.
     `quick_topic(frame, position, call)`: the topic that it would touch, for those who ask whether that is allowed.
     """
 
     def register(handle: H) -> H:
         key, versions = api(request).key, api(request).versions
-        route = Route(request, response, versions, handle, in_parts, on_controller, quick, quick_topic)
+        route = Route(request, response, versions, handle, in_parts, on_controller, quick, quick_topic, stays_here)
         module = api_module(route.name)
         if key in _routes:
             raise TypeError(f"API {key} has two handlers")

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from tidemark.broker.core.errors import Refused
 from tidemark.broker.core.registry import Call, handles
-from tidemark.broker.core.repeats import repeated
+from tidemark.broker.core.repeats import find_repeated
 from tidemark.broker.core.sliced_work import Job
 from tidemark.broker.metadata.client_quotas import Entity, alter_entity, apply_record, entity_of
 from tidemark.broker.metadata.features import check_security_level
@@ -32,9 +32,9 @@ async def alter_client_quotas(
     request: AlterClientQuotasRequest, _call: Call, *, store: MetadataStore
 ) -> AlterClientQuotasResponse:
     response = AlterClientQuotasResponse()
-    twice = repeated([_named(entry) for entry in request.entries])
 
     def decide(image: Image) -> Job[list[Record]]:
+        twice = yield from find_repeated(map(_named, request.entries))
         records: list[Record] = []
         quotas = dict(image.client_quotas)  # with what is decided here already, so that limits hold
         for entry in request.entries:

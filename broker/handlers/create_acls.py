@@ -16,7 +16,7 @@ from tidemark.broker.core.acl import Acl
 from tidemark.broker.core.acl_operations import NO_AUTHORIZER
 from tidemark.broker.core.errors import Refused
 from tidemark.broker.core.registry import Call, handles
-from tidemark.broker.metadata.acls import add_acls, read_acl
+from tidemark.broker.metadata.acls import add_acls, read_acl, read_each
 from tidemark.broker.metadata.features import check_security_level
 from tidemark.broker.metadata.image import Image
 from tidemark.broker.metadata.records import Record
@@ -24,7 +24,6 @@ from tidemark.broker.metadata.store import MetadataStore
 from tidemark.broker.security.guard import Guard
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.messages.create_acls import (
-    AclCreation,
     AclCreationResult,
     CreateAclsRequest,
     CreateAclsResponse,
@@ -38,7 +37,7 @@ async def create_acls(
     if guard is None:
         refused = AclCreationResult(error_code=ErrorCode.SECURITY_DISABLED, error_message=NO_AUTHORIZER)
         return CreateAclsResponse(results=[refused] * len(request.creations))
-    outcomes = [_read(creation) for creation in request.creations]
+    outcomes = read_each(read_acl, request.creations)
     acls = [outcome for outcome in outcomes if isinstance(outcome, Acl)]
 
     def decide(image: Image) -> list[Record]:
@@ -53,21 +52,6 @@ async def create_acls(
             raise
         outcomes = [refusal if isinstance(outcome, Acl) else outcome for outcome in outcomes]
     return CreateAclsResponse(results=[_result(outcome) for outcome in outcomes])
-
-
-def _read(creation: AclCreation) -> Acl | Refused:
-    try:
-        return read_acl(
-            resource_type=creation.resource_type,
-            name=creation.resource_name,
-            pattern_type=creation.resource_pattern_type,
-            principal=creation.principal,
-            host=creation.host,
-            operation=creation.operation,
-            permission=creation.permission_type,
-        )
-    except Refused as refusal:
-        return refusal
 
 
 def _result(outcome: Acl | Refused) -> AclCreationResult:

@@ -12,19 +12,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tidemark.broker.core.acl import Acl, AclFilter
+from tidemark.broker.core.acl import Acl
 from tidemark.broker.core.acl_operations import NO_AUTHORIZER
 from tidemark.broker.core.errors import Refused
 from tidemark.broker.core.registry import Call, handles
 from tidemark.broker.core.sliced_work import Job
-from tidemark.broker.metadata.acls import matching, read_filter, remove_acls
+from tidemark.broker.metadata.acls import matching, read_each, read_filter, remove_acls
 from tidemark.broker.metadata.image import Image
 from tidemark.broker.metadata.records import Record
 from tidemark.broker.metadata.store import MetadataStore
 from tidemark.broker.security.guard import Guard
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.messages.delete_acls import (
-    DeleteAclsFilter,
     DeleteAclsFilterResult,
     DeleteAclsMatchingAcl,
     DeleteAclsRequest,
@@ -41,7 +40,7 @@ async def delete_acls(
     if guard is None:
         refused = DeleteAclsFilterResult(error_code=ErrorCode.SECURITY_DISABLED, error_message=NO_AUTHORIZER)
         return DeleteAclsResponse(filter_results=[refused] * len(request.filters))
-    filters = [_read(wanted) for wanted in request.filters]
+    filters = read_each(read_filter, request.filters)
     outcomes: list[Outcome] = []
 
     def decide(image: Image) -> Job[list[Record]]:
@@ -53,21 +52,6 @@ async def delete_acls(
 
     await store.change(decide)
     return DeleteAclsResponse(filter_results=[_result(outcome) for outcome in outcomes])
-
-
-def _read(wanted: DeleteAclsFilter) -> AclFilter | Refused:
-    try:
-        return read_filter(
-            resource_type=wanted.resource_type_filter,
-            name=wanted.resource_name_filter,
-            pattern_type=wanted.pattern_type_filter,
-            principal=wanted.principal_filter,
-            host=wanted.host_filter,
-            operation=wanted.operation,
-            permission=wanted.permission_type,
-        )
-    except Refused as refusal:
-        return refusal
 
 
 def _result(outcome: Outcome) -> DeleteAclsFilterResult:

@@ -33,15 +33,7 @@ def describe_acls(
     if guard is None:
         return DescribeAclsResponse(error_code=ErrorCode.SECURITY_DISABLED, error_message=NO_AUTHORIZER)
     try:
-        wanted = read_filter(
-            resource_type=request.resource_type_filter,
-            name=request.resource_name_filter,
-            pattern_type=request.pattern_type_filter,
-            principal=request.principal_filter,
-            host=request.host_filter,
-            operation=request.operation,
-            permission=request.permission_type,
-        )
+        wanted = read_filter(request)
     except Refused as refusal:
         return DescribeAclsResponse(error_code=refusal.code, error_message=refusal.message)
     resources: dict[tuple[int, int, str], DescribeAclsResource] = {}

@@ -1,4 +1,4 @@
-"""DescribeConfigs: the settings of topics, brokers and groups, each with where its value comes from.
+"""DescribeConfigs: the settings of topics, brokers and groups, and levels of loggers (KIP-412), each with its source.
 
 Any broker describes a topic's settings, only a broker itself its own; an empty broker name asks for what is
 set for the whole cluster. A sensitive value is never returned. Each resource gets an error of its own, and the others
@@ -11,12 +11,14 @@ v4: flexible (KIP-482)
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 from tidemark.broker.cluster.view import ClusterView
 from tidemark.broker.config import (
     ConfigEntry,
+    Source,
     describe_broker,
+    describe_client_metrics,
     describe_cluster_default,
     describe_group,
     describe_topic,
@@ -24,8 +26,10 @@ from tidemark.broker.config import (
 from tidemark.broker.core.errors import Refused
 from tidemark.broker.core.registry import Call, handles
 from tidemark.broker.core.sliced_work import Job, in_slices
-from tidemark.broker.metadata.dynamic_config import DynamicConfig
+from tidemark.broker.logs.levels import LogLevels
+from tidemark.broker.metadata.dynamic_config import DynamicConfig, check_broker_name
 from tidemark.broker.metadata.image import (
+    BROKER_LOGGER_RESOURCE,
     BROKER_RESOURCE,
     CLIENT_METRICS_RESOURCE,
     CLUSTER_DEFAULT,
@@ -47,25 +51,40 @@ from tidemark.protocol.messages.describe_configs import (
 
 @handles(DescribeConfigsRequest, DescribeConfigsResponse)
 def describe_configs(
-    request: DescribeConfigsRequest, _call: Call, *, cluster: ClusterView, settings: DynamicConfig
+    request: DescribeConfigsRequest,
+    _call: Call,
+    *,
+    cluster: ClusterView,
+    settings: DynamicConfig,
+    log_levels: LogLevels,
 ) -> Job[DescribeConfigsResponse]:
     image = cluster.image
-    results = yield from in_slices(lambda resource: _describe(resource, request, image, settings), request.resources)
+
+    def configs(resource: DescribeConfigsResource) -> list[DescribeConfigsResourceResult]:
+        names = set(resource.configuration_keys) if resource.configuration_keys else None
+        if resource.resource_type == BROKER_LOGGER_RESOURCE:
+            check_broker_name(resource.resource_name, settings)
+            return [_level(name, level) for name, level in log_levels.describe(names).items()]
+        return [_shown(entry, request) for entry in _entries(resource, image, settings, names)]
+
+    results = yield from in_slices(lambda resource: _described(resource, configs), request.resources)
     return DescribeConfigsResponse(results=results)
 
 
-def _describe(
-    resource: DescribeConfigsResource, request: DescribeConfigsRequest, image: Image, settings: DynamicConfig
+def _described(
+    resource: DescribeConfigsResource,
+    configs: Callable[[DescribeConfigsResource], list[DescribeConfigsResourceResult]],
 ) -> DescribeConfigsResult:
     result = DescribeConfigsResult(resource_type=resource.resource_type, resource_name=resource.resource_name)
-    names = resource.configuration_keys
     try:
-        entries = _entries(resource, image, settings, set(names) if names else None)
+        result.configs = configs(resource)
     except Refused as refusal:
         result.error_code, result.error_message = refusal.code, refusal.message
-        return result
-    result.configs = [_shown(entry, request) for entry in entries]
     return result
+
+
+def _level(name: str, level: str) -> DescribeConfigsResourceResult:
+    return DescribeConfigsResourceResult(name=name, value=level, config_source=Source.DYNAMIC_BROKER_LOGGER_CONFIG)
 
 
 def _entries(
@@ -96,15 +115,12 @@ def _entries(
     if resource.resource_type == CLIENT_METRICS_RESOURCE:
         if not name:
             raise Refused(ErrorCode.INVALID_REQUEST, "A client metrics subscription has no empty name.")
-        return []  # there are no subscriptions
+        return describe_client_metrics(image.config_of(CLIENT_METRICS_RESOURCE, name), names=names)
     if resource.resource_type != BROKER_RESOURCE:
         raise Refused(ErrorCode.INVALID_REQUEST, f"Resources of type {resource.resource_type} have no settings here.")
     if name == CLUSTER_DEFAULT:
         return describe_cluster_default(dynamic_cluster=settings.dynamic_cluster, names=names)
-    if name != str(settings.static.node_id):
-        raise Refused(
-            ErrorCode.INVALID_REQUEST, f"Broker {name!r} was asked for, but this is broker {settings.static.node_id}."
-        )
+    check_broker_name(name, settings)
     return describe_broker(
         settings.static,
         dynamic_cluster=settings.dynamic_cluster,

@@ -1,6 +1,7 @@
 """IncrementalAlterConfigs: change single settings: set, delete, append to a list, subtract from one (KIP-339).
 
-Each resource is changed whole or not at all. The controller decides; other brokers forward the request to it.
+Each resource is changed whole or not at all. The controller decides; other brokers forward the request to it. Levels of
+loggers (KIP-412) are not metadata: the broker that they are of changes them itself, and forgets them when it stops.
 
 v1: flexible (KIP-482)
 """
@@ -11,10 +12,12 @@ from collections.abc import Sequence
 
 from tidemark.broker.core.errors import Refused
 from tidemark.broker.core.registry import Call, handles
-from tidemark.broker.metadata.config_changes import alter_resources
+from tidemark.broker.core.sliced_work import finished
+from tidemark.broker.logs.levels import LogLevels
+from tidemark.broker.metadata.config_changes import alter_resources, decided
 from tidemark.broker.metadata.configs import ConfigOperation, alter_config
-from tidemark.broker.metadata.dynamic_config import DynamicConfig
-from tidemark.broker.metadata.image import Image
+from tidemark.broker.metadata.dynamic_config import DynamicConfig, check_broker_name
+from tidemark.broker.metadata.image import BROKER_LOGGER_RESOURCE, Image
 from tidemark.broker.metadata.records import Record
 from tidemark.broker.metadata.store import MetadataStore
 from tidemark.protocol.errors import ErrorCode
@@ -26,19 +29,60 @@ from tidemark.protocol.messages.incremental_alter_configs import (
 )
 
 
-@handles(IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse, on_controller=True)
+def _is_about_loggers(request: IncrementalAlterConfigsRequest) -> bool:
+    resources = request.resources
+    return bool(resources) and all(each.resource_type == BROKER_LOGGER_RESOURCE for each in resources)
+
+
+@handles(
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+    on_controller=True,
+    stays_here=_is_about_loggers,
+)
 async def incremental_alter_configs(
-    request: IncrementalAlterConfigsRequest, _call: Call, *, store: MetadataStore, settings: DynamicConfig
+    request: IncrementalAlterConfigsRequest,
+    _call: Call,
+    *,
+    store: MetadataStore,
+    settings: DynamicConfig,
+    log_levels: LogLevels,
 ) -> IncrementalAlterConfigsResponse:
+    levels: list[tuple[str, str | None]] = []
+
     def records(image: Image, resource: AlterConfigsResource) -> Sequence[Record]:
+        if resource.resource_type == BROKER_LOGGER_RESOURCE:
+            wanted = _wanted_levels(resource, settings)
+            log_levels.check(wanted)
+            levels.extend(wanted)
+            return []
         changes = [(config.name, _operation(config.config_operation), config.value) for config in resource.configs]
         found = alter_config(image, resource.resource_type, resource.resource_name, changes, broker=settings.current)
         settings.require_usable(found)
         return found
 
-    outcomes = await alter_resources(request.resources, store, records, validate_only=request.validate_only)
+    outcomes: list[Refused | None] = []
+    if _is_about_loggers(request):
+        await finished(decided(request.resources, lambda resource: records(store.image, resource), outcomes))
+    else:
+        outcomes = await alter_resources(request.resources, store, records, validate_only=request.validate_only)
+    if levels and not request.validate_only:
+        log_levels.change(levels)
     answers = zip(request.resources, outcomes, strict=True)
     return IncrementalAlterConfigsResponse(responses=[_answer(resource, refusal) for resource, refusal in answers])
+
+
+def _wanted_levels(resource: AlterConfigsResource, settings: DynamicConfig) -> list[tuple[str, str | None]]:
+    check_broker_name(resource.resource_name, settings)
+    wanted: list[tuple[str, str | None]] = []
+    for config in resource.configs:
+        operation = _operation(config.config_operation)
+        if operation not in (ConfigOperation.SET, ConfigOperation.DELETE):
+            raise Refused(ErrorCode.INVALID_REQUEST, f"{operation.name} does not go with the level of a logger.")
+        if operation is ConfigOperation.SET and config.value is None:
+            raise Refused(ErrorCode.INVALID_REQUEST, f"The level of {config.name} has no value.")
+        wanted.append((config.name, config.value if operation is ConfigOperation.SET else None))
+    return wanted
 
 
 def _operation(code: int) -> ConfigOperation:

@@ -11,6 +11,7 @@ from typing import Final
 from tidemark.broker.cluster.view import ClusterView
 from tidemark.broker.core.registry import Call, handles
 from tidemark.broker.metadata.image import (
+    BROKER_LOGGER_RESOURCE,
     BROKER_RESOURCE,
     CLIENT_METRICS_RESOURCE,
     GROUP_RESOURCE,
@@ -23,27 +24,27 @@ from tidemark.protocol.messages.list_config_resources import (
     ListConfigResourcesResponse,
 )
 
-BROKER_LOGGER_RESOURCE: Final = 8
-LISTED_RESOURCES: Final = (TOPIC_RESOURCE, BROKER_RESOURCE, GROUP_RESOURCE)
+NAMED_BY_SETTINGS: Final = (GROUP_RESOURCE, CLIENT_METRICS_RESOURCE)
+LISTED_RESOURCES: Final = (TOPIC_RESOURCE, BROKER_RESOURCE, BROKER_LOGGER_RESOURCE, *NAMED_BY_SETTINGS)
 
 
 @handles(ListConfigResourcesRequest, ListConfigResourcesResponse)
 def list_config_resources(
     request: ListConfigResourcesRequest, call: Call, *, cluster: ClusterView
 ) -> ListConfigResourcesResponse:
-    if call.version == 0:  # it was ListClientMetricsResources then, and there are none
-        return ListConfigResourcesResponse()
     image = cluster.image
     wanted = set(request.resource_types) or set(LISTED_RESOURCES)
-    if wanted - {*LISTED_RESOURCES, BROKER_LOGGER_RESOURCE, CLIENT_METRICS_RESOURCE}:
+    if call.version == 0:  # it was ListClientMetricsResources then
+        wanted = {CLIENT_METRICS_RESOURCE}
+    if wanted - set(LISTED_RESOURCES):
         return ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     names: list[tuple[int, str]] = []
     if TOPIC_RESOURCE in wanted:
         names += [(TOPIC_RESOURCE, name) for name in image.topics]
-    if BROKER_RESOURCE in wanted:
-        names += [(BROKER_RESOURCE, str(broker_id)) for broker_id in image.brokers]
-    if GROUP_RESOURCE in wanted:
-        names += [(kind, name) for kind, name in image.configs if kind == GROUP_RESOURCE]
+    for kind in (BROKER_RESOURCE, BROKER_LOGGER_RESOURCE):
+        if kind in wanted:
+            names += [(kind, str(broker_id)) for broker_id in image.brokers]
+    names += [(kind, name) for kind, name in image.configs if kind in NAMED_BY_SETTINGS and kind in wanted]
     return ListConfigResourcesResponse(
         config_resources=[ConfigResource(resource_type=kind, resource_name=name) for kind, name in names]
     )

@@ -7,36 +7,63 @@ from typing import TYPE_CHECKING
 
 from tidemark.broker.config import BrokerConfig
 from tidemark.broker.core.registry import Handler, Route
+from tidemark.broker.http.addresses import Addresses
 from tidemark.broker.http.admin import Admin
 from tidemark.broker.http.calls import Calls
+from tidemark.broker.http.consumers import Consumers
 from tidemark.broker.http.consuming import Consuming
+from tidemark.broker.http.fetching import Fetching
+from tidemark.broker.http.groups import Groups
 from tidemark.broker.http.leaders import Leaders
 from tidemark.broker.http.producing import Producing
+from tidemark.broker.http.quotas import HttpQuotas
 from tidemark.broker.http.router import HttpRoute
+from tidemark.broker.http.streaming import Streaming
 from tidemark.broker.metadata.store import MetadataStore
 
 if TYPE_CHECKING:
     from tidemark.broker.cluster.forwarding import Forwarding
+    from tidemark.broker.security.guard import Guard
 
 
-def api_routes(
-    config: BrokerConfig,
-    *,
-    store: MetadataStore,
-    handler_of: Callable[[Route, int], Handler],
-    forwarding: Forwarding | None,
-) -> list[HttpRoute]:
-    """`handler_of`: what answers decoded requests, as the dispatcher has it."""
-    listener = config.parsed_listeners[0].name
-    calls = Calls(handler_of, node_id=config.node_id, listener=listener, forwarding=forwarding)
-    leaders = Leaders(store, calls)
-    consuming = Consuming(calls, leaders, node_id=config.node_id)
+class HttpApi:
+    def __init__(
+        self,
+        config: BrokerConfig,
+        *,
+        store: MetadataStore,
+        handler_of: Callable[[Route, int], Handler],
+        forwarding: Forwarding | None,
+        guard: Guard | None,
+        quotas: HttpQuotas,
+    ) -> None:
+        """`handler_of`: what answers decoded requests, as the dispatcher has it."""
+        node_id = config.node_id
+        calls = Calls(handler_of, node_id=node_id, listener=config.parsed_listeners[0].name, forwarding=forwarding)
+        leaders = Leaders(store, calls, may_describe=None if guard is None else guard.lets_describe)
+        fetching = Fetching(calls, leaders, node_id=node_id)
+        addresses = Addresses(store, node_id=node_id, is_alone=forwarding is None)
 
-    def brokers() -> list[int]:
-        return [broker.broker_id for broker in store.image.brokers.values() if not broker.fenced]
+        def brokers() -> list[int]:
+            return [broker.broker_id for broker in store.image.brokers.values() if not broker.fenced]
 
-    return [
-        *Producing(calls, leaders).routes(),
-        *consuming.routes(),
-        *Admin(calls, leaders, consuming, brokers=brokers).routes(),
-    ]
+        self.consumers = Consumers(
+            config,
+            calls=calls,
+            leaders=leaders,
+            fetching=fetching,
+            addresses=addresses,
+            quotas=quotas,
+            store=store,
+        )
+        self._parts = (
+            Producing(calls, leaders, addresses=addresses, quotas=quotas),
+            Consuming(calls, leaders, fetching, addresses=addresses, quotas=quotas),
+            Streaming(calls, leaders, fetching, quotas=quotas),
+            Admin(calls, brokers=brokers),
+            Groups(calls, leaders, fetching, brokers=brokers),
+            self.consumers,
+        )
+
+    def routes(self) -> list[HttpRoute]:
+        return [route for part in self._parts for route in part.routes()]

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 
 from tidemark.broker.core.principal import Principal
+from tidemark.broker.http.cors import Cors
 from tidemark.broker.http.messages import HttpRequest
 from tidemark.broker.http.problems import Problem
-from tidemark.broker.http.router import Answer, Router
+from tidemark.broker.http.quotas import HttpQuotas
+from tidemark.broker.http.router import Answer, Router, check_query
 
 Authenticate = Callable[[HttpRequest], Awaitable[Principal]]
 
@@ -18,15 +21,32 @@ async def by_connection(request: HttpRequest) -> Principal:
 
 
 class HttpApplication:
-    def __init__(self, router: Router) -> None:
+    def __init__(self, router: Router, cors: Cors) -> None:
         self.router = router
         self.authenticate: Authenticate = by_connection
+        self.quotas: HttpQuotas | None = None
         self.is_serving = False  # set by the node, when everything behind the routes is there
+        self._cors = cors
 
     async def __call__(self, request: HttpRequest) -> Answer:
+        headers = self._cors.headers(request)
+        if not headers:
+            return await self._answer(request)
+        try:
+            answer = self._cors.preflight(request) or await self._answer(request)
+        except Problem as problem:
+            problem.headers += headers
+            raise
+        return replace(answer, headers=answer.headers + headers)
+
+    async def _answer(self, request: HttpRequest) -> Answer:
         route = self.router.find(request)
         if not route.is_open:
             if not self.is_serving:
                 raise Problem(503, "BROKER_NOT_AVAILABLE", "This node is starting, or stopping.")
             request.principal = await self.authenticate(request)
-        return await route.handle(request)
+        check_query(route, request)
+        if self.quotas is None or not self.quotas.counts_time or route.is_open:
+            return await route.handle(request)
+        self.quotas.admit(request)
+        return await self.quotas.timed(request, route.handle(request))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
+import contextlib
 import hashlib
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
@@ -46,6 +47,9 @@ class HttpAuthentication:
         self._log = log
         self._failure_delay_seconds = failure_delay_seconds
         self._salt = random_bytes(NONCE_BYTES)
+        # Deriving keys is the client's work elsewhere, and here it is ours: those who guess passwords get one processor
+        # at most, and one of the threads on which others log in.
+        self._deriving = asyncio.Semaphore(1)
         self._remembered: OrderedDict[bytes, tuple[Principal, int]] = OrderedDict()  # until when, in ms
 
     async def principal_of(self, request: HttpRequest) -> Principal:
@@ -75,7 +79,8 @@ class HttpAuthentication:
         loop = asyncio.get_running_loop()
         for mechanism, log_in in tried.items():
             try:
-                return await loop.run_in_executor(self._threads, log_in), mechanism
+                async with self._deriving if mechanism in scram.HASHES else contextlib.nullcontext():
+                    return await loop.run_in_executor(self._threads, log_in), mechanism
             except AuthenticationFailed as error:
                 failure = error
         if tried:

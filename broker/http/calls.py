@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 
-CLIENT_ID: Final = "http"
 SECONDS_MAX: Final = 30.0
 
 
@@ -44,7 +43,8 @@ class HttpCaller:
         self.host = request.host
         self.listener = listener
         self.peer = f"{request.host} (HTTP)"
-        self.client_id = request.headers.get("user-agent", CLIENT_ID)[:200] or CLIENT_ID
+        self.client_id = request.client_id
+        self.meter = request.meter
         self.is_closed = False
 
     def count_waiting(self, size_bytes: int) -> None:

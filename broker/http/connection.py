@@ -30,7 +30,7 @@ TARGET_BYTES_MAX: Final = 8 << 10
 HEADERS_MAX: Final = 100
 LINGER_SECONDS: Final = 2.0
 GRACE_SECONDS: Final = 1.0
-UNSENT_BYTES_MAX: Final = 256 << 10  # in the transport's buffer, before a stream waits for its reader
+UNSENT_BYTES_MAX: Final = 128 << 10  # in the transport's buffer, before a stream waits for its reader
 
 Answer = HttpResponse | StreamedResponse
 Application = Callable[[HttpRequest], Awaitable[Answer]]
@@ -45,6 +45,8 @@ class HttpConnection(asyncio.BufferedProtocol):
         self.principal = ANONYMOUS  # of a certificate, if the client has one
         self._waiting: deque[tuple[HttpRequest, bool]] = deque()  # whole requests, and whether the connection goes on
         self._task: asyncio.Task[None] | None = None
+        self._answering: HttpRequest | None = None
+        self._has_turn = False  # it is in line to be answered
         self._reading = True
         self._closing = False
         self._refused: Problem | None = None  # of what is being received: it is told, and then we hang up
@@ -76,6 +78,11 @@ class HttpConnection(asyncio.BufferedProtocol):
         if not self._listener.register(self):
             self._closing = True
             transport.abort()
+            return
+        admission = self._listener.admit(self)
+        if admission.seconds:
+            self._stop_reading()
+            self._listener.call_later(admission.seconds, self.abort if admission.is_refused else self._read_on)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._listener.scratch
@@ -96,6 +103,9 @@ class HttpConnection(asyncio.BufferedProtocol):
     def eof_received(self) -> bool:
         """The client sends no more, and most probably is gone. One that only says so gets what is nearly done."""
         if self._is_idle or self._lingers:
+            return False
+        if self._answering is not None and self._answering.ends_with_client:
+            self.abort()
             return False
         self._listener.call_later(GRACE_SECONDS, self.abort)
         return self._transport.get_extra_info("ssl_object") is None
@@ -160,6 +170,7 @@ class HttpConnection(asyncio.BufferedProtocol):
             body=bytes(self._body),
             host=self.host,
             listener=self.listener,
+            is_encrypted=self._transport.get_extra_info("ssl_object") is not None,
             principal=self.principal,
         )
         self._forget_request()
@@ -188,11 +199,9 @@ class HttpConnection(asyncio.BufferedProtocol):
         if self._task is not None or self._closing:
             return
         if self._waiting:
-            request, goes_on = self._waiting.popleft()
-            self._task = asyncio.get_running_loop().create_task(self._answer(request, goes_on))
-            self._task.add_done_callback(lambda _: self._listener.release(len(request.body)))
-            if not self._waiting:
-                self._read_on()  # to notice when the client goes
+            if not self._has_turn:
+                self._has_turn = True
+                self._listener.turns.add(self._begin_answer)
         elif self._refused is not None:
             if not self._lingers:
                 self._send(_refusal(self._refused), "GET", goes_on=False)
@@ -200,6 +209,19 @@ class HttpConnection(asyncio.BufferedProtocol):
         else:
             self._deadline = self._listener.deadline()
             self._read_on()
+
+    def _begin_answer(self) -> None:
+        self._has_turn = False
+        if self._closing or not self._waiting:
+            return
+        request, goes_on = self._waiting.popleft()
+        self._answering = request
+        self._task = asyncio.get_running_loop().create_task(self._answer(request, goes_on))
+        self._task.add_done_callback(lambda _: self._listener.release(len(request.body)))
+        if self._waiting:
+            self._stop_reading()
+        else:
+            self._read_on()  # to notice when the client goes
 
     async def _answer(self, request: HttpRequest, goes_on: bool) -> None:
         try:

@@ -42,10 +42,14 @@ class Fields:
             raise fail(f"{self.where}.{name}: it is missing.")
         return default
 
-    def optional_integer(self, name: str, *, least: int, most: int) -> int | None:
-        value = self._left.pop(name, None)
-        if value is None:
+    def optional_integer(self, name: str, *, least: int, most: int, null: bool = False) -> int | None:
+        """`null`: whether that may be said for nothing."""
+        if name not in self._left or (null and self._left[name] is None):
+            self._left.pop(name, None)
             return None
+        value = self._left.pop(name)
+        if isinstance(value, float) and value.is_integer():  # 5.0 is a whole number in JSON
+            value = int(value)
         if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
             raise fail(f"{self.where}.{name}: it must be a whole number from {least} to {most}.")
         return value
@@ -68,9 +72,9 @@ class Fields:
             raise fail(f"{self.where}.{name}: it must be a list.")
         return value
 
-    def texts(self, name: str) -> dict[str, str | None]:
+    def texts(self, name: str, *, required: bool = False) -> dict[str, str | None]:
         """An object of strings; null takes a value away."""
-        value = self._left.pop(name, {})
+        value = self._left.pop(name, None if required else {})
         if not isinstance(value, dict) or not all(each is None or isinstance(each, str) for each in value.values()):
             raise fail(f"{self.where}.{name}: it must be an object of strings.")
         return value

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Final, NoReturn
+
 from tidemark.broker.http.calls import Calls, HttpCaller
 from tidemark.broker.http.problems import Problem
 from tidemark.broker.metadata.store import MetadataStore
@@ -9,27 +12,41 @@ from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from tidemark.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 
+METADATA_VERSION: Final = 12
+MayDescribe = Callable[[HttpCaller, str], bool]
+
 
 class Leaders:
-    def __init__(self, store: MetadataStore, calls: Calls) -> None:
+    def __init__(self, store: MetadataStore, calls: Calls, *, may_describe: MayDescribe | None = None) -> None:
+        """`may_describe`: whether a caller may know of a topic; without it, everybody may."""
         self._store = store
         self._calls = calls
+        self._may_describe = may_describe
 
     async def partition_count(self, topic: str, caller: HttpCaller, *, create: bool = False) -> int:
         """Raises Problem if there is no such topic, or the caller may not know whether there is."""
         found = self._store.image.topics.get(topic)
-        if found is not None:
+        if found is not None and (self._may_describe is None or self._may_describe(caller, topic)):
             return len(found.partitions)
-        request = MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=create)
-        answer = await self._calls.ask(request, MetadataResponse, caller, version=12)
-        described = answer.topics[0]
-        if described.error_code not in (ErrorCode.NONE, ErrorCode.LEADER_NOT_AVAILABLE):
-            raise Problem.of(described.error_code, _sentence(described.error_code, topic))
+        described_count = await self._described(topic, caller, create=create)
         created = self._store.image.topics.get(topic)
-        count = len(described.partitions) if created is None else len(created.partitions)
+        count = described_count if created is None else len(created.partitions)
         if not count:
             raise Problem.of(ErrorCode.LEADER_NOT_AVAILABLE, f"{topic} is being created; try again.")
         return count
+
+    async def _described(self, topic: str, caller: HttpCaller, *, create: bool = False) -> int:
+        request = MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=create)
+        answer = await self._calls.ask(request, MetadataResponse, caller, version=METADATA_VERSION)
+        described = answer.topics[0]
+        if described.error_code not in (ErrorCode.NONE, ErrorCode.LEADER_NOT_AVAILABLE):
+            raise Problem.of(described.error_code, _sentence(described.error_code, topic))
+        return len(described.partitions)
+
+    async def refuse_partition(self, topic: str, partition: int, caller: HttpCaller) -> NoReturn:
+        """There is no such partition; but that is only for those who may know of the topic. Raises Problem."""
+        await self._described(topic, caller)
+        raise Problem.of(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no partition {topic[:250]}-{partition}.")
 
     def leader_of(self, topic: str, partition: int) -> int:
         """-1 if there is none."""

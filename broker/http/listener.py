@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import socket
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
@@ -12,11 +13,14 @@ from typing import TYPE_CHECKING, Final
 from tidemark.broker.config import BrokerConfig, Listener
 from tidemark.broker.core.limited_log import LimitedLog
 from tidemark.broker.core.ordered_set import OrderedSet
-from tidemark.broker.http.connection import Application, HttpConnection
+from tidemark.broker.http.connection import UNSENT_BYTES_MAX, Application, HttpConnection
+from tidemark.broker.quotas.connections import AT_ONCE, Admission
 from tidemark.broker.server.listening_socket import listening_socket
-from tidemark.environment import wall_clock_ms
+from tidemark.broker.server.waiting_turns import WaitingTurns
+from tidemark.environment import monotonic, wall_clock_ms
 
 if TYPE_CHECKING:
+    from tidemark.broker.quotas.connections import ConnectionRates
     from tidemark.broker.tls.endpoints import TlsEndpoints
 
 log = logging.getLogger(__name__)
@@ -37,11 +41,14 @@ class HttpListener:
         self._config = config
         self._tls = tls
         self._loop = asyncio.get_running_loop()
+        # One request is begun in each turn of the loop: Kafka's clients do not wait for all of HTTP's in between.
+        self.turns = WaitingTurns(self._loop, seconds=0.0)
         self._log = LimitedLog(log, clock=self._loop.time)
         self._seconds_max = config.http_request_timeout_ms / 1000
         self._servers: list[asyncio.Server] = []
         self._connections: OrderedSet[HttpConnection] = OrderedSet()
         self.body_bytes = 0
+        self.rates: ConnectionRates | None = None  # how fast clients may connect, once the node serves
         self._closing = False
         self._emptied = asyncio.Event()
         self._sweeping: asyncio.TimerHandle | None = None
@@ -54,6 +61,9 @@ class HttpListener:
 
     async def _open(self, listener: Listener) -> None:
         sock = listening_socket(listener.host, listener.port, self._config)
+        # Accepted sockets inherit it: a reader that is slow gets so much ahead, not megabytes in the system's memory.
+        with contextlib.suppress(OSError):
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, UNSENT_BYTES_MAX)
         acceptor = None if self._tls is None else self._tls.acceptor(listener.name)
 
         def accept() -> asyncio.BufferedProtocol:
@@ -73,6 +83,10 @@ class HttpListener:
             limit = self._config.http_max_connections
             self._log.warning("refused an HTTP connection from %s: http.max.connections=%d", connection.peer, limit)
         return False
+
+    def admit(self, connection: HttpConnection) -> Admission:
+        """When a new connection is read from, or that it is not."""
+        return AT_ONCE if self.rates is None else self.rates.admit(connection.listener, connection.host, monotonic())
 
     def forget(self, connection: HttpConnection) -> None:
         self._connections.discard(connection)

@@ -14,6 +14,8 @@ from tidemark.broker.http.problems import Problem
 
 JSON: Final = "application/json"
 QUERY_FIELDS_MAX: Final = 100
+CLIENT_ID: Final = "http"
+CLIENT_ID_CHARS_MAX: Final = 200
 
 
 @dataclass(kw_only=True)
@@ -24,8 +26,16 @@ class HttpRequest:
     body: bytes
     host: str  # where it comes from
     listener: str
+    is_encrypted: bool = False
     principal: Principal = ANONYMOUS
+    meter: Any = None  # of the client's quotas, once it is known
+    ends_with_client: bool = False  # nothing is done any more for a client that will send nothing more
     path_values: Mapping[str, str] = field(default_factory=dict)  # what stands for the names in the route's path
+
+    @cached_property
+    def client_id(self) -> str:
+        """What Kafka's clients call so: the name of the software, if it says one."""
+        return self.headers.get("user-agent", CLIENT_ID)[:CLIENT_ID_CHARS_MAX] or CLIENT_ID
 
     @cached_property
     def path(self) -> str:

@@ -14,6 +14,7 @@ REASONS: Final = {
     201: "Created",
     204: "No Content",
     207: "Multi-Status",
+    307: "Temporary Redirect",
     400: "Bad Request",
     401: "Unauthorized",
     403: "Forbidden",
@@ -27,6 +28,7 @@ REASONS: Final = {
     414: "URI Too Long",
     416: "Range Not Satisfiable",
     415: "Unsupported Media Type",
+    421: "Misdirected Request",
     422: "Unprocessable Content",
     429: "Too Many Requests",
     431: "Request Header Fields Too Large",
@@ -84,13 +86,14 @@ class Problem(Exception):
         self.headers = headers
 
     @classmethod
-    def of(cls, code: int, detail: str | None = None) -> Problem:
+    def of(cls, code: int, detail: str | None = None, *, headers: tuple[tuple[str, str], ...] = ()) -> Problem:
         """By Kafka's error code. What is not in the table is the request's fault."""
         try:
             named = ErrorCode(code)
         except ValueError:
             return cls(500, "UNKNOWN_SERVER_ERROR", detail or f"An answer with the unknown error code {code}.")
-        return cls(STATUSES.get(named, 400), named.name, detail or f"{named.name.replace('_', ' ').capitalize()}.")
+        said = detail or f"{named.name.replace('_', ' ').capitalize()}."
+        return cls(STATUSES.get(named, 400), named.name, said, headers=headers)
 
     def document(self) -> bytes:
         value = {
@@ -101,3 +104,9 @@ class Problem(Exception):
             "detail": self.detail,
         }
         return json.dumps(value, ensure_ascii=False).encode(errors="replace")
+
+
+def check(code: int, message: str | None = None) -> None:
+    """Raises what an answer's error code says, if it says one."""
+    if code:
+        raise Problem.of(code, message)

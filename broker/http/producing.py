@@ -9,11 +9,13 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from tidemark.broker.core.sliced_work import Job, finished
+from tidemark.broker.http.addresses import Addresses
 from tidemark.broker.http.calls import Calls, HttpCaller
 from tidemark.broker.http.inputs import Fields, body_of, fail
 from tidemark.broker.http.leaders import Leaders
 from tidemark.broker.http.messages import HttpRequest, HttpResponse, json_response
 from tidemark.broker.http.problems import Problem
+from tidemark.broker.http.quotas import HttpQuotas
 from tidemark.broker.http.record_json import record_of
 from tidemark.broker.http.router import HttpRoute
 from tidemark.environment import monotonic, new_random, wall_clock_ms
@@ -57,14 +59,16 @@ class _Placed:
 
 
 class Producing:
-    def __init__(self, calls: Calls, leaders: Leaders) -> None:
+    def __init__(self, calls: Calls, leaders: Leaders, *, addresses: Addresses, quotas: HttpQuotas) -> None:
         self._calls = calls
         self._leaders = leaders
+        self._addresses = addresses
+        self._quotas = quotas
         self._next_partition = new_random().randrange(1 << 16)
         self._remembered = RememberedAnswers(clock=monotonic)
 
     def routes(self) -> list[HttpRoute]:
-        return [HttpRoute("POST", "/topics/{topic}/records", self.produce)]
+        return [HttpRoute("POST", "/topics/{topic}/records", self.produce, query=("redirect",))]
 
     async def produce(self, request: HttpRequest) -> HttpResponse:
         key = request.headers.get("idempotency-key")
@@ -77,12 +81,20 @@ class Producing:
 
     async def _produce(self, request: HttpRequest) -> HttpResponse:
         topic, caller = request.path_values["topic"], self._calls.caller(request)
+        self._quotas.admit_produce(caller)
         wishes, acks, timeout_ms = await finished(_parse(request))
         count = await self._leaders.partition_count(topic, caller, create=True)
+        for wanted, _ in wishes:
+            if wanted is not None and wanted >= count:
+                await self._leaders.refuse_partition(topic, wanted, caller)
         placed = self._place(wishes, count)
+        if len(placed) == 1:
+            self._addresses.redirect_if_asked(request, self._leaders.leader_of(topic, next(iter(placed))))
         results: list[dict[str, Any]] = [{} for _ in wishes]
         appends = [self._append(topic, index, each, acks, timeout_ms, caller) for index, each in placed.items()]
-        for (index, each), outcome in zip(placed.items(), await asyncio.gather(*appends), strict=True):
+        # A task for each only where there are several.
+        outcomes = await asyncio.gather(*appends) if len(appends) > 1 else [await appends[0]]
+        for (index, each), outcome in zip(placed.items(), outcomes, strict=True):
             for number, place in enumerate(each.places):
                 results[place] = _result(index, outcome, number)
         return _answer(results, acks)
@@ -92,8 +104,6 @@ class Producing:
         placed: dict[int, _Placed] = {}
         self._next_partition += 1
         for place, (wanted, record) in enumerate(wishes):
-            if wanted is not None and wanted >= count:
-                raise Problem.of(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no partition {wanted}.")
             if wanted is None:
                 keyed = None if record.key is None else partition_of_key(record.key, count)
                 wanted = self._next_partition % count if keyed is None else keyed
@@ -107,10 +117,9 @@ class Producing:
     ) -> int | Problem:
         """The offset of the first record, or what went wrong. It is tried again only where nothing was appended."""
         problem = Problem.of(ErrorCode.LEADER_NOT_AVAILABLE, f"{topic}-{index} has no leader.")
-        data = TopicProduceData(
-            name=topic,
-            partition_data=[PartitionProduceData(index=index, records=memoryview(build_batch(placed.records)))],
-        )
+        batch = memoryview(build_batch(placed.records))
+        self._quotas.produced(caller, len(batch))
+        data = TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=index, records=batch)])
         for _ in range(RETRIES):
             leader = self._leaders.leader_of(topic, index)
             if leader >= 0:

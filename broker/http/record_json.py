@@ -6,7 +6,8 @@ import base64
 import binascii
 import json
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from json.encoder import encode_basestring
+from typing import Final
 
 from tidemark.broker.http.inputs import Fields, fail
 from tidemark.protocol.records import Record
@@ -19,13 +20,14 @@ TIMESTAMP_MAX: Final = 1 << 62
 def record_of(value: object, *, now_ms: int, where: str) -> tuple[int | None, Record]:
     """The partition, if one is asked for, and the record."""
     fields = Fields(value, where=where)
+    timestamp = fields.optional_integer("timestamp", least=0, most=TIMESTAMP_MAX, null=True)
     record = Record(
-        timestamp=fields.integer("timestamp", default=now_ms, least=0, most=TIMESTAMP_MAX),
+        timestamp=now_ms if timestamp is None else timestamp,
         key=_bytes_of(fields, "key", default="string"),
         value=_bytes_of(fields, "value", default="json"),
         headers=_headers_of(fields),
     )
-    partition = fields.optional_integer("partition", least=0, most=(1 << 31) - 1)
+    partition = fields.optional_integer("partition", least=0, most=(1 << 31) - 1, null=True)
     fields.refuse_others()
     return partition, record
 
@@ -36,10 +38,21 @@ def _bytes_of(fields: Fields, name: str, *, default: str) -> bytes | None:
     if value is None:
         return None
     if kind == "json":
-        return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode(errors="surrogatepass")
+        return _json_bytes(value, f"{fields.where}.{name}")
     if not isinstance(value, str):
         raise fail(f"{fields.where}.{name}: it must be a string, as {name}_format is {kind}.")
     return _text(value, f"{fields.where}.{name}") if kind == "string" else _base64(value, f"{fields.where}.{name}")
+
+
+def _json_bytes(value: object, where: str) -> bytes:
+    try:
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+    except UnicodeEncodeError:
+        raise fail(f"{where}: it holds half of a character.") from None
+    except ValueError:  # 1e999 is JSON, and infinite when it is read
+        raise fail(f"{where}: it holds a number that is too large.") from None
+    except RecursionError:
+        raise fail(f"{where}: it is nested too deeply.") from None
 
 
 def _text(value: str, where: str) -> bytes:
@@ -92,44 +105,51 @@ def _header_value(value: object, where: str) -> bytes | None:
 # -- reading -----------------------------------------------------------------
 
 
-def record_json(record: Record, *, partition: int, formats: Mapping[str, str]) -> dict[str, Any]:
-    shown: dict[str, Any] = {"partition": partition, "offset": record.offset, "timestamp": record.timestamp}
-    _put(shown, "key", record.key, formats["key"])
-    _put(shown, "value", record.value, formats["value"])
+def record_text(record: Record, *, topic: str | None = None, partition: int, formats: Mapping[str, str]) -> str:
+    """A record as JSON, in one line. A value that is JSON is told as it was written, to the last digit."""
+    named = "" if topic is None else f'"topic":{encode_basestring(topic)},'
+    told = f'{{{named}"partition":{partition},"offset":{record.offset},"timestamp":{record.timestamp}'
+    told += _field("key", record.key, formats["key"]) + _field("value", record.value, formats["value"])
     if record.headers:
-        shown["headers"] = [_header_json(name, value) for name, value in record.headers]
-    return shown
+        told += f',"headers":[{",".join(map(_header_text, record.headers))}]'
+    return told + "}"
 
 
-def _header_json(name: str, value: bytes | None) -> dict[str, Any]:
-    shown: dict[str, Any] = {"name": name}
-    _put(shown, "value", value, "text")
-    return shown
+def _header_text(header: tuple[str, bytes | None]) -> str:
+    return f'{{"name":{encode_basestring(header[0])}{_field("value", header[1], "text")}}}'
 
 
-def _put(shown: dict[str, Any], name: str, data: bytes | None, wanted: str) -> None:
+def _field(name: str, data: bytes | None, wanted: str) -> str:
     if data is None:
-        shown[name] = None
-        return
+        return f',"{name}":null'
     for kind in _TRIED[wanted]:
         try:
-            shown[name] = _DECODE[kind](data)
+            return f',"{name}":{_TELL[kind](data)},"{name}_format":"{kind}"'
         except (ValueError, RecursionError):
             continue
-        shown[f"{name}_format"] = kind
-        return
-    shown[name], shown[f"{name}_format"] = base64.b64encode(data).decode(), "binary"
+    return f',"{name}":{_binary(data)},"{name}_format":"binary"'
+
+
+def _json(data: bytes) -> str:
+    text = data.decode()
+    json.loads(text, parse_constant=_refuse)
+    # In a JSON text these are but white space; and a record is one line of a stream.
+    return text.replace("\n", " ").replace("\r", " ") if "\n" in text or "\r" in text else text
 
 
 def _refuse(constant: str) -> None:
     raise ValueError(constant)
 
 
-_DECODE: Final[dict[str, Callable[[bytes], object]]] = {
-    "json": lambda data: json.loads(data.decode(), parse_constant=_refuse),
-    "string": lambda data: data.decode(),
-    "binary": lambda data: base64.b64encode(data).decode(),
-}
+def _string(data: bytes) -> str:
+    return encode_basestring(data.decode())
+
+
+def _binary(data: bytes) -> str:
+    return f'"{base64.b64encode(data).decode()}"'
+
+
+_TELL: Final[dict[str, Callable[[bytes], str]]] = {"json": _json, "string": _string, "binary": _binary}
 # What is tried, in this order. Keys are seldom JSON: 17 is told as the string "17".
 _TRIED: Final = {
     "auto": ("json", "string"),

@@ -3,21 +3,26 @@ serving the rest once the node does."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from tidemark.broker.config import BrokerConfig, Listener
+from tidemark.broker.config.exposure import is_loopback
 from tidemark.broker.core.acl import CLUSTER_NAME, AclOperation, ResourceType
 from tidemark.broker.core.principal import Principal
 from tidemark.broker.core.registry import Handler, Route
-from tidemark.broker.http.api import api_routes
+from tidemark.broker.http.api import HttpApi
 from tidemark.broker.http.application import HttpApplication
+from tidemark.broker.http.cors import Cors
 from tidemark.broker.http.health import Check, Health
 from tidemark.broker.http.listener import HttpListener
-from tidemark.broker.http.messages import HttpRequest
+from tidemark.broker.http.messages import HttpRequest, HttpResponse, json_response
 from tidemark.broker.http.metrics import metrics_route
 from tidemark.broker.http.problems import Problem
-from tidemark.broker.http.router import Router
+from tidemark.broker.http.quotas import HttpQuotas
+from tidemark.broker.http.rebinding import check_host
+from tidemark.broker.http.router import HttpRoute, Router
 from tidemark.broker.metadata.store import MetadataStore
 from tidemark.broker.metrics.registry import Metrics
 from tidemark.broker.replication.replica_table import ReplicaTable
@@ -26,6 +31,8 @@ from tidemark.protocol.errors import ErrorCode
 if TYPE_CHECKING:
     from tidemark.broker.cluster.forwarding import Forwarding
     from tidemark.broker.http.authentication import HttpAuthentication
+    from tidemark.broker.quotas.connections import ConnectionRates
+    from tidemark.broker.quotas.service import Quotas
     from tidemark.broker.security.guard import Guard
     from tidemark.broker.tls.endpoints import TlsEndpoints
 
@@ -40,10 +47,11 @@ class HttpRuntime:
         self._config = config
         self._store = store
         self._replicas = replicas
+        self._api: HttpApi | None = None
         router = Router()
         self.health = Health(self._checks(), node_id=config.node_id)
         router.add(*self.health.routes())
-        self._application = HttpApplication(router)
+        self._application = HttpApplication(router, Cors(config.http_cors_allowed_origins))
         self._listener = HttpListener(config, self._application, tls=tls)
         self.endpoints = self._listener.endpoints
 
@@ -63,18 +71,38 @@ class HttpRuntime:
         self._application.router.add(metrics_route(metrics, may_see=may_see))
 
     def add_api(
-        self, *, handler_of: Callable[[Route, int], Handler], forwarding: Forwarding | None, sasl: NewSasl
+        self,
+        *,
+        handler_of: Callable[[Route, int], Handler],
+        forwarding: Forwarding | None,
+        guard: Guard | None,
+        quotas: Quotas,
+        sasl: NewSasl,
     ) -> None:
         """`sasl`: makes what checks credentials, for listeners where clients have to name themselves."""
-        routes = api_routes(self._config, store=self._store, handler_of=handler_of, forwarding=forwarding)
-        self._application.router.add(*routes)
-        authentications = {each.name: sasl(each) for each in self._config.parsed_http_listeners if each.has_logins}
+        held = self._application.quotas = HttpQuotas(quotas)
+        api = self._api = HttpApi(
+            self._config, store=self._store, handler_of=handler_of, forwarding=forwarding, guard=guard, quotas=held
+        )
+        self._application.router.add(*api.routes(), HttpRoute("GET", "/openapi.json", self._openapi, query=()))
+        listeners = self._config.parsed_http_listeners
+        authentications = {each.name: sasl(each) for each in listeners if each.has_logins}
+        plain = [each for each in listeners if each.security_protocol == "PLAINTEXT"]
+        of_this_machine = {each.name for each in plain if is_loopback(each.host)}
 
         async def authenticate(request: HttpRequest) -> Principal:
+            if request.listener in of_this_machine:
+                check_host(request)
             found = authentications.get(request.listener)
             return request.principal if found is None else await found.principal_of(request)
 
         self._application.authenticate = authenticate
+
+    async def _openapi(self, _request: HttpRequest) -> HttpResponse:
+        from tidemark.broker.http.openapi import document  # few ask for it
+
+        loop = asyncio.get_running_loop()
+        return json_response(await loop.run_in_executor(None, document, tuple(self._application.router.routes)))
 
     @property
     def load(self) -> tuple[int, int]:
@@ -87,6 +115,15 @@ class HttpRuntime:
 
     def stop_serving(self) -> None:
         self._application.is_serving = False
+
+    async def close_consumers(self) -> None:
+        """While there is still a coordinator that they can leave their groups at."""
+        if self._api is not None:
+            await self._api.consumers.close()
+
+    def hold_to(self, rates: ConnectionRates) -> None:
+        """From now on new connections are counted."""
+        self._listener.rates = rates
 
     async def close(self) -> None:
         await self._listener.close()

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from enum import IntEnum
 from ipaddress import ip_network
-from typing import Final, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from tidemark.broker.core.acl import (
     CLUSTER_NAME,
@@ -20,57 +20,66 @@ from tidemark.broker.core.errors import Refused
 from tidemark.broker.metadata.image import Image, acl_record
 from tidemark.broker.metadata.records import Record
 from tidemark.protocol.errors import ErrorCode
+from tidemark.protocol.messages.create_acls import AclCreation
 
 ACLS_MAX: Final = 50_000  # about 20 MB of memory on every node
 TEXT_MAX: Final = 1_000  # characters of a name, a principal or a host
 
 E = TypeVar("E", bound=IntEnum)
+T = TypeVar("T")
+R = TypeVar("R")
 
 
-def read_acl(
-    *,
-    resource_type: int,
-    name: str,
-    pattern_type: int,
-    principal: str,
-    host: str,
-    operation: int,
-    permission: int,
-) -> Acl:
+class AclFilterFields(Protocol):
+    """The fields of a filter, as DescribeAcls and DeleteAcls have them."""
+
+    resource_type_filter: int
+    resource_name_filter: str | None
+    pattern_type_filter: int
+    principal_filter: str | None
+    host_filter: str | None
+    operation: int
+    permission_type: int
+
+
+def read_acl(creation: AclCreation) -> Acl:
     """An entry as a request names it; refused if it is not one that can be kept."""
     acl = Acl(
-        _known(ResourceType, resource_type, but=(ResourceType.ANY,)),
-        name,
-        _known(PatternType, pattern_type, but=(PatternType.ANY, PatternType.MATCH)),
-        principal,
-        host,
-        _known(AclOperation, operation, but=(AclOperation.ANY,)),
-        _known(Permission, permission, but=(Permission.ANY,)),
+        _known(ResourceType, creation.resource_type, but=(ResourceType.ANY,)),
+        creation.resource_name,
+        _known(PatternType, creation.resource_pattern_type, but=(PatternType.ANY, PatternType.MATCH)),
+        creation.principal,
+        creation.host,
+        _known(AclOperation, creation.operation, but=(AclOperation.ANY,)),
+        _known(Permission, creation.permission_type, but=(Permission.ANY,)),
     )
     if problem := _problem(acl):
         raise Refused(ErrorCode.INVALID_REQUEST, problem)
     return acl
 
 
-def read_filter(
-    *,
-    resource_type: int,
-    name: str | None,
-    pattern_type: int,
-    principal: str | None,
-    host: str | None,
-    operation: int,
-    permission: int,
-) -> AclFilter:
+def read_filter(wanted: AclFilterFields) -> AclFilter:
     return AclFilter(
-        _known(ResourceType, resource_type),
-        name,
-        _known(PatternType, pattern_type),
-        principal,
-        host,
-        _known(AclOperation, operation),
-        _known(Permission, permission),
+        _known(ResourceType, wanted.resource_type_filter),
+        wanted.resource_name_filter,
+        _known(PatternType, wanted.pattern_type_filter),
+        wanted.principal_filter,
+        wanted.host_filter,
+        _known(AclOperation, wanted.operation),
+        _known(Permission, wanted.permission_type),
     )
+
+
+def read_each(read: Callable[[T], R], items: Iterable[T]) -> list[R | Refused]:
+    """One that cannot be read does not hold up the others."""
+
+    def outcome(item: T) -> R | Refused:
+        try:
+            return read(item)
+        except Refused as refusal:
+            return refusal
+
+    return [outcome(item) for item in items]
 
 
 def _known(kind: type[E], value: int, *, but: Sequence[E] = ()) -> E:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ipaddress
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
 from types import MappingProxyType
 from typing import Final, TypeAlias
 
@@ -46,7 +47,7 @@ NO_QUOTAS: Final[ClientQuotas] = MappingProxyType({})
 
 def entity_of(parts: Iterable[tuple[str, str | None]]) -> Entity:
     """Raises Refused for one that there cannot be."""
-    listed = list(parts)
+    listed = list(islice(parts, len(ENTITY_TYPES) + 1))  # of more, one is there twice, and these are enough to see it
     if not listed:
         raise _invalid("Invalid empty client quota entity.")
     for kind, name in listed:

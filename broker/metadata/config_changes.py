@@ -42,22 +42,30 @@ async def alter_resources(
 
     def decide(image: Image) -> Job[list[Record]]:
         outcomes.clear()
-        committed: list[Record] = []
-        seen: set[tuple[int, str]] = set()
-        for resource in resources:
-            yield
-            key = (resource.resource_type, resource.resource_name)
-            try:
-                if key in seen:
-                    raise Refused(ErrorCode.INVALID_REQUEST, f"{resource_label(*key)} is in the request twice.")
-                seen.add(key)
-                if repeated(config.name for config in resource.configs):
-                    raise Refused(ErrorCode.INVALID_REQUEST, "A setting is in the request twice.")
-                committed += records(image, resource)
-                outcomes.append(None)
-            except Refused as refusal:
-                outcomes.append(refusal)
+        committed = yield from decided(resources, lambda resource: records(image, resource), outcomes)
         return [] if validate_only else committed
 
     await store.change(decide)
     return outcomes
+
+
+def decided(
+    resources: Sequence[R], records: Callable[[R], Sequence[Record]], outcomes: list[Refused | None]
+) -> Job[list[Record]]:
+    """What all changes come to, and the outcome of each resource's."""
+    found: list[Record] = []
+    seen: set[tuple[int, str]] = set()
+    for resource in resources:
+        yield
+        key = (resource.resource_type, resource.resource_name)
+        try:
+            if key in seen:
+                raise Refused(ErrorCode.INVALID_REQUEST, f"{resource_label(*key)} is in the request twice.")
+            seen.add(key)
+            if repeated(config.name for config in resource.configs):
+                raise Refused(ErrorCode.INVALID_REQUEST, "A setting is in the request twice.")
+            found += records(resource)
+            outcomes.append(None)
+        except Refused as refusal:
+            outcomes.append(refusal)
+    return found

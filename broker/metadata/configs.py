@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from enum import IntEnum
+from typing import Final
 
 from tidemark.broker.config import (
+    CLIENT_METRICS_KEYS,
     GROUP_KEYS,
     TOPIC_KEYS,
     BrokerConfig,
@@ -15,14 +17,25 @@ from tidemark.broker.config import (
     Type,
     broker_key,
     validate_broker_config,
+    validate_client_metrics_configs,
     validate_group_configs,
     validate_topic_configs,
 )
 from tidemark.broker.core.errors import Refused
-from tidemark.broker.metadata.image import BROKER_RESOURCE, CLUSTER_DEFAULT, GROUP_RESOURCE, TOPIC_RESOURCE, Image
+from tidemark.broker.metadata.image import (
+    BROKER_RESOURCE,
+    CLIENT_METRICS_RESOURCE,
+    CLUSTER_DEFAULT,
+    GROUP_RESOURCE,
+    TOPIC_RESOURCE,
+    Image,
+)
 from tidemark.broker.metadata.min_isr import check_change, end_eligibility
 from tidemark.broker.metadata.records import ConfigRecord, Record
 from tidemark.protocol.errors import ErrorCode
+
+SUBSCRIPTIONS_MAX: Final = 1_000
+SUBSCRIPTION_NAME_MAX: Final = 249  # as topics
 
 
 class ConfigOperation(IntEnum):
@@ -38,7 +51,12 @@ Change = tuple[str, ConfigOperation, str | None]
 
 
 def resource_label(resource_type: int, name: str) -> str:
-    kinds = {TOPIC_RESOURCE: "Topic", BROKER_RESOURCE: "Broker", GROUP_RESOURCE: "Group"}
+    kinds = {
+        TOPIC_RESOURCE: "Topic",
+        BROKER_RESOURCE: "Broker",
+        GROUP_RESOURCE: "Group",
+        CLIENT_METRICS_RESOURCE: "Client metrics subscription",
+    }
     kind = kinds.get(resource_type, f"Resource type {resource_type}")
     return f"{kind} '{name}'"
 
@@ -82,10 +100,23 @@ def _check_resource(image: Image, resource_type: int, name: str) -> None:
         if not name:
             raise Refused(ErrorCode.INVALID_REQUEST, "A group has no empty name.")
         return
+    if resource_type == CLIENT_METRICS_RESOURCE:
+        _check_subscription_name(image, name)
+        return
     if resource_type != BROKER_RESOURCE:
         raise Refused(ErrorCode.INVALID_REQUEST, f"Resources of type {resource_type} have no settings here.")
     if name != CLUSTER_DEFAULT and name not in map(str, image.brokers):
         raise Refused(ErrorCode.INVALID_REQUEST, f"There is no broker {name!r}.")
+
+
+def _check_subscription_name(image: Image, name: str) -> None:
+    """Every broker keeps them all in mind, and looks through them for each new client."""
+    if not 0 < len(name) <= SUBSCRIPTION_NAME_MAX:
+        problem = f"A client metrics subscription has a name of 1 to {SUBSCRIPTION_NAME_MAX} characters."
+        raise Refused(ErrorCode.INVALID_REQUEST, problem)
+    known = sum(kind == CLIENT_METRICS_RESOURCE for kind, _ in image.configs)
+    if known >= SUBSCRIPTIONS_MAX and (CLIENT_METRICS_RESOURCE, name) not in image.configs:
+        raise Refused(ErrorCode.INVALID_REQUEST, f"There are {known} client metrics subscriptions already.")
 
 
 def _apply(
@@ -112,7 +143,8 @@ def _apply(
 
 
 def _check_key(resource_type: int, key: str) -> Key:
-    keys = {TOPIC_RESOURCE: TOPIC_KEYS, GROUP_RESOURCE: GROUP_KEYS}.get(resource_type)
+    tables = {TOPIC_RESOURCE: TOPIC_KEYS, GROUP_RESOURCE: GROUP_KEYS, CLIENT_METRICS_RESOURCE: CLIENT_METRICS_KEYS}
+    keys = tables.get(resource_type)
     if keys is None:
         with suppress(ConfigError):
             return broker_key(key)
@@ -140,6 +172,9 @@ def _validate(resource_type: int, name: str, wanted: Mapping[str, str], broker: 
             return
         if resource_type == GROUP_RESOURCE:
             validate_group_configs(wanted, broker=broker)
+            return
+        if resource_type == CLIENT_METRICS_RESOURCE:
+            validate_client_metrics_configs(wanted)
             return
         for key, value in wanted.items():
             validate_broker_config(key, value, for_one_broker=name != CLUSTER_DEFAULT)

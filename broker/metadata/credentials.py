@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
 from tidemark.broker.core.principal import Principal, principal_of
 from tidemark.broker.metadata.records import (
@@ -18,6 +18,13 @@ from tidemark.protocol.sasl.scram import Credential
 
 MECHANISM_NUMBERS: Final[Mapping[str, int]] = MappingProxyType({"SCRAM-SHA-256": 1, "SCRAM-SHA-512": 2})
 MECHANISM_NAMES: Final = MappingProxyType({number: name for name, number in MECHANISM_NUMBERS.items()})
+
+SAME_IN_BOTH: Final = (
+    "token_id",
+    "issue_timestamp",
+    "max_timestamp",
+    "expiry_timestamp",
+)  # image and record of a token
 
 OfUser = Mapping[int, Credential]  # by the mechanism's number
 CredentialRecord = (
@@ -83,12 +90,7 @@ def _with_user(
     of_user = dict(changed.get(record.user, {}))
     of_user.pop(record.mechanism, None)
     if isinstance(record, ScramCredentialRecord):
-        of_user[record.mechanism] = Credential(
-            salt=bytes(record.salt),
-            stored_key=bytes(record.stored_key),
-            server_key=bytes(record.server_key),
-            iterations=record.iterations,
-        )
+        of_user[record.mechanism] = Credential(iterations=record.iterations, **_keys(record))
     if of_user:
         changed[record.user] = of_user
     else:
@@ -97,35 +99,30 @@ def _with_user(
 
 
 def credential_record(user: str, mechanism: int, credential: Credential) -> ScramCredentialRecord:
-    return ScramCredentialRecord(
-        user=user,
-        mechanism=mechanism,
-        salt=credential.salt,
-        stored_key=credential.stored_key,
-        server_key=credential.server_key,
-        iterations=credential.iterations,
-    )
+    return ScramCredentialRecord(user=user, mechanism=mechanism, iterations=credential.iterations, **_keys(credential))
+
+
+def _keys(known: Credential | ScramCredentialRecord) -> dict[str, bytes]:
+    return {name: bytes(getattr(known, name)) for name in ("salt", "stored_key", "server_key")}
 
 
 def token_image(record: DelegationTokenRecord) -> TokenImage:
     return TokenImage(
-        token_id=record.token_id,
         owner=principal_of(record.owner),
         requester=principal_of(record.requester),
         renewers=tuple(map(principal_of, record.renewers)),
-        issue_timestamp=record.issue_timestamp,
-        max_timestamp=record.max_timestamp,
-        expiry_timestamp=record.expiry_timestamp,
+        **_id_and_times(record),
     )
 
 
 def token_record(token: TokenImage) -> DelegationTokenRecord:
     return DelegationTokenRecord(
-        token_id=token.token_id,
         owner=str(token.owner),
         requester=str(token.requester),
         renewers=list(map(str, token.renewers)),
-        issue_timestamp=token.issue_timestamp,
-        max_timestamp=token.max_timestamp,
-        expiry_timestamp=token.expiry_timestamp,
+        **_id_and_times(token),
     )
+
+
+def _id_and_times(token: TokenImage | DelegationTokenRecord) -> dict[str, Any]:
+    return {name: getattr(token, name) for name in SAME_IN_BOTH}

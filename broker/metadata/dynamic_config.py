@@ -14,6 +14,13 @@ from tidemark.protocol.errors import ErrorCode
 log = logging.getLogger(__name__)
 
 
+def check_broker_name(name: str, settings: DynamicConfig) -> None:
+    """Raises Refused, unless it is this broker that is asked for."""
+    own = settings.static.node_id
+    if name != str(own):
+        raise Refused(ErrorCode.INVALID_REQUEST, f"Broker {name!r} was asked for, but this is broker {own}.")
+
+
 class DynamicConfig:
     def __init__(self, static: BrokerConfig) -> None:
         self.static = static

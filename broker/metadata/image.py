@@ -36,6 +36,7 @@ from tidemark.broker.metadata.records import (
 
 TOPIC_RESOURCE: Final = 2  # Kafka's ConfigResource.Type
 BROKER_RESOURCE: Final = 4
+BROKER_LOGGER_RESOURCE: Final = 8
 CLIENT_METRICS_RESOURCE: Final = 16
 GROUP_RESOURCE: Final = 32
 CLUSTER_DEFAULT: Final = ""  # the BROKER resource without a name: every broker's dynamic default

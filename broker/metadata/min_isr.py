@@ -17,6 +17,7 @@ from tidemark.broker.core.errors import Refused
 from tidemark.broker.metadata.image import (
     BROKER_RESOURCE,
     CLUSTER_DEFAULT,
+    NO_LEADER,
     TOPIC_RESOURCE,
     Image,
     TopicImage,
@@ -81,7 +82,9 @@ def end_eligibility(
 
 
 def _without_eligible(topic: TopicImage) -> Iterator[PartitionRecord]:
+    """But where nobody leads nothing was committed by the number of before, nor is by the next: those who were eligible
+    are so still, and without them nobody would ever lead again."""
     for index, partition in enumerate(topic.partitions):
-        if partition.elr or partition.last_known_elr:
+        if partition.leader != NO_LEADER and (partition.elr or partition.last_known_elr):
             after = partition._replace(elr=(), last_known_elr=(), partition_epoch=partition.partition_epoch + 1)
             yield partition_record(topic.topic_id, index, after)

@@ -10,6 +10,7 @@ from tidemark.broker.metrics.metric import Kind, Metric
 from tidemark.broker.metrics.process import ProcessMetrics
 from tidemark.broker.metrics.quotas import QuotaMetrics
 from tidemark.broker.metrics.requests import RequestMetrics
+from tidemark.broker.metrics.telemetry import TelemetryMetrics
 from tidemark.broker.metrics.topics import TopicMetrics
 from tidemark.broker.metrics.transactions import TransactionMetrics
 
@@ -20,6 +21,7 @@ SECTIONS = {
     "Groups": GroupMetrics.METRICS,
     "Transactions": TransactionMetrics.METRICS,
     "Clients under quotas": QuotaMetrics.METRICS,
+    "What clients tell about themselves": TelemetryMetrics.METRICS,
     "The process": ProcessMetrics.METRICS,
 }
 

@@ -6,8 +6,8 @@ others have their turn, and the labels of a partition are put together once for 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from itertools import accumulate
+from collections.abc import Callable, Collection, Iterator
+from itertools import accumulate, islice
 from typing import Any, Final
 
 from tidemark.broker.core.histogram import BOUNDS, Histogram
@@ -21,7 +21,7 @@ SAMPLES_PER_STEP: Final = 50  # between two looks at the clock
 Value = int | float
 Labels = str  # `topic="orders",partition="0"`, as it stands between the braces
 Sample = tuple[Labels, Value | Histogram | tuple[float, int]]  # of a summary: seconds and count
-Samples = Sequence[Sample]
+Samples = Collection[Sample]  # or a view of a table: so many tuples at once would keep the garbage collector busy
 Collected = Job[list[tuple[Metric, Samples]]]
 
 _LE: Final = (*(f'le="{bound}"' for bound in BOUNDS), 'le="+Inf"')
@@ -51,8 +51,9 @@ class Exposition:
             return
         self._put(_head(metric, open_metrics=self.is_open_metrics))
         line = _LINES[metric.kind]
-        for start in range(0, len(samples), SAMPLES_PER_STEP):
-            self._put("".join(line(metric.name, *each) for each in samples[start : start + SAMPLES_PER_STEP]))
+        left = iter(samples)
+        while text := "".join(line(metric.name, *each) for each in islice(left, SAMPLES_PER_STEP)):
+            self._put(text)
             yield
 
     def _put(self, text: str) -> None:

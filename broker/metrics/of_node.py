@@ -16,6 +16,7 @@ from tidemark.broker.metrics.process import ProcessMetrics
 from tidemark.broker.metrics.quotas import QuotaMetrics
 from tidemark.broker.metrics.registry import Metrics
 from tidemark.broker.metrics.requests import RequestMetrics
+from tidemark.broker.metrics.telemetry import TelemetryMetrics
 from tidemark.broker.metrics.topics import TopicMetrics
 from tidemark.broker.metrics.transactions import TransactionMetrics
 from tidemark.broker.quotas.service import Quotas
@@ -25,6 +26,7 @@ from tidemark.broker.server.server import Server
 
 if TYPE_CHECKING:
     from tidemark.broker.security.sasl.login_log import LoginLog
+    from tidemark.broker.telemetry.service import Telemetry
 
 
 def node_metrics(
@@ -37,6 +39,7 @@ def node_metrics(
     coordinators: Coordinators,
     server: Server,
     quotas: Quotas,
+    telemetry: Callable[[], Telemetry | None],
     logins: Callable[[], LoginLog | None],
     http: Callable[[], tuple[int, int]],
 ) -> Metrics:
@@ -46,14 +49,16 @@ def node_metrics(
     table = replicas.table
     return Metrics(
         [
-            RequestMetrics(dispatcher.times, loop_delay),
-            TopicMetrics(table, replicas.cleaner, detail=detail),
+            RequestMetrics(dispatcher.times, loop_delay, server.slow_sends),
+            TopicMetrics(table, replicas.cleaner, replicas.scrubber, detail=detail),
             ClusterMetrics(store),
             GroupMetrics(lambda: coordinators.existing_groups, table, detail=detail),
             TransactionMetrics(lambda: coordinators.existing_transactions, table.now_ms),
             QuotaMetrics(quotas.usage),
+            TelemetryMetrics(telemetry),
             ProcessMetrics(server, logins=logins, http=http, version=_version_later(), node_id=settings.static.node_id),
-        ]
+        ],
+        watch_clients=quotas.watch_usage,
     )
 
 

@@ -49,7 +49,8 @@ MEMORY: Final = Metric(
     name="tidemark_memory_bytes",
     kind=Kind.GAUGE,
     labels=("part",),
-    help="Bytes held by parts of the broker: requests that arrive, or wait (requests), bodies of HTTP requests (http).",
+    help="Bytes held by parts of the broker: requests that arrive, or wait (requests), those of other nodes to the"
+    " controller (controller), bodies of HTTP requests (http).",
 )
 BUILD: Final = Metric(
     name="tidemark_build", kind=Kind.INFO, labels=("version", "node_id"), help="The version that runs."
@@ -118,7 +119,14 @@ class ProcessMetrics:
             (LOGINS, [("", 0 if logins is None else logins.accepted_count)]),
             (FAILED_LOGINS, [("", 0 if logins is None else logins.refused_count)]),
             (HTTP_CONNECTIONS, [("", http_connections)]),
-            (MEMORY, [(labels(part="requests"), server.memory.used_bytes), (labels(part="http"), http_bytes)]),
+            (
+                MEMORY,
+                [
+                    (labels(part="requests"), server.memory.used_bytes),
+                    (labels(part="controller"), server.controller_memory.used_bytes),
+                    (labels(part="http"), http_bytes),
+                ],
+            ),
             (BUILD, [(labels(version=self._version(), node_id=self._node_id), 1)]),
             (UPTIME, [("", monotonic() - self._started)]),
             (CPU, [("", portable.cpu_seconds())]),

@@ -12,6 +12,7 @@ from tidemark.broker.metrics.exposition import Collected, labels
 from tidemark.broker.metrics.metric import Kind, Metric
 from tidemark.broker.quotas.meter import Usage
 
+LABEL_CHARS_MAX: Final = 128  # of a client id, which its client chooses; clients that differ only further on are one
 _LABELS: Final = ("user", "client_id")
 _WHEN: Final = "Only while there is a quota on clients."
 PRODUCED: Final = Metric(
@@ -49,7 +50,7 @@ class QuotaMetrics:
     def collect(self) -> Collected:
         samples: dict[str, tuple[float, ...]] = {}
         for each in self._usage():
-            of_whom = labels(user=each.user, client_id=each.client_id)
+            of_whom = labels(user=each.user, client_id=each.client_id[:LABEL_CHARS_MAX])
             before = samples.get(of_whom, (0,) * len(self.METRICS))
             samples[of_whom] = tuple(map(sum, zip(before, each[2:], strict=True)))
             yield

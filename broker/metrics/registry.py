@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from tidemark.broker.core.sliced_work import finished
@@ -14,8 +14,10 @@ class Collector(Protocol):
 
 
 class Metrics:
-    def __init__(self, collectors: Sequence[Collector]) -> None:
+    def __init__(self, collectors: Sequence[Collector], *, watch_clients: Callable[[], None]) -> None:
+        """`watch_clients`: from then on, for a while, it is counted what each client uses."""
         self._collectors = collectors
+        self.watch_clients = watch_clients
 
     async def exposition(self, *, open_metrics: bool) -> tuple[str, bytes]:
         """The content type, and the text."""

@@ -9,7 +9,7 @@ from tidemark.broker.core.histogram import Histogram
 from tidemark.broker.core.loop_delay import LoopDelay
 from tidemark.broker.metrics.exposition import Collected, Samples, labels
 from tidemark.broker.metrics.metric import Kind, Metric
-from tidemark.broker.server.measured_dispatch import ApiTimes
+from tidemark.broker.server.timed_answer import ApiTimes
 from tidemark.protocol.errors import ErrorCode
 
 _PREFIX: Final = "kafka_network_requestmetrics"
@@ -39,6 +39,12 @@ QUEUE: Final = Metric(
     kind=Kind.HISTOGRAM,
     help="How long a request that arrives has to wait for the event loop, looked at four times a second.",
 )
+SEND: Final = Metric(
+    name=f"{_PREFIX}_responsesendtime_seconds",
+    kind=Kind.HISTOGRAM,
+    help="How long answers were under way that could not be sent at once: until the client had taken them, or the disk"
+    " had brought them. Those that could are not counted.",
+)
 ERRORS: Final = Metric(
     name=f"{_PREFIX}_errors",
     kind=Kind.COUNTER,
@@ -58,9 +64,10 @@ LONGEST: Final = Metric(
 
 
 class RequestMetrics:
-    METRICS: Final = (REQUESTS, TOTAL, LOCAL, REMOTE, QUEUE, ERRORS, LATE, LONGEST)
+    METRICS: Final = (REQUESTS, TOTAL, LOCAL, REMOTE, QUEUE, SEND, ERRORS, LATE, LONGEST)
 
-    def __init__(self, times: Mapping[int, ApiTimes], loop_delay: LoopDelay) -> None:
+    def __init__(self, times: Mapping[int, ApiTimes], loop_delay: LoopDelay, sends: Histogram) -> None:
+        self._sends = sends
         self._times = times
         self._loop_delay = loop_delay
 
@@ -79,6 +86,7 @@ class RequestMetrics:
             (LOCAL, _of(named, "local")),
             (REMOTE, _of(named, "remote")),
             (QUEUE, [("", delay.delays)]),
+            (SEND, [("", self._sends)]),
             (ERRORS, errors),
             (LATE, [("", delay.late_count)]),
             (LONGEST, [("", delay.longest_seconds)]),

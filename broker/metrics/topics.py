@@ -13,6 +13,7 @@ from tidemark.broker.replication.hosted_topic import HostedTopic
 from tidemark.broker.replication.partition import Partition
 from tidemark.broker.replication.replica import Replica
 from tidemark.broker.replication.replica_table import ReplicaTable
+from tidemark.broker.replication.scrubber import Scrubber
 
 _TRAFFIC: Final = "kafka_server_brokertopicmetrics"
 _REPLICAS: Final = "kafka_server_replicamanager"
@@ -89,6 +90,25 @@ KEPT_BYTES: Final = Metric(
     name="kafka_log_logcleaner_keptbytes", kind=Kind.COUNTER, help="Of them, bytes that were kept."
 )
 
+SCRUBBED: Final = Metric(
+    name="tidemark_scrubber_logs", kind=Kind.COUNTER, help="Logs that the scrubber has read from end to end."
+)
+MENDED: Final = Metric(
+    name="tidemark_scrubber_mended_segments",
+    kind=Kind.COUNTER,
+    help="Segments whose indexes were damaged and made anew.",
+)
+DAMAGED: Final = Metric(
+    name="tidemark_scrubber_damaged_logs",
+    kind=Kind.COUNTER,
+    help="Logs with damaged batches, which are not served from here any more.",
+)
+SCRUB_AGE: Final = Metric(
+    name="tidemark_scrubber_oldest_seconds",
+    kind=Kind.GAUGE,
+    help="Since the log that was not read for longest was, of those that were read at all.",
+)
+
 BY_PARTITION: Final[tuple[tuple[Metric, Callable[[Replica], int]], ...]] = (
     (SIZE, lambda replica: replica.log.size_bytes),
     (START, lambda replica: replica.log.start_offset),
@@ -125,10 +145,15 @@ class TopicMetrics:
         CLEANED,
         CLEANED_BYTES,
         KEPT_BYTES,
+        SCRUBBED,
+        MENDED,
+        DAMAGED,
+        SCRUB_AGE,
     )
 
-    def __init__(self, table: ReplicaTable, cleaner: Cleaner, *, detail: Callable[[], str]) -> None:
+    def __init__(self, table: ReplicaTable, cleaner: Cleaner, scrubber: Scrubber, *, detail: Callable[[], str]) -> None:
         """`detail`: what tidemark.metrics.detail says."""
+        self._scrubber = scrubber
         self._table = table
         self._cleaner = cleaner
         self._detail = detail
@@ -149,6 +174,10 @@ class TopicMetrics:
             (CLEANED, [("", self._cleaner.cleaned_logs)]),
             (CLEANED_BYTES, [("", self._cleaner.bytes_before)]),
             (KEPT_BYTES, [("", self._cleaner.bytes_after)]),
+            (SCRUBBED, [("", self._scrubber.read_logs)]),
+            (MENDED, [("", self._scrubber.mended_segments)]),
+            (DAMAGED, [("", self._scrubber.damaged_logs)]),
+            (SCRUB_AGE, [("", self._scrubber.oldest_seconds())]),
         ]
 
 
@@ -167,13 +196,16 @@ class _Findings:
         self.flushes, self.flush_seconds = 0, 0.0
 
     def samples(self) -> list[tuple[Metric, Samples]]:
-        return [(metric, list(values.items())) for metric, values in (self._by_topic | self._by_partition).items()]
+        tables = (*self._by_topic.items(), *self._by_partition.items())
+        return [(metric, values.items()) for metric, values in tables]
 
     def look_at(self, hosted: HostedTopic) -> Job[None]:
         name = "" if self._detail == "broker" else f'topic="{hosted.name}"'  # which needs no escaping
         self.totals[OFFLINE_REPLICAS] += len(hosted.offline)
-        for partition in list(hosted.partitions.values()):
+        for number, partition in enumerate(list(hosted.partitions.values())):
             self._look_at_led(partition)
+            if not number % STEP:
+                yield
         for number, replica in enumerate(hosted.replicas()):
             self._look_at_replica(replica, name)
             if not number % STEP:

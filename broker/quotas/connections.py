@@ -1,7 +1,8 @@
 """How fast clients may connect (KIP-612): each address, each listener, and the broker altogether.
 
-A connection that a listener or the broker is not ready for yet waits its turn, unread. One of an address that is over
-its quota is closed, after a moment in which its client cannot try again. The controller's listener has no limit; the
+A connection that a listener or the broker is not ready for yet waits its turn, unread; one that would wait longer than
+a client does is closed, or a flood would shut out all who come after it. One of an address that is over its quota is
+closed, after a moment in which its client cannot try again. The controller's listener has no limit; the
 listener between brokers, if clients have others, has only its own.
 """
 
@@ -19,6 +20,7 @@ from tidemark.broker.quotas.precedence import quota_of_address
 from tidemark.pacing import TokenBucket
 
 ADDRESSES_MAX: Final = 10_000
+WAIT_SECONDS_MAX: Final = 10.0  # librdkafka's api.version.request.timeout.ms
 KEY: Final = "max.connection.creation.rate"
 BROKER: Final = ""  # among listeners: all of them
 
@@ -80,12 +82,14 @@ class ConnectionRates:
         is_protected = listener == self._protected
         if self._quotas and not is_protected and (seconds := self._over_quota(address, now)):
             return Admission(is_refused=True, seconds=min(seconds, self._seconds))
-        waits = [
-            self._listeners[name].take(1, now)
+        limits = [
+            self._listeners[name]
             for name in (listener, BROKER)
             if name in self._listeners and not (is_protected and name == BROKER)
         ]
-        return Admission(seconds=max(waits, default=0.0))
+        if any(limit.wait(now) > WAIT_SECONDS_MAX for limit in limits):
+            return Admission(is_refused=True, seconds=self._seconds)
+        return Admission(seconds=max((limit.take(1, now) for limit in limits), default=0.0))
 
     def _over_quota(self, address: str, now: float) -> float:
         """0: it is not, and this connection counts. One that is refused does not."""
@@ -102,6 +106,6 @@ class ConnectionRates:
 
     def _make_room(self) -> None:
         if len(self._addresses) >= ADDRESSES_MAX:
-            idlest = sorted(self._addresses, key=lambda each: self._addresses[each].used_at)
+            idlest = sorted(self._addresses, key=lambda each: self._addresses[each].idle_from)
             for address in idlest[: ADDRESSES_MAX // 4]:
                 del self._addresses[address]

@@ -17,15 +17,13 @@ from tidemark.broker.core.answers import when_answered
 from tidemark.broker.core.deferred import Answer
 from tidemark.broker.core.registry import NO_ANSWER, Call, Handler, Route
 from tidemark.broker.quotas.meter import Meter
-from tidemark.broker.quotas.service import Quotas
-from tidemark.environment import monotonic
+from tidemark.broker.quotas.service import Quotas, milliseconds
 
 Quick = Callable[[bytearray, int, Call], Answer[Any]]
 T = TypeVar("T")
 
-# What nodes send to each other on a listener for clients, beside the fetches of followers.
-OF_NODES: Final = frozenset(("WriteTxnMarkers",))
-THROTTLE_MS_MAX: Final = 2**31 - 1
+# What nodes send to each other on a listener for clients, beside the fetches of followers; from this version on.
+OF_NODES: Final = {"WriteTxnMarkers": 0, "AddPartitionsToTxn": 4}
 FRAME_SIZE_BYTES: Final = 4
 _put_throttle_time = struct.Struct(">i").pack_into
 THROTTLE_TIME_FROM_END: Final = 5  # of a quick answer to Produce: throttle_time_ms, no tags
@@ -35,8 +33,8 @@ class Gate:
     def __init__(self, quotas: Quotas) -> None:
         self._quotas = quotas
 
-    def handler(self, route: Route, handle: Handler) -> Handler:
-        if route.name in OF_NODES:
+    def handler(self, route: Route, version: int, handle: Handler) -> Handler:
+        if version >= OF_NODES.get(route.name, version + 1):
             return handle
         if route.name == "Produce":
             return partial(self._produce, handle)
@@ -46,14 +44,16 @@ class Gate:
 
     def quick(self, quick: Quick | None) -> Quick:
         """Of Produce: every request comes here first, with its size."""
-        meter_of = self._quotas.meter_of
+        quotas = self._quotas
 
         def metered(frame: bytearray, position: int, call: Call) -> Answer[Any]:
             connection = call.connection
-            meter = meter_of(connection)
-            seconds = meter.produced(len(frame) + FRAME_SIZE_BYTES, now := monotonic())
-            if meter.request is not None:
-                seconds = max(seconds, self._request_seconds(meter, now))
+            meter: Meter | None = connection.meter
+            if meter is None or meter.epoch != quotas.epoch:
+                meter = quotas.meter_of(connection)
+            seconds = meter.produced(len(frame) + FRAME_SIZE_BYTES)
+            if (of_time := meter.request) is not None and of_time.unsettled >= of_time.settled_from:
+                seconds = max(seconds, of_time.settle())
             response = None if quick is None else quick(frame, position, call)
             if response is None:
                 connection.throttle_seconds = seconds  # for `_produce`, which comes next
@@ -91,43 +91,33 @@ class Gate:
 
     def _fetched(self, connection: Any, response: T) -> T:
         meter = self._quotas.meter_of(connection)
-        now = monotonic()
-        seconds = meter.fetched(_records_bytes(response), now)
-        return self._answered(connection, meter, max(seconds, self._request_seconds(meter, now)), response)
+        seconds = meter.fetched(_records_bytes(response))
+        return self._answered(connection, meter, max(seconds, meter.time_used()), response)
 
     def _other(self, handle: Handler, request: Any, call: Call) -> Answer[Any]:
-        if getattr(request, "replica_id", -1) >= 0:  # OffsetForLeaderEpoch of a follower
+        connection = call.connection
+        if connection.is_peer or getattr(request, "replica_id", -1) >= 0:  # OffsetForLeaderEpoch of a follower
             return handle(request, call)
-        return when_answered(handle(request, call), partial(self._other_answered, call.connection))
+        self._quotas.meter_of(connection)  # which the time of this request counts on
+        return when_answered(handle(request, call), partial(self._other_answered, connection))
 
     def _other_answered(self, connection: Any, response: T) -> T:
         meter = self._quotas.meter_of(connection)
-        seconds = self._request_seconds(meter, monotonic())
         told_ms = getattr(response, "throttle_time_ms", 0)  # by the controller, which this was passed on to
-        return self._answered(connection, meter, max(seconds, told_ms / 1000), response)
+        return self._answered(connection, meter, max(meter.time_used(), told_ms / 1000), response)
 
     def _answered(self, connection: Any, meter: Meter, seconds: float, response: T) -> T:
         return _with_throttle_time(self._throttle(connection, meter, seconds), response) if seconds else response
 
     # -- waiting -----------------------------------------------------------
 
-    def _request_seconds(self, meter: Meter, now: float) -> float:
-        """As in Kafka, one window at most: a heartbeat must get through sooner or later."""
-        return 0.0 if meter.request is None else min(meter.request.wait(now), self._quotas.window_seconds)
-
     def _throttle(self, connection: Any, meter: Meter, seconds: float) -> int:
         """Stop listening to the client for a while; returns what it is told."""
-        throttle_ms = min(round(seconds * 1000), THROTTLE_MS_MAX)
+        throttle_ms = milliseconds(seconds)
         if throttle_ms:
-            meter.throttled += 1
-            meter.throttle_seconds += throttle_ms / 1000
+            meter.told_to_wait(throttle_ms / 1000)
             connection.mute(throttle_ms / 1000)
         return throttle_ms
-
-    def timed(self, connection: Any, seconds: float, now: float) -> None:
-        """A request was worked on for so long."""
-        if not connection.is_peer:
-            self._quotas.meter_of(connection).worked(seconds, now)
 
 
 def _with_throttle_time(throttle_ms: int, response: T) -> T:

@@ -1,11 +1,11 @@
-"""What one client (a user with a client id) has used, and the buckets that it draws from."""
+"""What one client (a user with a client id) has used, and what it may use."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
 from tidemark.broker.core.principal import Principal
-from tidemark.pacing import TokenBucket
+from tidemark.broker.quotas.allowance import Allowance
 
 
 class Usage(NamedTuple):
@@ -21,6 +21,8 @@ class Usage(NamedTuple):
 
 
 class Meter:
+    """`produced`, `fetched` and `time_used` return for how many seconds the client must wait; most often 0."""
+
     __slots__ = (
         "client_id",
         "epoch",
@@ -31,42 +33,48 @@ class Meter:
         "produced_bytes",
         "request",
         "request_seconds",
+        "requests",
         "throttle_seconds",
         "throttled",
-        "used_at",
     )
 
-    def __init__(self, principal: Principal, client_id: str, now: float) -> None:
+    def __init__(self, principal: Principal, client_id: str) -> None:
         self.principal = principal
         self.client_id = client_id
-        self.used_at = now
-        self.epoch = -1  # of the quotas that the buckets are of; another: look them up again
-        self.produce: TokenBucket | None = None
-        self.fetch: TokenBucket | None = None
-        self.request: TokenBucket | None = None
+        self.epoch = -1  # of the quotas that the allowances are of; another: look them up again
+        self.requests = 0  # since room was last made for other clients
+        self.produce: Allowance | None = None
+        self.fetch: Allowance | None = None
+        self.request: Allowance | None = None
         self.produced_bytes = 0
         self.fetched_bytes = 0
         self.request_seconds = 0.0
         self.throttled = 0
         self.throttle_seconds = 0.0
 
-    def produced(self, size: int, now: float) -> float:
-        """Returns for how many seconds the client must wait."""
-        self.used_at = now
+    def produced(self, size: int) -> float:
+        self.requests += 1
         self.produced_bytes += size
-        return 0.0 if self.produce is None else self.produce.take(size, now)
+        return 0.0 if self.produce is None else self.produce.use(size)
 
-    def fetched(self, size: int, now: float) -> float:
-        self.used_at = now
+    def fetched(self, size: int) -> float:
+        self.requests += 1
         self.fetched_bytes += size
-        return 0.0 if self.fetch is None else self.fetch.take(size, now)
+        return 0.0 if self.fetch is None else self.fetch.use(size)
 
-    def worked(self, seconds: float, now: float) -> None:
-        """What the event loop worked for this client. If that was too much, the next answer tells."""
-        self.used_at = now
+    def worked(self, seconds: float) -> None:
+        """What the event loop worked for this client. If that was too much, the next answer tells (`time_used`)."""
         self.request_seconds += seconds
         if self.request is not None:
-            self.request.take(seconds, now)
+            self.request.unsettled += seconds
+
+    def time_used(self) -> float:
+        self.requests += 1
+        return 0.0 if self.request is None else self.request.use(0.0)
+
+    def told_to_wait(self, seconds: float) -> None:
+        self.throttled += 1
+        self.throttle_seconds += seconds
 
     @property
     def usage(self) -> Usage:

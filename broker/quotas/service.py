@@ -21,12 +21,14 @@ from tidemark.broker.metadata.client_quotas import (
     CONSUMER_BYTE_RATE,
     CONTROLLER_MUTATION_RATE,
     IP,
+    NAME_BYTES_MAX,
     NO_QUOTAS,
     PRODUCER_BYTE_RATE,
     REQUEST_PERCENTAGE,
     ClientQuotas,
 )
 from tidemark.broker.metadata.image import Image
+from tidemark.broker.quotas.allowance import NO_LIMIT, Allowance
 from tidemark.broker.quotas.meter import Meter, Usage
 from tidemark.broker.quotas.precedence import Share, quota_of
 from tidemark.environment import monotonic
@@ -37,10 +39,12 @@ log = logging.getLogger(__name__)
 
 CLIENTS_MAX: Final = 10_000
 WATCHED_SECONDS: Final = 30.0  # usage is counted for so long after it was asked for
+RATE_MIN: Final = 1e-9  # one in thirty years
+THROTTLE_MS_MAX: Final = 2**31 - 1
 FIRST_WINDOWS: Final = 0.5  # what a client that was not seen before may use at once: see docs/quotas.md
 
 K = TypeVar("K")
-V = TypeVar("V", Meter, TokenBucket)
+V = TypeVar("V")
 
 
 class _Windows(NamedTuple):
@@ -51,6 +55,11 @@ class _Windows(NamedTuple):
     def burst_seconds(self) -> float:
         """As in Kafka: an idle client may use what all windows but one allow, at once."""
         return max(self.number - 1, 1) * self.seconds
+
+
+def milliseconds(seconds: float) -> int:
+    """As an answer tells them: no more than it can."""
+    return min(round(seconds * 1000), THROTTLE_MS_MAX)
 
 
 class MutationQuota:
@@ -70,7 +79,7 @@ class MutationQuota:
 
     @property
     def throttle_time_ms(self) -> int:
-        return 0 if self._bucket is None else round(self._bucket.wait(monotonic()) * 1000)
+        return 0 if self._bucket is None else milliseconds(self._bucket.wait(monotonic()))
 
 
 class Quotas:
@@ -84,7 +93,7 @@ class Quotas:
         )
         self._quotas: ClientQuotas = NO_QUOTAS
         self._meters: dict[tuple[Principal, str], Meter] = {}
-        self._buckets: dict[tuple[str, Share], TokenBucket] = {}
+        self._allowances: dict[tuple[str, Share], Allowance] = {}
         self._watchers: list[Callable[[], None]] = []
         self._watched_until: float | None = None
 
@@ -103,20 +112,20 @@ class Quotas:
             return
         self._quotas = new.client_quotas
         self._look_up_again()
-        self._buckets = {key: bucket for key, bucket in self._buckets.items() if self._rebound(key, bucket)}
+        self._allowances = {key: each for key, each in self._allowances.items() if self._rebound(key, each)}
         self._set_activity()
 
     def _look_up_again(self) -> None:
         """Every client, with its next request."""
         self.epoch += 1
 
-    def _rebound(self, key: tuple[str, Share], bucket: TokenBucket) -> bool:
+    def _rebound(self, key: tuple[str, Share], allowance: Allowance) -> bool:
         """Give a share its bound of now; False if it has none any more. What was used is remembered."""
         name, share = key
         found = quota_of(self._quotas, name, user=share.user or "", client_id=share.client_id or "")
         if found is None or found.share != share:
             return False
-        bucket.set_rate(_per_second(name, found.bound), burst_seconds=self._windows_of(name).burst_seconds)
+        allowance.set_rate(_per_second(name, found.bound), burst_seconds=self._windows_of(name).burst_seconds)
         return True
 
     def _set_activity(self) -> None:
@@ -138,45 +147,58 @@ class Quotas:
         """The meter of a connection's client."""
         meter: Meter | None = connection.meter
         if meter is None or meter.epoch != self.epoch:
-            meter = connection.meter = self._meter(connection.principal, connection.client_id or "")
+            meter = connection.meter = self.meter(connection.principal, connection.client_id or "")
         return meter
 
-    def _meter(self, principal: Principal, client_id: str) -> Meter:
+    def meter(self, principal: Principal, client_id: str) -> Meter:
+        """With the quotas of now: whoever keeps it asks again when `epoch` is another."""
+        client_id = _clipped(client_id)
         meter = self._meters.get((principal, client_id))
         if meter is None:
-            self._make_room(self._meters)
-            meter = self._meters[principal, client_id] = Meter(principal, client_id, monotonic())
-        if meter.epoch != self.epoch:
-            meter.produce = self._bucket(PRODUCER_BYTE_RATE, principal.name, client_id)
-            meter.fetch = self._bucket(CONSUMER_BYTE_RATE, principal.name, client_id)
-            meter.request = self._bucket(REQUEST_PERCENTAGE, principal.name, client_id)
+            self._make_room_for_client()
+            meter = self._meters[principal, client_id] = Meter(principal, client_id)
+        if meter.epoch != (epoch := self.epoch):  # which may change while room is made
+            meter.produce = self._allowance(PRODUCER_BYTE_RATE, principal.name, client_id)
+            meter.fetch = self._allowance(CONSUMER_BYTE_RATE, principal.name, client_id)
+            meter.request = self._allowance(REQUEST_PERCENTAGE, principal.name, client_id)
             meter.principal = principal
-            meter.epoch = self.epoch
+            meter.epoch = epoch
         return meter
 
-    def _bucket(self, key: str, user: str, client_id: str) -> TokenBucket | None:
+    def _allowance(self, key: str, user: str, client_id: str) -> Allowance | None:
         found = quota_of(self._quotas, key, user=user, client_id=client_id)
         if found is None:
             return None
-        bucket = self._buckets.get((key, found.share))
-        if bucket is None:
-            self._make_room(self._buckets)
+        allowance = self._allowances.get((key, found.share))
+        if allowance is None:
+            self._make_room_for_share()
             windows = self._windows_of(key)
-            first = windows.burst_seconds if key == CONTROLLER_MUTATION_RATE else FIRST_WINDOWS * windows.seconds
-            bucket = self._buckets[key, found.share] = TokenBucket(
-                _per_second(key, found.bound), burst_seconds=windows.burst_seconds, first_seconds=first
+            of_partitions = key == CONTROLLER_MUTATION_RATE
+            allowance = self._allowances[key, found.share] = Allowance(
+                _per_second(key, found.bound),
+                burst_seconds=windows.burst_seconds,
+                first_seconds=windows.burst_seconds if of_partitions else FIRST_WINDOWS * windows.seconds,
+                # As in Kafka, of time one window at most: a heartbeat must get through sooner or later.
+                wait_seconds_max=windows.seconds if key == REQUEST_PERCENTAGE else NO_LIMIT,
             )
-        return bucket
+        return allowance
 
     def _windows_of(self, key: str) -> _Windows:
         return self._controller_windows if key == CONTROLLER_MUTATION_RATE else self._windows
 
-    def _make_room(self, table: dict[K, V]) -> None:
-        """Forget a quarter, if it is full: so that a client that changes its id all the time costs little each time."""
-        if len(table) < CLIENTS_MAX:
-            return
-        idlest = sorted(table, key=lambda each: table[each].used_at)[: CLIENTS_MAX // 4]
-        for each in idlest:
+    def _make_room_for_client(self) -> None:
+        if len(self._meters) >= CLIENTS_MAX:
+            self._forget_quarter(self._meters, lambda meter: meter.requests)
+            for meter in self._meters.values():
+                meter.requests = 0
+
+    def _make_room_for_share(self) -> None:
+        if len(self._allowances) >= CLIENTS_MAX:
+            self._forget_quarter(self._allowances, lambda allowance: allowance.idle_from)
+
+    def _forget_quarter(self, table: dict[K, V], use: Callable[[V], float]) -> None:
+        """Not one by one: so that a client that changes its id all the time costs little each time."""
+        for each in sorted(table, key=lambda each: use(table[each]))[: CLIENTS_MAX // 4]:
             del table[each]
         self._look_up_again()  # connections that still hold one of these get another
 
@@ -185,7 +207,7 @@ class Quotas:
         client = call.connection
         bucket = None
         if client is not None and self._quotas:
-            bucket = self._bucket(CONTROLLER_MUTATION_RATE, client.principal.name, call.client_id or "")
+            bucket = self._allowance(CONTROLLER_MUTATION_RATE, client.principal.name, _clipped(call.client_id or ""))
         return MutationQuota(bucket, is_strict=call.version >= strict_from)
 
     # -- who uses what -----------------------------------------------------
@@ -211,6 +233,11 @@ class Quotas:
         return [meter.usage for meter in self._meters.values()]
 
 
+def _clipped(client_id: str) -> str:
+    """No quota names a longer one, and there may be many of them to remember."""
+    return client_id[:NAME_BYTES_MAX]
+
+
 def _per_second(key: str, bound: float) -> float:
-    """Percent of the time of one event loop, as seconds per second."""
-    return bound / 100 if key == REQUEST_PERCENTAGE else bound
+    """Percent of the time of one event loop, as seconds per second. As little as can still be divided by."""
+    return max(bound / 100 if key == REQUEST_PERCENTAGE else bound, RATE_MIN)

@@ -30,14 +30,14 @@ class AppendQueues:
         self._is_scheduled = False
         self._stopped = False
 
-    def join(self, partition: Partition, examination: Examination, turn: Turn, *, client: object) -> None:
-        """The turn begins when everything before it has had its turn, and the examination is done."""
+    def join(self, partition: Partition, examination: Examination | None, turn: Turn, *, client: object = None) -> None:
+        """The turn begins when everything before it has had its turn, and the examination (if any) is done."""
         if self._stopped:
             return
         if partition.append_queue is None:
             partition.append_queue = deque()
         partition.append_queue.append(QueuedAppend(examination, turn))
-        if not examination.is_done:
+        if examination is not None and not examination.is_done:
             self._examiners.examine(examination, client=client, done=partial(self._wake, partition))
         elif len(partition.append_queue) == 1:
             self._wake(partition)
@@ -69,7 +69,7 @@ class AppendQueues:
     def _take_first_turn(self, partition: Partition) -> bool:
         """Whether there may be another."""
         queue = partition.append_queue
-        if not queue or not queue[0].examination.is_done or queue[0].is_writing:
+        if not queue or not queue[0].is_examined or queue[0].is_writing:
             return False
         first = _leave(partition)
         try:

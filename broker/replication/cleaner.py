@@ -62,6 +62,7 @@ class Cleaner:
         self._waiting = new_executor(THREADS_MAX, name="cleaner")  # they only wait for a process
         self._under_way: set[Key] = set()
         self.uncleanable: dict[Key, str] = {}  # and why; until the next start, as in Kafka
+        self.suspect_disk: Callable[[str, BaseException], None] = lambda _path, _error: None  # may a disk have failed?
         self.cleaned_logs = self.bytes_before = self.bytes_after = 0  # since the start
 
     def close(self) -> None:
@@ -131,6 +132,7 @@ class Cleaner:
             bytes_per_second=config.log_cleaner_io_max_bytes_per_second / share,
         )
         try:
+            await self._note_beginning(due)
             stats = await self._run(job, replica, runner)
         except (CleaningFailed, StorageError, OSError) as error:
             runner.close()
@@ -146,13 +148,29 @@ class Cleaner:
             result = await loop.run_in_executor(self._waiting, runner.next_result)
             if isinstance(result, CleaningStats):
                 return result
-            if replica.is_truncating or self._is_moving((replica.topic, replica.index)):
-                reason = f"{replica.topic}-{replica.index} is being truncated, or moves to another directory"
+            holder = self._table.holder_of(replica.topic_id, replica.index, replica.log)
+            if holder is None or holder.is_truncating or self._is_moving((replica.topic, replica.index)):
+                reason = f"{replica.topic}-{replica.index} is being truncated, moves to another directory, or is gone"
                 raise CleaningFailed(reason, is_passing=True)
             swap(replica.log, result)
 
+    async def _note_beginning(self, due: _Due) -> None:
+        """Before the first segment is cleaned: whoever finds that offsets are missing has to know that it is no damage,
+        even if this cleaning does not come to its end and is the last."""
+        place = due.replica.topic, due.replica.index
+        if place not in due.directory.cleaned_up_to:
+            due.directory.cleaned_up_to[place] = due.dirtiness.first_dirty_offset
+            try:
+                await self._write_cleaned_up_to(due.directory)
+            except OSError as error:
+                raise CleaningFailed(f"what is cleaned cannot be noted: {error}", is_passing=True) from error
+
+    async def _write_cleaned_up_to(self, directory: LogDirectory) -> None:
+        await asyncio.get_running_loop().run_in_executor(self._threads.of(directory), directory.write_cleaned_up_to)
+
     def _note_failure(self, replica: Replica, error: Exception) -> None:
         name = f"{replica.topic}-{replica.index}"
+        self.suspect_disk(replica.log.directory, error)
         if replica.log.is_offline or (isinstance(error, CleaningFailed) and error.is_passing):
             log.warning("%s was not cleaned, it will be tried again: %s", name, error)
             return
@@ -161,9 +179,10 @@ class Cleaner:
 
     async def _note_success(self, due: _Due, job: CleaningJob, stats: CleaningStats) -> None:
         replica, directory = due.replica, due.directory
-        if replica.log.generation != job.generation or directory.logs.get((replica.topic, replica.index)) is None:
-            return
-        directory.cleaned_up_to[replica.topic, replica.index] = stats.end_offset
+        place = replica.topic, replica.index
+        if replica.log.generation != job.generation or directory.logs.get(place) is not replica.log:
+            return  # truncated since, or deleted: another topic may have its name
+        directory.cleaned_up_to[place] = stats.end_offset
         self.cleaned_logs += 1
         self.bytes_before += stats.bytes_before
         self.bytes_after += stats.bytes_after
@@ -178,6 +197,6 @@ class Cleaner:
             stats.bytes_after,
         )
         try:
-            await asyncio.get_running_loop().run_in_executor(self._threads.of(directory), directory.write_cleaned_up_to)
+            await self._write_cleaned_up_to(directory)
         except OSError as error:
             log.error("writing how far logs in %s are clean failed: %s", directory.path, error)

@@ -17,6 +17,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final, TypeVar
 
+from tidemark.broker.metadata.image import UNASSIGNED
 from tidemark.broker.replication.partition import Partition
 from tidemark.broker.replication.replica import Replica
 from tidemark.broker.replication.replica_logs import Place, ReplicaLogs
@@ -30,7 +31,9 @@ from tidemark.storage import (
     LogDirectory,
     MoveFailed,
     SegmentCopy,
+    SourceFailed,
     StorageError,
+    append_parts,
     begin_move,
     catch_up,
     open_future,
@@ -42,6 +45,7 @@ log = logging.getLogger(__name__)
 CHUNK_BYTES: Final = 1 << 20
 REST_BYTES_MAX: Final = 256 << 10  # copied on the event loop, with everything standing still
 RETRY_SECONDS: Final = 1.0
+TOLD_CHECK_SECONDS: Final = 0.05
 THREADS: Final = 2
 
 T = TypeVar("T")
@@ -55,6 +59,7 @@ class DirectoryMoves:
         self._throttle = Throttle(lambda: table.config.replica_alter_log_dirs_io_max_bytes_per_second)
         self._tasks: dict[Place, asyncio.Task[None]] = {}
         self.under_way: dict[Place, Move] = {}
+        self._is_stopped = False
         # Called with a replica that is in another directory now, and with trouble that may be a disk's.
         self.placed: Callable[[Replica], None] = lambda _replica: None
         self.suspect_disk: Callable[[str, BaseException], None] = lambda _path, _error: None
@@ -93,6 +98,7 @@ class DirectoryMoves:
 
     async def stop(self) -> None:
         """What is under way begins anew with the next start."""
+        self._is_stopped = True
         for task in self._tasks.values():
             task.cancel()
         for task in list(self._tasks.values()):
@@ -124,7 +130,7 @@ class DirectoryMoves:
             await self._finish(move)
         except (MoveFailed, StorageError, OSError) as error:
             log.warning("%s-%d does not move to %s: %s", *move.place, move.target.path, error)
-            self.suspect_disk(move.target.path, error)
+            self.suspect_disk(move.log.directory if isinstance(error, SourceFailed) else move.target.path, error)
             await self._discard(move)
             return not self._is_wanted(move)
         return True
@@ -197,6 +203,9 @@ class DirectoryMoves:
             move.place, move.log, move.opened, high_watermark=high_watermark, cleaned_up_to=cleaned_up_to
         )
         await self._on_thread(move.target.write_expected)
+        if source is not None:
+            move.noted_in = source
+            await self._on_thread(partial(source.note_move, move.place, move.target.id))
         await self._append_until_little_is_missing(move)
 
     async def _append_until_little_is_missing(self, move: Move) -> None:
@@ -212,7 +221,7 @@ class DirectoryMoves:
             size = sum(map(len, parts))
             if not parts or (size <= REST_BYTES_MAX and _is_end(move.log, parts[-1])):
                 return
-            await self._on_thread(partial(_append, move.opened, parts))
+            await self._on_thread(partial(append_parts, move.log, move.opened, parts))
             await self._pause(size)
 
     async def _finish(self, move: Move) -> None:
@@ -241,15 +250,34 @@ class DirectoryMoves:
         """The new name has to last before the old one goes."""
         target = move.target
         await self._on_thread(partial(target.files.sync_directory, target.path))
+        if not await self._controller_knows(move):
+            return
         source.remove_moved(move.place, delay_ms=move.log.config.file_delete_delay_ms)
         await self._on_thread(partial(source.files.sync_directory, source.path))
         await self._on_thread(partial(target.remove_mark, move.place))
+
+    async def _controller_knows(self, move: Move) -> bool:
+        """Waits for it: the old directory does not go before. If the new disk were lost, a start would find the log
+        nowhere, not even in what the metadata calls lost, and begin it anew. (Kafka asks the controller before it moves
+        on.) False: the node stops, or the new disk has failed, and what there is stays."""
+        while not self._is_stopped and move.target in self._table.directories:
+            hosted = self._table.topics_by_id.get(move.topic_id)
+            if hosted is None:
+                return True  # deleted
+            if hosted.image.partitions[move.place[1]].directory_of(self._table.node_id) in (UNASSIGNED, move.target.id):
+                return True
+            await asyncio.sleep(TOLD_CHECK_SECONDS)
+        return False
 
     async def _discard(self, move: Move) -> None:
         if move.is_over:
             return
         move.target.unexpect(move.place)
         move.future = None
+        if move.noted_in is not None:
+            with contextlib.suppress(OSError):
+                await self._on_thread(partial(move.noted_in.forget_move, move.place))
+            move.noted_in = None
         path, move.path = move.path, ""
         if path:
             with contextlib.suppress(OSError):
@@ -268,6 +296,7 @@ class Move:
         self.copied_bytes = 0
         self.copied_up_to = -1
         self.is_over = False
+        self.noted_in: LogDirectory | None = None  # the old directory says where the log may be
 
     @property
     def opened(self) -> Log:
@@ -285,16 +314,10 @@ class Move:
 
     def current(self, table: ReplicaTable) -> Replica:
         """The replica that has the log by now, as leader or follower."""
-        hosted = table.topics_by_id.get(self.topic_id)
-        replica = None if hosted is None else hosted.replica(self.place[1])
-        if replica is None or replica.log is not self.log:
+        replica = table.holder_of(self.topic_id, self.place[1], self.log)
+        if replica is None:
             raise MoveFailed("this broker has it no more")
         return replica
-
-
-def _append(future: Log, parts: list[FileSlice]) -> None:
-    for part in parts:
-        future.append_replicated(part.file.read_at(part.position, part.length))
 
 
 def _is_end(source: Log, part: FileSlice) -> bool:

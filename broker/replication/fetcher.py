@@ -36,6 +36,7 @@ log = logging.getLogger(__name__)
 VERSION: Final = 18
 PURPOSE: Final = "replication"  # a connection of its own: a fetch that waits must not hold up other requests
 RETRY_SECONDS_MIN: Final = 0.02
+SYNC_SECONDS_MAX: Final = 0.5  # for all that one answer brought, before those that are done go on alone
 HELD_BACK_SECONDS_MAX: Final = 1.0  # then the throttle may be another, or none
 NO_SESSION: Final = 0
 FULL_EPOCH: Final = 0
@@ -271,9 +272,7 @@ class Fetcher:
         forgotten: dict[bytes, ForgottenTopic] = {}
         for key in changed:
             followed = self._followed.get(key)
-            if followed is not None and followed.is_truncating:  # for the leader before, perhaps
-                followed.when_truncated(partial(self._truncated, key, followed))
-            if followed is None or followed.is_truncating or key in self._backing_off:
+            if followed is None or key in self._backing_off or self._is_busy(key, followed):
                 if self._sent.pop(key, None) is not None:
                     forgotten.setdefault(key[0], ForgottenTopic(topic_id=key[0])).partitions.append(key[1])
                 continue
@@ -309,6 +308,21 @@ class Fetcher:
             self._session_epoch = 1 if self._session_epoch == 0x7FFFFFFF else self._session_epoch + 1
         return request
 
+    def _is_busy(self, key: Key, followed: Followed) -> bool:
+        """Whether a thread is at work on the log: it is asked for when that is done."""
+        if followed.is_truncating:  # for the leader before, perhaps
+            followed.when_truncated(partial(self._truncated, key, followed))
+            return True
+        if followed.must_sync and not followed.log.is_offline:
+            followed.sync().add_done_callback(partial(self._synced, key, followed))
+            return True
+        return False
+
+    def _synced(self, key: Key, followed: Followed, _done: asyncio.Future[None]) -> None:
+        if self._followed.get(key) is followed:
+            self._changed[key] = None
+            self._signal.set()
+
     def _bytes_max(self, config: BrokerConfig, followed: Followed, position: _SentPosition) -> int:
         if position.is_held_back:
             return 0
@@ -325,19 +339,26 @@ class Fetcher:
             self._session_id, self._session_epoch = response.session_id, 1
         elif not self._has_session:
             self._begin_session()
-        undurable = []
+        unsynced = []
         for key, followed, data in self._answers(response):
             try:
                 self._process_partition(key, followed, data)
-                if not followed.is_durable:
-                    undurable.append((key, followed))
+                if followed.must_sync:
+                    unsynced.append(followed)
             except (StorageError, InvalidBatch, OSError) as error:
                 self._back_off(key, followed, error)
-        for key, followed in undurable:
-            try:
-                await followed.durable()
-            except StorageError as error:
-                self._back_off(key, followed, error)
+        if unsynced:
+            await self._sync(unsynced)
+
+    async def _sync(self, unsynced: list[Followed]) -> None:
+        """Wait until what was appended is on disk; but not for long: a disk may hang, and others go on. What is not
+        synced by then is left out of the session until it is."""
+        deadline = self._loop.time() + SYNC_SECONDS_MAX
+        while syncs := [each.sync() for each in unsynced if each.must_sync and not each.log.is_offline]:
+            left = deadline - self._loop.time()
+            if left <= 0:
+                return
+            await asyncio.wait(syncs, timeout=left)
 
     def _answers(self, response: FetchResponse) -> Iterator[tuple[Key, Followed, PartitionData]]:
         for topic in response.responses:
@@ -434,4 +455,5 @@ class Fetcher:
 
 def _position_of(followed: Followed, *, is_held_back: bool) -> _SentPosition:
     log = followed.log
+    log.check_online()
     return _SentPosition(log.end_offset, followed.leader_epoch, log.latest_epoch, log.start_offset, is_held_back)

@@ -13,7 +13,7 @@ from tidemark.storage import Flush, Log, StorageError
 
 log = logging.getLogger(__name__)
 
-RETRY_SECONDS: Final = 0.1  # after a sync that could not begin
+RETRY_SECONDS: Final = 0.1  # after a sync that could not begin, or while the log is not to be touched
 STALLED_SECONDS: Final = 5.0  # a sync that takes longer: as long as a broker may be silent by default, and a bit
 
 
@@ -24,6 +24,7 @@ class GroupCommit:
         "_executor",
         "_failed",
         "_flushed",
+        "_is_held",
         "_is_retrying",
         "_log",
         "_running",
@@ -41,14 +42,17 @@ class GroupCommit:
         flushed: Callable[[int], None],
         failed: Callable[[BaseException], None],
         stalled: Callable[[], None] = lambda: None,
+        is_held: Callable[[], bool] = lambda: False,
         traffic: TopicTraffic | None = None,
     ) -> None:
-        """`stalled` is called when a sync takes very long, and again while it does. It may still end well."""
+        """`stalled` is called when a sync takes very long, and again while it does. It may still end well. `is_held`:
+        whether the log is not to be touched now."""
         self._log = log
         self._executor = executor
         self._flushed = flushed
         self._failed = failed
         self._stalled = stalled
+        self._is_held = is_held
         self._traffic = traffic or TopicTraffic()
         self._started_at = 0.0
         self._wanted = -1
@@ -63,6 +67,9 @@ class GroupCommit:
 
     def _start(self) -> None:
         self._running = True
+        if self._is_held():
+            asyncio.get_running_loop().call_later(RETRY_SECONDS, self._start)
+            return
         try:
             flush = self._log.begin_flush()
         except OSError as error:  # no descriptor is free, say: nothing was synced, and nothing is lost
@@ -91,6 +98,9 @@ class GroupCommit:
         asyncio.get_running_loop().call_later(RETRY_SECONDS, self._start)
 
     def _finish(self, flush: Flush, done: asyncio.Future[None]) -> None:
+        if self._is_held():
+            asyncio.get_running_loop().call_later(RETRY_SECONDS, self._finish, flush, done)
+            return
         self._running = False
         if done.cancelled():
             return

@@ -13,13 +13,13 @@ from tidemark.broker.replication.replica import Replica
 from tidemark.broker.replication.traffic import TopicTraffic
 from tidemark.protocol.records import BatchHeader, read_header
 from tidemark.protocol.schema import Bytes
-from tidemark.storage import Log, LogOffline
+from tidemark.storage import Log
 
 log = logging.getLogger(__name__)
 
 
 class Followed(Replica):
-    __slots__ = ("_durable", "_flushed_end", "_is_retired", "_truncating", "_when_truncated", "failures", "leader")
+    __slots__ = ("_flushed_end", "_is_retired", "_synced", "_truncating", "_when_truncated", "failures", "leader")
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class Followed(Replica):
         self._is_retired = False
         self._truncating: Future[object] | None = None
         self._when_truncated: asyncio.Future[None] | None = None
-        self._durable: asyncio.Future[None] | None = None
+        self._synced: asyncio.Future[None] | None = None
         self._flushed_end = log.recovery_point
         super().__init__(
             topic=topic,
@@ -176,18 +176,19 @@ class Followed(Replica):
     # -- flush.messages=1: a fetch beyond a record says that it is on our disk -----------
 
     @property
-    def is_durable(self) -> bool:
-        return not self.flush_each or self._flushed_end >= self.log.end_offset
+    def must_sync(self) -> bool:
+        """Whether the leader must not hear yet how far this log goes. A start, or another role before, may have left
+        something unsynced, too."""
+        if not self.flush_each or self._is_retired or self.is_truncating:
+            return False
+        return self._flushed_end < self.log.end_offset
 
-    async def durable(self) -> None:
-        """Wait until what was appended is synced, or does not matter any more."""
-        while not self.is_durable and not self._is_retired:
-            if self.log.is_offline:
-                raise LogOffline(f"{self.topic}-{self.index} is offline")
-            if self._durable is None:
-                self._durable = asyncio.get_running_loop().create_future()
-                self._commit.request()
-            await asyncio.shield(self._durable)
+    def sync(self) -> asyncio.Future[None]:
+        """Done when a sync has ended, well or not, or does not matter any more. Then ask `must_sync` again."""
+        if self._synced is None:
+            self._synced = asyncio.get_running_loop().create_future()
+            self._commit.request()
+        return self._synced
 
     def _flushed(self, end_offset: int) -> None:
         self._flushed_end = end_offset
@@ -198,6 +199,6 @@ class Followed(Replica):
         self._end_wait()
 
     def _end_wait(self) -> None:
-        waiting, self._durable = self._durable, None
+        waiting, self._synced = self._synced, None
         if waiting is not None and not waiting.done():
             waiting.set_result(None)

@@ -16,6 +16,7 @@ from typing import Final, Protocol
 from tidemark.broker.config import TopicConfig
 from tidemark.broker.core.errors import Refused
 from tidemark.broker.core.ordered_set import OrderedSet
+from tidemark.broker.replication.ended_transactions import EndedTransactions
 from tidemark.broker.replication.examination import Examination, MustWait, Placed
 from tidemark.broker.replication.leadership import OUTSIDE_SECONDS_MAX, Leadership, Proposal
 from tidemark.broker.replication.replica import Replica, Watcher
@@ -24,6 +25,7 @@ from tidemark.broker.replication.unwritten_batches import UnwrittenBatches
 from tidemark.broker.replication.validation import CONTROL, TRANSACTIONAL
 from tidemark.broker.replication.writers import UNTIMED_BYTES_MAX, Writers
 from tidemark.environment import monotonic
+from tidemark.portable import sleeps
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.records import BatchHeader, EndTransaction, build_end_transaction, check_batch, read_header
 from tidemark.storage import (
@@ -63,12 +65,16 @@ class Turn(Protocol):
 class QueuedAppend:
     """An append that waits for those before it, or for the disk."""
 
-    __slots__ = ("examination", "is_writing", "turn")
+    __slots__ = ("_examination", "is_writing", "turn")
 
-    def __init__(self, examination: Examination, turn: Turn) -> None:
-        self.examination = examination
+    def __init__(self, examination: Examination | None, turn: Turn) -> None:
+        self._examination = examination  # None: there is nothing to examine
         self.turn = turn
         self.is_writing = False
+
+    @property
+    def is_examined(self) -> bool:
+        return self._examination is None or self._examination.is_done
 
 
 class ReplicaWatcher(Protocol):
@@ -94,6 +100,7 @@ class Partition(Replica):
         "_waiting",
         "append_queue",
         "commits_alone",
+        "ended_transactions",
         "fails",
         "leadership",
         "replica_watchers",
@@ -117,9 +124,11 @@ class Partition(Replica):
         fails: Callable[[Partition, Exception], None] = lambda _partition, _error: None,
         writers: Writers | None = None,
         traffic: TopicTraffic | None = None,
+        unwritten: UnwrittenBatches | None = None,
     ) -> None:
         """`lag_seconds_max` says what `replica.lag.time.max.ms` is on this node; `fails` is called when the disk does
-        not do what it should; `writers` are those of the log's directory."""
+        not do what it should; `writers` are those of the log's directory; `unwritten` is what an earlier role here
+        has left of that."""
         self.fails = fails
         self.writers = writers or Writers()
         self._lag_seconds_max = lag_seconds_max
@@ -131,7 +140,8 @@ class Partition(Replica):
         self._update_timer: asyncio.TimerHandle | None = None
         self._low_waiting: list[tuple[int, Reached]] = []
         self._flushed_end = log.recovery_point
-        self._unwritten = UnwrittenBatches()
+        self._unwritten = UnwrittenBatches() if unwritten is None else unwritten
+        self.ended_transactions = EndedTransactions()
         self._over: Exception | None = None  # why this leadership has ended
         self._counted_end = log.end_offset  # records up to here are in `traffic`
         self.append_queue: deque[QueuedAppend] | None = None  # see `append_queues`; None when nothing waits
@@ -182,11 +192,14 @@ class Partition(Replica):
         return records, header
 
     def append_marker(self, marker: EndTransaction, *, version: int, now_ms: int) -> Appended:
-        """End a producer's transaction here."""
+        """End a producer's transaction here. Where batches wait for their turn, so must the marker: they may be part of
+        the transaction that it ends, or of one that it is too late for."""
         check_marker(self.log.producer(marker.producer_id), marker, version=version)
         self._check_in_sync()
         batch = build_end_transaction(marker, timestamp=now_ms)
-        return self.append_checked(batch, read_header(batch), now_ms)
+        appended = self.append_checked(batch, read_header(batch), now_ms)
+        self.ended_transactions.add(marker.producer_id)
+        return appended
 
     def has_open_transaction(self, producer_id: int, epoch: int) -> bool:
         state = self.log.producer(producer_id)
@@ -207,14 +220,17 @@ class Partition(Replica):
 
     def append_checked(self, batch: bytearray | memoryview, header: BatchHeader, now_ms: int) -> Appended:
         """Append a batch whose turn it is, and in which everything is as it should be."""
-        begun = monotonic() if header.batch_length > UNTIMED_BYTES_MAX else 0.0
+        if self._unwritten:
+            self._check_first(header)
+        is_timed = header.batch_length > UNTIMED_BYTES_MAX
+        begun, slept = (monotonic(), sleeps()) if is_timed else (0.0, 0)
         try:
             appended = self.log.append(batch, header, leader_epoch=self.leader_epoch, now_ms=now_ms)
         except _UNAPPENDED as error:
             self._note_failure(header, error)
             raise
-        if begun:
-            self.writers.note(monotonic() - begun)
+        if is_timed:
+            self.writers.note_since(begun, slept)
         self._has_appended(header)
         return appended
 
@@ -222,6 +238,8 @@ class Partition(Replica):
         """As `append_checked`; but if the disk is slow, it is to be written on a thread before `finish_append`."""
         if len(batch) <= self.writers.at_once_bytes_max:
             return self.append_checked(batch, header, now_ms)
+        if self._unwritten:
+            self._check_first(header)
         try:
             return self.log.begin_append(batch, header, leader_epoch=self.leader_epoch, now_ms=now_ms)
         except _UNAPPENDED as error:
@@ -238,13 +256,18 @@ class Partition(Replica):
             self._has_appended(pending.header)
         return appended
 
+    def _check_first(self, header: BatchHeader) -> None:
+        """A producer that the log does not know may begin at any sequence number; but not behind what is missing."""
+        if self.log.producer(header.producer_id) is None and (why := self._unwritten.why_skipped(header)) is not None:
+            raise why
+
     def _note_failure(self, header: BatchHeader, error: Exception) -> None:
         """Raises another error, if that is the one to tell."""
         if isinstance(error, OutOfOrderSequence):
-            if (why := self._unwritten.why_skipped(header.producer_id)) is not None:
+            if (why := self._unwritten.why_skipped(header)) is not None:
                 raise why from None
             return
-        self._unwritten.add(header.producer_id, error)
+        self._unwritten.add(header, error)
         if self._over is None:
             self.fails(self, error)
 

@@ -72,6 +72,7 @@ class Replica:
             flushed=self._flushed,
             failed=self._flush_failed,
             stalled=self._flush_stalled,
+            is_held=lambda: self.is_truncating,
             traffic=self.traffic,
         )
         self.configure(config)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Final
 
@@ -16,6 +16,7 @@ from tidemark.protocol.records import check_batch, iter_batches
 from tidemark.storage import (
     CorruptLog,
     DirectoryOffline,
+    LeftBehind,
     Log,
     LogConfig,
     LogDirectory,
@@ -41,6 +42,7 @@ class ReplicaLogs:
         self._loading: dict[Key, tuple[LogDirectory, Place]] = {}
         self._preferred: dict[Place, LogDirectory] = {}  # where logs that do not exist yet are to be made
         self._remove_old_copies()
+        self._left_behind = dict(self._find_left_behind())
         self.before_opening: Callable[[Place], None] = lambda _place: None
 
     def config_of(self, hosted: HostedTopic) -> LogConfig:
@@ -78,7 +80,7 @@ class ReplicaLogs:
         self.before_opening(place)
         try:
             directory = self._directory_for(place, hosted.image.partitions[index])
-        except DirectoryOffline:
+        except (DirectoryOffline, LeftBehind):
             return None  # nothing to load; opening it will say why
         if place in directory.logs:
             return None
@@ -130,6 +132,27 @@ class ReplicaLogs:
                     self._on_disk[each.path].discard(place)
                 directory.remove_mark(place)
 
+    def _find_left_behind(self) -> Iterator[tuple[Place, str]]:
+        """Logs that had moved, or were just about to, to a directory that is not here; and why they are not opened."""
+        ids = {each.id.hex() for each in self._directories}
+        for directory in self._directories:
+            for place in sorted(self._on_disk[directory.path]):
+                target_id = directory.moving_to(place)
+                if target_id in ids:
+                    directory.forget_move(place)  # it has not moved, or what is here would be gone
+                elif target_id is not None:
+                    yield place, _why_left_behind(place, directory, target_id)
+
+    def _refuse_if_left_behind(self, place: Place, holding: LogDirectory, image: PartitionImage) -> None:
+        """A follower that nobody relies on may go on from an older state."""
+        if (reason := self._left_behind.get(place)) is None:
+            return
+        error = LeftBehind(reason)
+        if holding.moving_to(place) is not None and not self.may_discard(image, error):
+            raise error
+        holding.forget_move(place)
+        del self._left_behind[place]
+
     def moved(self, place: Place, source: LogDirectory, target: LogDirectory) -> None:
         self._on_disk[source.path].discard(place)
         self._on_disk[target.path].add(place)
@@ -149,6 +172,7 @@ class ReplicaLogs:
     def _directory_for(self, place: Place, image: PartitionImage) -> LogDirectory:
         found = self._holding(place)
         if found is not None:
+            self._refuse_if_left_behind(place, found, image)
             return found
         self._refuse_if_elsewhere(place, image)
         if not self._directories:
@@ -208,6 +232,12 @@ class ReplicaLogs:
             except OSError as error:
                 log.error("deleting %s-%d failed, its files may stay behind: %s", topic, index, error)
             on_disk.discard((topic, index))
+
+
+def _why_left_behind(place: Place, directory: LogDirectory, target_id: str) -> str:
+    moved = f"{place[0]}-{place[1]} was moving to log directory {target_id}, which is offline"
+    way_out = f"If that disk is lost, remove {directory.note_path(place)} to go on with this."
+    return f"{moved}, and what is in {directory.path} may be older. {way_out}"
 
 
 def log_config(topic: TopicConfig, broker: BrokerConfig) -> LogConfig:

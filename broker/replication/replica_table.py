@@ -122,6 +122,13 @@ class ReplicaTable:
             raise Refused(hosted.why_not_led(index), f"This broker has no replica of {topic}-{index}.")
         return replica
 
+    def holder_of(self, topic_id: bytes, index: int, log: Log) -> Replica | None:
+        """The replica that has this log by now, as leader or follower. Work that takes long asks again: a replica is
+        another object after a change of roles."""
+        hosted = self.topics_by_id.get(topic_id)
+        found = None if hosted is None else hosted.replica(index)
+        return found if found is not None and found.log is log else None
+
     def __iter__(self) -> Iterator[Replica]:
         for hosted in list(self.topics.values()):
             yield from hosted.replicas()

@@ -42,6 +42,7 @@ class Replicas:
         self.moves.placed = lambda replica: self.roles.placed(replica)  # which is set later
         self.cleaner = Cleaner(self.table, self._threads, is_moving=self.moves.__contains__)
         self.scrubber = Scrubber(self.table, self.roles, self._threads)
+        self.cleaner.suspect_disk = self.scrubber.suspect_disk = self.failures.suspect
         self.follower_sessions = FollowerSessions(self.table, FollowerProgress(self.roles))
 
     def start_replication(self, peers: Peers) -> None:

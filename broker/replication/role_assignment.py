@@ -233,6 +233,7 @@ class RoleAssignment:
             fails=self.step_aside,
             writers=self._table.writers_of(log_on_disk),
             traffic=hosted.traffic,
+            unwritten=hosted.unwritten_of(index),
         )
         self._retire(hosted, index, None)
         hosted.partitions[index] = partition
@@ -287,6 +288,7 @@ class RoleAssignment:
     def _leave(self, hosted: HostedTopic, index: int) -> None:
         """This node has no replica of it any more."""
         hosted.offline.pop(index, None)
+        hosted.unwritten.pop(index, None)
         if hosted.replica(index) is not None:
             self._retire(hosted, index, None)
         if not self._logs.is_loading((hosted.topic_id, index)):

@@ -55,6 +55,8 @@ class Scrubber:
         self._threads = threads  # for mending
         self._waiting = new_executor(1, name="scrub")  # it only waits for a process
         self._read_at: dict[Key, float] = {}  # when a log was read last
+        self.suspect_disk: Callable[[str, BaseException], None] = lambda _path, _error: None  # may a disk have failed?
+        self.read_logs = self.mended_segments = self.damaged_logs = 0  # for the metrics
 
     def close(self) -> None:
         self._waiting.shutdown(wait=True)
@@ -69,20 +71,15 @@ class Scrubber:
                 if directory is None:
                     continue
                 runner = runners.setdefault(directory.path, scrub_runner_for(directory.files))
-                is_compacted = replica.log.config.compact or (replica.topic, replica.index) in directory.cleaned_up_to
-                scrub = _LogScrub(
-                    self,
-                    replica,
-                    is_compacted=is_compacted,
-                    runner=runner,
-                    rate=lambda: config().log_scrub_bytes_per_second,
-                )
+                scrub = _LogScrub(self, replica, runner=runner, rate=lambda: config().log_scrub_bytes_per_second)
                 try:
                     await scrub.run()
+                    self.read_logs += 1
                 except (ScrubEnded, StorageError, OSError) as error:
                     runner.close()
                     del runners[directory.path]
                     log.warning("%s-%d was not read to its end: %s", replica.topic, replica.index, error)
+                    self.suspect_disk(replica.log.directory, error)
         finally:
             for runner in runners.values():
                 runner.close()
@@ -95,15 +92,25 @@ class Scrubber:
         due = [key for key in at_rest if self._read_at.get(key, never) <= before]
         return at_rest[min(due, key=lambda key: self._read_at.get(key, never))] if due else None
 
+    def oldest_seconds(self) -> float:
+        """Since the log was read that was not read for longest."""
+        return monotonic() - min(self._read_at.values()) if self._read_at else 0.0
+
     async def findings(self, runner: ScrubRunner, job: ScrubJob) -> tuple[Finding, ...]:
         waited = asyncio.get_running_loop().run_in_executor(self._waiting, runner.run, job)
         return (await waited).findings
 
     def current(self, replica: Replica) -> Replica | None:
         """The replica that has this log by now, as leader or follower; None if nothing may be done to the log."""
-        hosted = self._table.topics_by_id.get(replica.topic_id)
-        found = None if hosted is None else hosted.replica(replica.index)
-        return found if found is not None and found.log is replica.log and _is_at_rest(found) else None
+        found = self._table.holder_of(replica.topic_id, replica.index, replica.log)
+        return found if found is not None and _is_at_rest(found) else None
+
+    def is_compacted(self, replica: Replica) -> bool:
+        """Whether offsets may be missing: the log is cleaned, or was. To be asked each time, for to read a log may take
+        days, and its topic's policy may change meanwhile."""
+        directory = self._table.directory_of(replica)
+        was_cleaned = directory is not None and (replica.topic, replica.index) in directory.cleaned_up_to
+        return replica.log.config.compact or was_cleaned
 
     async def mend(self, replica: Replica, base_offset: int, findings: Sequence[Finding]) -> None:
         """Makes the indexes of a segment anew."""
@@ -113,11 +120,13 @@ class Scrubber:
         work = partial(prepare, mending_job(replica.log, segments[0], findings), replica.log.files)
         mended = await asyncio.get_running_loop().run_in_executor(self._threads.of_log(replica.log), work)
         if self.current(replica) is not None and put_in_place(replica.log, mended):
+            self.mended_segments += 1
             for path in sorted({each.path for each in findings}):
                 log.warning("%s is made anew from the batches", path)
 
     def give_up(self, replica: Replica, finding: Finding, job: ScrubJob) -> None:
         """Batches are damaged: nothing of the log is served any more."""
+        self.damaged_logs += 1
         error = CorruptLog(path=finding.path, position=finding.position, reason=finding.reason)
         log.error("%s-%d is not served from here any more: %s", replica.topic, replica.index, error)
         replica.log.fail(str(error))
@@ -134,13 +143,10 @@ class Scrubber:
 class _LogScrub:
     """One log, segment by segment: what is found is acted upon before the next is read."""
 
-    def __init__(
-        self, scrubber: Scrubber, replica: Replica, *, is_compacted: bool, runner: ScrubRunner, rate: Callable[[], int]
-    ) -> None:
+    def __init__(self, scrubber: Scrubber, replica: Replica, *, runner: ScrubRunner, rate: Callable[[], int]) -> None:
         self._scrubber = scrubber
         self._replica = replica
         self._log = replica.log
-        self._is_compacted = is_compacted
         self._runner = runner
         self._rate = rate
 
@@ -154,7 +160,7 @@ class _LogScrub:
     async def _scrub_beside(self) -> None:
         found: tuple[Finding, ...] = ()
         for _ in ("look", "look again"):
-            found = await self._findings(side_job(self._log, compacted=self._is_compacted))
+            found = await self._findings(side_job(self._log, compacted=self._scrubber.is_compacted(self._replica)))
             if not found or self._scrubber.current(self._replica) is None:
                 return
         for each in found:
@@ -180,7 +186,8 @@ class _LogScrub:
             await self._scrubber.mend(replica, base_offset, found)
 
     def _job(self, base_offset: int, rate: float) -> ScrubJob | None:
-        return segment_job(self._log, base_offset, compacted=self._is_compacted, bytes_per_second=rate)
+        is_compacted = self._scrubber.is_compacted(self._replica)
+        return segment_job(self._log, base_offset, compacted=is_compacted, bytes_per_second=rate)
 
     async def _findings(self, job: ScrubJob) -> tuple[Finding, ...]:
         """None if the log was truncated meanwhile, or the segment is another by now: that was read half and half."""

@@ -1,40 +1,68 @@
-"""Producers whose batch a disk did not take a moment ago.
+"""Producers whose batch was not written a moment ago: the disk did not take it, or this node did not lead just then.
 
 The batches that such a producer has sent meanwhile skip a sequence number. Told so, some clients take their producer
 id for lost, begin anew with the next epoch, and send again whatever they have no answer for: to other partitions, too,
-where it may have been written. Told of the disk, they wait for the first batch's retry.
+where it may have been written (librdkafka issue 4953). Told what the first batch was told, they wait for its retry.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 from tidemark.environment import monotonic
+from tidemark.protocol.records import BatchHeader
 
-IN_FLIGHT_SECONDS_MAX: Final = 1.0  # what was sent before the client heard of the failure has arrived by then
-PRODUCERS_MAX: Final = 1000
+# What was sent before the client heard of the failure has arrived by then, even if client or broker stood still.
+IN_FLIGHT_SECONDS_MAX: Final = 5.0
+PRODUCERS_MAX: Final = 200
 NO_PRODUCER: Final = -1
 
 
+class _Unwritten(NamedTuple):
+    why: Exception
+    at: float
+    sequence: int  # of the first such batch
+
+    @property
+    def is_over(self) -> bool:
+        return monotonic() >= self.at + IN_FLIGHT_SECONDS_MAX
+
+
 class UnwrittenBatches:
-    __slots__ = ("_failures",)
+    """Of one partition."""
+
+    __slots__ = ("_by_producer",)
 
     def __init__(self) -> None:
-        self._failures: dict[int, tuple[Exception, float]] = {}  # by producer id: why, and when
+        self._by_producer: dict[int, _Unwritten] = {}  # the oldest first
 
     def __bool__(self) -> bool:
-        return bool(self._failures)
+        return bool(self._by_producer)
 
-    def add(self, producer_id: int, error: Exception) -> None:
-        if producer_id != NO_PRODUCER:
-            if len(self._failures) >= PRODUCERS_MAX:
-                del self._failures[next(iter(self._failures))]
-            self._failures[producer_id] = error, monotonic()
+    def add(self, header: BatchHeader, why: Exception) -> None:
+        producer_id, sequence = header.producer_id, header.base_sequence
+        if producer_id == NO_PRODUCER:
+            return
+        before = self._by_producer.pop(producer_id, None)
+        if before is not None and not before.is_over:
+            sequence = min(sequence, before.sequence)
+        self._make_room()
+        self._by_producer[producer_id] = _Unwritten(why, monotonic(), sequence)
+
+    def _make_room(self) -> None:
+        by_producer = self._by_producer
+        while by_producer:
+            oldest = next(iter(by_producer))
+            if len(by_producer) < PRODUCERS_MAX and not by_producer[oldest].is_over:
+                return
+            del by_producer[oldest]
 
     def written(self, producer_id: int) -> None:
-        self._failures.pop(producer_id, None)
+        self._by_producer.pop(producer_id, None)
 
-    def why_skipped(self, producer_id: int) -> Exception | None:
-        """Why a sequence number of this producer is missing, if that is the disk's doing."""
-        error, at = self._failures.get(producer_id, (None, 0.0))
-        return error if monotonic() < at + IN_FLIGHT_SECONDS_MAX else None
+    def why_skipped(self, header: BatchHeader) -> Exception | None:
+        """What the batch was told that should have been written before this one, if there is one."""
+        unwritten = self._by_producer.get(header.producer_id)
+        if unwritten is None or unwritten.is_over or header.base_sequence <= unwritten.sequence:
+            return None
+        return unwritten.why

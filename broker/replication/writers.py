@@ -17,6 +17,7 @@ from concurrent.futures import Executor
 from typing import Final
 
 from tidemark.environment import monotonic, new_executor
+from tidemark.portable import sleeps
 from tidemark.storage import PendingAppend
 
 log = logging.getLogger(__name__)
@@ -25,6 +26,7 @@ UNTIMED_BYTES_MAX: Final = 8 << 10  # smaller writes are not worth two looks at 
 AT_ONCE_BYTES_MAX_IF_SLOW: Final = 4 << 10
 THREADS: Final = 16  # a partition has one at a time: with few of them, small batches would wait behind large ones
 SLOW_SECONDS: Final = 0.1  # a write that takes longer: the disk is behind. On a busy machine it may be the CPU, if less
+BLOCKED_SECONDS: Final = 0.02  # likewise, if the system says that the write waited, and not for a processor
 STILL_SLOW_SECONDS: Final = 0.025  # likewise, once that is known
 SLOW_FOR_SECONDS: Final = 30.0  # after such a write
 
@@ -41,11 +43,16 @@ class Writers:
         self._slow_until = 0.0
         self._stopped = False
 
-    def note(self, seconds: float) -> None:
+    def note_since(self, begun: float, slept: int) -> None:
+        """A write here has ended; `begun` and `slept`: the clock, and this thread's `sleeps`, before it."""
+        seconds = monotonic() - begun
+        self.note(seconds, is_blocked=seconds >= BLOCKED_SECONDS and sleeps() > slept)
+
+    def note(self, seconds: float, *, is_blocked: bool = False) -> None:
         """A write has taken so long."""
         if self._slow_until:
             self._note_while_slow(seconds)
-        elif seconds >= SLOW_SECONDS:
+        elif seconds >= SLOW_SECONDS or is_blocked:
             log.info("%s: a write took %.0f ms; from here on threads write", self._directory, seconds * 1000)
             self._slow_until = monotonic() + SLOW_FOR_SECONDS
             self.at_once_bytes_max = AT_ONCE_BYTES_MAX_IF_SLOW

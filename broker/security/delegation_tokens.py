@@ -10,13 +10,14 @@ import base64
 import hmac
 from collections.abc import Callable
 from functools import cached_property
-from typing import Final
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from tidemark.broker.config import BrokerConfig
 from tidemark.broker.core.acl import AclOperation, ResourceType
 from tidemark.broker.core.errors import Refused
 from tidemark.broker.core.periodic import Job
 from tidemark.broker.core.principal import Principal
+from tidemark.broker.core.registry import Call
 from tidemark.broker.metadata.credentials import TokenImage, token_record
 from tidemark.broker.metadata.delegation_tokens import Lifetimes, check_may_ask, sweep
 from tidemark.broker.metadata.features import check_security_level
@@ -25,22 +26,34 @@ from tidemark.broker.metadata.records import Record, RemoveDelegationTokenRecord
 from tidemark.broker.metadata.store import MetadataStore
 from tidemark.broker.security.access import Access
 from tidemark.broker.security.rights import Decision
-from tidemark.broker.security.sasl.scram import SALT_BYTES, Derive, KnownUser
+from tidemark.broker.security.sasl.decoys import SALT_BYTES
+from tidemark.broker.security.sasl.scram import Derive, KnownUser
 from tidemark.environment import random_bytes
 from tidemark.protocol.errors import ErrorCode
+from tidemark.protocol.messages.expire_delegation_token import ExpireDelegationTokenResponse
+from tidemark.protocol.messages.renew_delegation_token import RenewDelegationTokenResponse
 from tidemark.protocol.sasl.scram import make_credential
+
+if TYPE_CHECKING:
+    from tidemark.broker.security.guard import Guard
 
 TOKEN_ID_BYTES: Final = 16
 DERIVED_MAX: Final = 1000  # credentials kept, so that a token's later logins cost nothing
 
-Change = Callable[[TokenImage | None], TokenImage | None]
+R = TypeVar("R", RenewDelegationTokenResponse, ExpireDelegationTokenResponse)
+
+
+class Change(Protocol):
+    """What becomes of a token; None: it ends. Raises Refused."""
+
+    def __call__(self, token: TokenImage | None, principal: Principal, /, *, now_ms: int) -> TokenImage | None: ...
 
 
 OWN: Final = Decision(True, "a token is its owner's affair")
 NOT_OWN: Final = Decision(False, "the token is somebody else's, who has not named the client as a renewer")
 
 
-def tell_owner_mismatch(access: Access | None, token: TokenImage | None, principal: Principal) -> None:
+def _tell_owner_mismatch(access: Access | None, token: TokenImage | None, principal: Principal) -> None:
     """To the audit log, of a token that somebody wants to renew or to end. No entry can allow that to others."""
     if access is not None and token is not None:
         decision = OWN if token.is_renewed_by(principal) else NOT_OWN
@@ -102,13 +115,29 @@ class DelegationTokens:
 
         await self._store.change(decide)
 
-    async def change_expiry(self, principal: Principal, hmac_given: bytes, change: Change, *, now_ms: int) -> int:
-        """When the token ends after the change."""
-        self.check(principal)
-        changed = await self._change(hmac_given, change)
-        return now_ms if changed is None else changed.expiry_timestamp
+    async def change_expiry(
+        self, change: Change, hmac_given: bytes, call: Call, response: type[R], *, guard: Guard | None
+    ) -> R:
+        """The answer to a request that changes when a token ends."""
+        principal, now_ms = call.connection.principal, self.now_ms()
+        access = None if guard is None else guard.access(response.__name__.removesuffix("Response"), response, call)
 
-    async def _change(self, hmac_given: bytes, change: Change) -> TokenImage | None:
+        def told_and_changed(token: TokenImage | None) -> TokenImage | None:
+            _tell_owner_mismatch(access, token, principal)
+            return change(token, principal, now_ms=now_ms)
+
+        try:
+            self.check(principal)
+            token = await self._change(hmac_given, told_and_changed)
+        except Refused as refusal:
+            if refusal.code == ErrorCode.NOT_CONTROLLER:
+                raise
+            return response(error_code=refusal.code)
+        return response(expiry_timestamp_ms=now_ms if token is None else token.expiry_timestamp)
+
+    async def _change(
+        self, hmac_given: bytes, change: Callable[[TokenImage | None], TokenImage | None]
+    ) -> TokenImage | None:
         """What the token became; None: it has ended."""
         changed: TokenImage | None = None
 

@@ -11,10 +11,11 @@ import inspect
 from collections.abc import Awaitable, Callable, Generator
 from functools import partial
 from types import GeneratorType
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from tidemark.broker.core.acl import AclOperation, ResourceType
 from tidemark.broker.core.deferred import Answer, Deferred, awaited, mapped
+from tidemark.broker.core.principal import Principal
 from tidemark.broker.core.registry import NO_ANSWER, Call, Handler, QuickTopic, Route
 from tidemark.broker.core.sliced_work import Job, at_once, finished
 from tidemark.broker.metadata.dynamic_config import DynamicConfig
@@ -28,6 +29,13 @@ from tidemark.protocol.messages.fetch import FetchResponse
 Quick = Callable[[bytearray, int, Call], Answer[Any]]
 
 T = TypeVar("T")
+
+
+class Client(Protocol):
+    """Who asks, as far as it matters here."""
+
+    principal: Principal
+    host: str
 
 
 class Guard:
@@ -82,6 +90,12 @@ class Guard:
         """Whether a client may know of a topic: one that it does not name is left out without a word."""
         rights = self.authorizer.rights(call.connection.principal, call.connection.host)
         return partial(rights.may, AclOperation.DESCRIBE, ResourceType.TOPIC)
+
+    def lets_describe(self, client: Client, topic: str) -> bool:
+        """As `may_describe`, of one topic, now."""
+        return self.authorizer.rights(client.principal, client.host).may(
+            AclOperation.DESCRIBE, ResourceType.TOPIC, topic
+        )
 
     def quick(self, quick: Quick, topic_of: QuickTopic) -> Quick:
         """The quick way of Produce, if the client may write: anything else is left to the handler, and its rule."""

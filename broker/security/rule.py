@@ -32,6 +32,9 @@ OPEN: Final = frozenset(
     (
         # Before anybody is anybody.
         "ApiVersions",
+        # What clients tell about themselves; Kafka asks for no right, either.
+        "GetTelemetrySubscriptions",
+        "PushTelemetry",
         "SaslHandshake",
         "SaslAuthenticate",
         # A token is its owner's affair; for those of others the handlers ask the authorizer (KIP-373).

@@ -12,6 +12,7 @@ from tidemark.broker.core.deferred import Answer
 from tidemark.broker.core.errors import CloseConnection, clipped
 from tidemark.broker.core.registry import NO_ANSWER, Call, Handler, Route
 from tidemark.broker.core.sliced_work import Job
+from tidemark.broker.logs.events import about
 from tidemark.broker.server.connection import Encoded
 from tidemark.broker.server.error_texts import clip_error_texts
 from tidemark.protocol.errors import ErrorCode
@@ -63,14 +64,20 @@ class BoundApi:
         self.tally: Callable[[Any], None] | None = None  # told of every answer before it is encoded
 
 
-def guarded(bound: BoundApi, peer: str, response: Job[Any]) -> Job[Any]:
+def fields_of_failure(bound: BoundApi, connection: Any, correlation_id: int | None = None) -> dict[str, dict[str, Any]]:
+    """For the log. A client of another node, or one that is none of Kafka's, has less to tell."""
+    known = getattr(connection, "circumstances", {})
+    return about(**known, api=bound.name, api_version=bound.version, correlation_id=correlation_id)
+
+
+def guarded(bound: BoundApi, connection: Any, response: Job[Any]) -> Job[Any]:
     """A handler that works in slices: what it comes to, or our own fault."""
     try:
         return (yield from response)
     except CloseConnection:
         raise
     except Exception:
-        log.exception("%s v%d from %s failed", bound.name, bound.version, peer)
+        _log_failure(bound, connection)
         return failure(bound)
 
 
@@ -80,9 +87,14 @@ def handled(bound: BoundApi, request: Any, call: Call) -> Answer[Any]:
     except CloseConnection:
         raise
     except Exception:
-        log.exception("%s v%d from %s failed", bound.name, bound.version, call.connection.peer)
+        _log_failure(bound, call.connection)
         return failure(bound)
-    return guarded(bound, call.connection.peer, response) if type(response) is GeneratorType else response
+    return guarded(bound, call.connection, response) if type(response) is GeneratorType else response
+
+
+def _log_failure(bound: BoundApi, connection: Any) -> None:
+    extra = fields_of_failure(bound, connection)
+    log.exception("%s v%d from %s failed", bound.name, bound.version, connection.peer, extra=extra)
 
 
 def encode(bound: BoundApi, correlation_id: int, response: Any) -> Encoded:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
@@ -11,6 +10,7 @@ from tidemark import portable
 from tidemark.broker.core.deferred import Deferred
 from tidemark.broker.core.errors import CloseConnection
 from tidemark.broker.core.principal import ANONYMOUS
+from tidemark.broker.logs.events import about
 from tidemark.broker.server.response_writer import EncryptedWriter, Parts, ResponseWriter, SendingFailed
 from tidemark.environment import monotonic
 from tidemark.protocol.frames import Framer, FrameTooLarge
@@ -19,11 +19,8 @@ if TYPE_CHECKING:
     from tidemark.broker.core.registry import Call
     from tidemark.broker.server.server import Server
 
-log = logging.getLogger(__name__)
-
 IN_FLIGHT_MAX: Final = 256  # answers awaited on one connection before we stop reading from it
 TOGETHER_MAX: Final = 16  # answers that leave in one send; more would keep the first of them waiting
-SLICE_SECONDS_MAX: Final = 0.002  # of requests that arrived together, before other connections have their turn
 FRAME_BYTES_PER_SECOND_MIN: Final = 64 << 10
 ACCOUNTED_BYTES: Final = 64 << 10  # steps in which a frame under way is counted: the scratch buffer costs no memory
 
@@ -61,6 +58,7 @@ class Connection(asyncio.BufferedProtocol):
         self._hang_up = False
         self._closing = False
         self._reserved_bytes = 0
+        self._blocked_at = 0.0  # since when an answer cannot be sent
         self._waiting_for_memory = False
         self._working = False  # on a request so large that others have their turn in between
         self._muted: asyncio.TimerHandle | None = None  # its client is over a quota
@@ -85,7 +83,9 @@ class Connection(asyncio.BufferedProtocol):
             portable.stop_pacing(transport.get_extra_info("socket"))
         self.server.join_crowd(self)
         if refusal := self.server.register(self):
-            log.warning("refused a connection from %s: %s", self.peer, refusal)
+            self.server.log.warning(
+                "refused a connection from %s: %s", self.peer, refusal, extra=about(**self.circumstances)
+            )
             self._closing = True
             transport.abort()
             return
@@ -105,7 +105,9 @@ class Connection(asyncio.BufferedProtocol):
 
     def eof_received(self) -> bool:
         if self._framer.mid_frame and not self._closing:
-            log.info("%s closed the connection in the middle of a request", self.peer)
+            self.server.log.info(
+                "%s closed the connection in the middle of a request", self.peer, extra=about(**self.circumstances)
+            )
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -127,6 +129,12 @@ class Connection(asyncio.BufferedProtocol):
         self._writable()
 
     @property
+    def circumstances(self) -> dict[str, Any]:
+        """For the log."""
+        who = None if self.principal is ANONYMOUS else str(self.principal)
+        return {"listener": self.listener, "client": self.peer, "client_id": self.client_id, "principal": who}
+
+    @property
     def is_closed(self) -> bool:
         return self._closing
 
@@ -146,7 +154,7 @@ class Connection(asyncio.BufferedProtocol):
                     return
                 if framer.has_more:
                     now = monotonic()
-                    deadline = deadline or now + SLICE_SECONDS_MAX
+                    deadline = deadline or now + self.server.turn.slice_seconds
                     if now >= deadline or self._muted is not None:
                         framer.hold()
                         self._stop_reading()
@@ -162,7 +170,7 @@ class Connection(asyncio.BufferedProtocol):
             self.fail(str(error))
         except Exception:
             # We are in another connection's call, perhaps: its caller must not see this error.
-            log.exception("a request from %s failed", self.peer)
+            self.server.log.exception("a request from %s failed", self.peer, extra=about(**self.circumstances))
             self.fail("a request failed here; see the log")
         finally:
             self._handling = writer.gathers = False
@@ -206,8 +214,12 @@ class Connection(asyncio.BufferedProtocol):
         return True
 
     def sweep(self, *, tick_seconds: float, seconds_max: float) -> None:
-        """Called by the server every `tick_seconds`: close a connection whose request does not come to its end."""
+        """Called by the server every `tick_seconds`: close a connection whose request does not come to its end, or
+        whose client has hung up while it was muted, which is not seen without reading."""
         framer = self._framer
+        if self._muted is not None and not self._closing and not framer.has_more and self._has_hung_up():
+            self._abort("its client has hung up")
+            return
         if not framer.mid_frame or not self._reading or self._closing:
             return
         if self._frame_watched != framer.begun:
@@ -217,6 +229,10 @@ class Connection(asyncio.BufferedProtocol):
         slow = self._frame_ticks * tick_seconds >= seconds_max + framer.frame_size / FRAME_BYTES_PER_SECOND_MIN
         if silent or slow:
             self._abort(f"{framer.arrived_bytes} of a request's {framer.frame_size} bytes came, and then too little")
+
+    def _has_hung_up(self) -> bool:
+        descriptor = self.transport.get_extra_info("socket").fileno()
+        return descriptor >= 0 and portable.has_hung_up(descriptor)
 
     def _must_wait(self) -> bool:
         return (
@@ -264,12 +280,15 @@ class Connection(asyncio.BufferedProtocol):
         """It has turned out to be another broker's."""
         if not self.is_peer:
             self.is_peer = True
+            self.meter = None
             self.server.leave_crowd(self)
             self._in_turn = self.server.loop.call_soon
 
     def _turn_away(self, seconds: float) -> None:
         """Its address connects too often: it is not read from, and closed after a while."""
-        log.info("%s connects too often: its connection is closed", self.host)
+        self.server.log.info(
+            "%s connects too often: its connection is closed", self.host, extra=about(**self.circumstances)
+        )
         self._stop_reading()
         self._stopping = True
         self._muted = self.server.loop.call_later(seconds, self.transport.abort)
@@ -338,6 +357,8 @@ class Connection(asyncio.BufferedProtocol):
             self._writer.send(parts)
         except SendingFailed as error:
             self._abort(str(error))
+        if self._writer.parts and not self._blocked_at:
+            self._blocked_at = monotonic()
 
     def _writable(self) -> None:
         self.active_tick = self.server.tick
@@ -346,6 +367,9 @@ class Connection(asyncio.BufferedProtocol):
                 self._writer.flush()
             except SendingFailed as error:
                 self._abort(str(error))
+            if self._blocked_at and not self._writer.is_blocked:
+                self.server.slow_sends.observe(monotonic() - self._blocked_at)
+                self._blocked_at = 0.0
         self._resume()
 
     # -- the end -----------------------------------------------------------
@@ -354,7 +378,9 @@ class Connection(asyncio.BufferedProtocol):
         """Hang up because of what the client sent. Answers that are ready go out first."""
         if self._closing:
             return
-        log.warning("closing the connection from %s: %s", self.peer, reason)
+        self.server.log.warning(
+            "closing the connection from %s: %s", self.peer, reason, extra=about(**self.circumstances)
+        )
         self.hang_up()
 
     def hang_up(self) -> None:
@@ -365,7 +391,7 @@ class Connection(asyncio.BufferedProtocol):
             self.transport.close()
 
     def _abort(self, reason: str) -> None:
-        log.info("closing the connection to %s: %s", self.peer, reason)
+        self.server.log.info("closing the connection to %s: %s", self.peer, reason, extra=about(**self.circumstances))
         self._closing = True
         self._writer.parts.clear()
         self.transport.abort()

@@ -4,6 +4,7 @@ An event loop serves every socket that is ready in one turn, in any order. With 
 such a turn takes seconds, and a node whose heartbeats and votes wait that long loses its lease. Here the sockets of
 clients are a crowd: in each turn all others come first (other nodes, the controller's listener, what threads have
 finished), and then so many of the crowd as fit into a few milliseconds, in turn. The rest is still ready next time.
+They share these milliseconds: a flood that comes suddenly makes no long turn, either, before it is known for one.
 
 While fewer than `CROWD_MIN` sockets are ready, all of this is a length and a comparison.
 """
@@ -19,9 +20,19 @@ from tidemark.environment import monotonic
 
 CROWD_MIN: Final = 8
 TURN_SECONDS: Final = 0.01  # of clients, that others wait for at most; one request may take longer
-LIMIT_MAX: Final = 64  # of the crowd in one turn, so that a flood that comes suddenly makes no long one
+LIMIT_MAX: Final = 64  # of the crowd in one turn
+SLICE_SECONDS_MAX: Final = 0.002  # of requests that arrived together, before other connections have their turn
 
 Event = tuple[selectors.SelectorKey, int]
+
+
+class Turn:
+    """Of an event loop. For how long it serves one connection before the others: less, the more of them there are."""
+
+    __slots__ = ("slice_seconds",)
+
+    def __init__(self) -> None:
+        self.slice_seconds = SLICE_SECONDS_MAX
 
 
 class CrowdSelector(selectors.DefaultSelector):
@@ -30,6 +41,7 @@ class CrowdSelector(selectors.DefaultSelector):
     def __init__(self) -> None:
         super().__init__()
         self.crowd: set[int] = set()  # descriptors of sockets that can wait
+        self.turn = Turn()
         self._limit = LIMIT_MAX
         self._last = -1  # of the crowd, the descriptor that was served last
         self._served = 0  # of the crowd, in the turn that is measured; 0: none is
@@ -39,7 +51,12 @@ class CrowdSelector(selectors.DefaultSelector):
         if self._served:
             self._measure()
         events = super().select(timeout)
-        return events if len(events) < CROWD_MIN else self._chosen(events)
+        if len(events) < CROWD_MIN:
+            self.turn.slice_seconds = SLICE_SECONDS_MAX
+            return events
+        chosen = self._chosen(events)
+        self.turn.slice_seconds = min(SLICE_SECONDS_MAX, TURN_SECONDS / max(self._served, 1))
+        return chosen
 
     def _measure(self) -> None:
         """Of the turn that has just ended."""
@@ -75,3 +92,7 @@ class BrokerLoop(asyncio.SelectorEventLoop):
     @property
     def crowd(self) -> set[int]:
         return self.selector.crowd
+
+    @property
+    def turn(self) -> Turn:
+        return self.selector.turn

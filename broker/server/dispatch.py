@@ -21,10 +21,20 @@ from tidemark.broker.core.ordered_set import OrderedSet
 from tidemark.broker.core.registry import NO_ANSWER, Call, Handler, Route, bind, find_route
 from tidemark.broker.core.sliced_work import INTERRUPTED, Job, SlicedWork
 from tidemark.broker.quotas.gate import Gate
-from tidemark.broker.server.bound_api import BoundApi, encode, encode_in_slices, encode_mended, failure, handled
+from tidemark.broker.server.bound_api import (
+    BoundApi,
+    encode,
+    encode_in_slices,
+    encode_mended,
+    failure,
+    fields_of_failure,
+    handled,
+)
 from tidemark.broker.server.connection import Connection, Encoded
 from tidemark.broker.server.large_messages import free_slowly, hold_elements
-from tidemark.environment import monotonic
+from tidemark.broker.server.request_log import RequestLog
+from tidemark.broker.server.timed_answer import TimedAnswer
+from tidemark.environment import current
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.headers import (
     API_VERSIONS_KEY,
@@ -41,6 +51,7 @@ from tidemark.protocol.schema import DecodeError, EncodeError
 if TYPE_CHECKING:
     from tidemark.broker.quotas.service import Quotas
     from tidemark.broker.security.guard import Guard
+    from tidemark.broker.server.traces import RequestTraces
 
 log = logging.getLogger(__name__)
 
@@ -65,7 +76,13 @@ class Dispatcher:
         self._tasks: OrderedSet[asyncio.Task[None]] = OrderedSet()
         self._work = SlicedWork()
         self._gate: Gate | None = None
-        self._timed: Callable[[Connection, float, float], None] | None = None  # told how long each request took
+        self.traces: RequestTraces | None = None
+        self._log: RequestLog | None = None
+        self._log_from_seconds = float("inf")  # those that take so long are told there
+        self._meters_time = False  # the time that requests take counts on their clients' meters
+        self._clock: Callable[[], float] | None = None  # if either is so
+        self._begun = 0.0  # when the request that is being handled was
+        self._waits = False  # and whether its answer has to wait
 
     def hold_to(self, quotas: Quotas) -> None:
         """From now on clients are held to these, while there are any."""
@@ -73,19 +90,30 @@ class Dispatcher:
 
         def changed() -> None:
             self._gate = gate if quotas.is_active else None
-            self._timed = gate.timed if quotas.counts_time else None
+            self._meters_time = quotas.counts_time
+            self._choose_clock()
             self._unbind()
 
         quotas.watch(changed)
         changed()
+
+    def log_to(self, requests: RequestLog | None) -> None:
+        """From now on requests that take long are told there."""
+        self._log = requests
+        self._log_from_seconds = float("inf") if requests is None else requests.least_seconds
+        self._choose_clock()
+
+    def _choose_clock(self) -> None:
+        self._clock = current().monotonic if self._meters_time or self._log is not None else None
 
     def _unbind(self) -> None:
         """What is made on first use is made again."""
         self._bound.clear()
 
     def __call__(self, connection: Connection, frame: bytearray) -> None:
-        timed = self._timed
-        begun = 0.0 if timed is None else monotonic()
+        clock = self._clock
+        if clock is not None:
+            self._begun, self._waits = clock(), False
         if len(frame) < REQUEST_BYTES_MIN:
             raise CloseConnection(f"a request of {len(frame)} bytes is too short for a header: {_hex(frame)}")
         selector, correlation_id = request_start(frame)
@@ -119,8 +147,12 @@ class Dispatcher:
                 self._answer(connection, bound, correlation_id, handled(bound, request, call))
         except DecodeError as error:
             raise _undecodable(bound, error, frame) from None
-        if timed is not None:
-            timed(connection, (now := monotonic()) - begun, now)
+        if clock is not None:
+            seconds = clock() - self._begun
+            if self._meters_time and connection.meter is not None:
+                connection.meter.worked(seconds)
+            if seconds >= self._log_from_seconds and not self._waits and self._log is not None:
+                self._log.handled(connection, bound, correlation_id, seconds)
 
     def _measure(self, connection: Connection, frame: bytearray, bound: BoundApi) -> None:
         """Serve this request, and measure how long it takes."""
@@ -145,7 +177,7 @@ class Dispatcher:
         elif type(response) is GeneratorType:
             self._work_on(connection, bound, correlation_id, response)
         else:
-            deferred = self._new_deferred()
+            deferred = self._new_deferred(connection, bound, correlation_id)
             connection.answer_deferred(deferred)
             self._answer_later(connection, bound, correlation_id, response, deferred)
 
@@ -164,9 +196,12 @@ class Dispatcher:
             quick = None if route.quick_topic is None else guard.quick(quick, route.quick_topic)
         handle = self.handler(route, version)
         if self._gate is not None:
-            handle = self._gate.handler(route, handle)
+            handle = self._gate.handler(route, version, handle)
             if route.quick is not None:
                 quick = self._gate.quick(quick)
+        if self.traces is not None:
+            handle = self.traces.handler(route, handle, has_quick=quick is not None)
+            quick = self.traces.quick(quick)
         bound = self._bound[selector] = BoundApi(route, version, handle, quick)
         return bound
 
@@ -177,7 +212,8 @@ class Dispatcher:
         if guard is not None:
             handle = guard.handler(route, handle)
         if route.on_controller and "forwarding" in self._services:
-            handle = self._services["forwarding"]().relay(route, version, handle)
+            relayed: Handler = self._services["forwarding"]().relay(route, version, handle)
+            handle = relayed if route.stays_here is None else _either(route.stays_here, handle, relayed)
         return handle
 
     def _guard(self) -> Guard | None:
@@ -193,9 +229,17 @@ class Dispatcher:
 
     # -- answers that take time --------------------------------------------
 
-    def _new_deferred(self) -> Deferred[Encoded]:
-        """An answer that is waited for. `MeasuredDispatcher` has others."""
-        return Deferred()
+    def _new_deferred(self, connection: Connection, bound: BoundApi, correlation_id: int) -> Deferred[Encoded]:
+        """An answer that is waited for."""
+        return Deferred() if self._log is None else self._timed_answer(connection, bound, correlation_id)
+
+    def _timed_answer(self, connection: Connection, bound: BoundApi, correlation_id: int) -> TimedAnswer:
+        answer = TimedAnswer(self._begun)
+        if self._log is not None:
+            self._waits = True
+            answer.local_seconds = current().monotonic() - self._begun
+            answer.told = self._log.answered(connection, bound, correlation_id)
+        return answer
 
     def _serve_large(
         self, connection: Connection, bound: BoundApi, correlation_id: int, frame: bytearray, position: int, call: Call
@@ -217,7 +261,7 @@ class Dispatcher:
         if response is not INTERRUPTED:
             self._answer(connection, bound, correlation_id, response)
             return
-        deferred = self._new_deferred()
+        deferred = self._new_deferred(connection, bound, correlation_id)
         connection.answer_deferred(deferred)
         connection.begin_work()
         held = [] if held is None else held
@@ -274,6 +318,10 @@ class Dispatcher:
                 await asyncio.sleep(0)
 
 
+def _either(stays_here: Callable[[Any], bool], here: Handler, relayed: Handler) -> Handler:
+    return lambda request, call: (here if stays_here(request) else relayed)(request, call)
+
+
 def _decoded_and_handled(bound: BoundApi, frame: bytearray, position: int, call: Call, held: list[Any]) -> Job[Any]:
     try:
         request = yield from bound.ask.decode_slices(memoryview(frame), position, True)
@@ -305,7 +353,8 @@ def _answer_failure(
     try:
         if isinstance(error, CloseConnection):
             raise error
-        log.error("%s v%d from %s failed", bound.name, bound.version, connection.peer, exc_info=error)
+        extra = fields_of_failure(bound, connection, correlation_id)
+        log.error("%s v%d from %s failed", bound.name, bound.version, connection.peer, exc_info=error, extra=extra)
         answer = encode(bound, correlation_id, failure(bound))
     except CloseConnection as reason:
         connection.fail(str(reason))

@@ -11,16 +11,15 @@ is used instead.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from tidemark.broker.core.deferred import Deferred
-from tidemark.broker.core.histogram import Histogram
 from tidemark.broker.server.bound_api import BoundApi
 from tidemark.broker.server.connection import Connection, Encoded
 from tidemark.broker.server.dispatch import Dispatcher
 from tidemark.broker.server.error_tally import count_errors
+from tidemark.broker.server.timed_answer import ApiTimes, TimedAnswer
 from tidemark.environment import current
 from tidemark.protocol.apis import apis
 from tidemark.protocol.headers import split_selector
@@ -28,63 +27,29 @@ from tidemark.protocol.headers import split_selector
 SAMPLE: Final = 16  # requests of a busy API that one of them stands for
 BUSY_SECONDS: Final = 0.001  # from one request to the next
 BUSY_REQUESTS: Final = 100  # so close together, before not all of them are measured
-
-
-class ApiTimes:
-    """Of all versions of one API. A request that was not measured counts as the next one that is."""
-
-    __slots__ = ("errors", "local", "name", "remote", "total")
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.local = Histogram()
-        self.remote = Histogram()
-        self.total = Histogram()
-        self.errors: Counter[int] = Counter()  # by Kafka's error code
-
-    def note(self, total: float, local: float, *, weight: int) -> None:
-        self.local.observe(local, weight)
-        self.remote.observe(max(total - local, 0.0), weight)
-        self.total.observe(total, weight)
-
-
-class TimedAnswer(Deferred[Encoded]):
-    """`times` is None until the request is handled as far as it goes at once."""
-
-    __slots__ = ("local_seconds", "started", "times", "weight")
-
-    def __init__(self, started: float) -> None:
-        super().__init__()
-        self.started = started
-        self.local_seconds = 0.0
-        self.weight = 1
-        self.times: ApiTimes | None = None
-
-    def resolve(self, value: Encoded) -> None:
-        if not self.done and self.times is not None:
-            self.times.note(current().monotonic() - self.started, self.local_seconds, weight=self.weight)
-        super().resolve(value)
+CLOSE_MAX: Final = 10 * BUSY_REQUESTS  # a pause now and then does not make an API a quiet one
 
 
 class MeasuredDispatcher(Dispatcher):
     def __init__(self, services: Mapping[str, Callable[[], Any]]) -> None:
         super().__init__(services)
         self.times: dict[int, ApiTimes] = {}  # by API key
-        self._clock = current().monotonic
+        self._now = current().monotonic
         self._measuring: float | None = None  # since when a request is measured
         self._waiting: TimedAnswer | None = None  # its answer, if that is waited for
         # When last, for how many the next one stands, and how many there were in close succession.
         self._measured: dict[BoundApi, tuple[float, int, int]] = {}
 
     def _measure(self, connection: Connection, frame: bytearray, bound: BoundApi) -> None:
-        self._measuring, self._waiting = started, _ = self._clock(), None
+        self._measuring, self._waiting = started, _ = self._now(), None
         try:
             self(connection, frame)  # in which this API is not measured: it is below 0
         finally:
             self._measuring = None
-            seconds = self._clock() - started
+            seconds = self._now() - started
             last, weight, close = self._measured.get(bound, (0.0, 1, 0))
-            close = close + 1 if started - last < BUSY_SECONDS * weight else 0
+            is_close = started - last < BUSY_SECONDS * weight
+            close = min(close + 1, CLOSE_MAX) if is_close else max(close - BUSY_REQUESTS, 0)
             bound.unmeasured = following = SAMPLE if close >= BUSY_REQUESTS else 1
             self._measured[bound] = started, following, close
         self._note(self._times_of(frame), self._waiting, seconds, weight)
@@ -102,11 +67,12 @@ class MeasuredDispatcher(Dispatcher):
             times = self.times[key] = ApiTimes(apis()[key].name)
         return times
 
-    def _new_deferred(self) -> Deferred[Encoded]:
+    def _new_deferred(self, connection: Connection, bound: BoundApi, correlation_id: int) -> Deferred[Encoded]:
         if self._measuring is None:
-            return super()._new_deferred()
-        self._waiting = TimedAnswer(self._measuring)
-        return self._waiting
+            return super()._new_deferred(connection, bound, correlation_id)
+        self._waiting = waiting = self._timed_answer(connection, bound, correlation_id)
+        waiting.started = self._measuring
+        return waiting
 
     def _unbind(self) -> None:
         super()._unbind()

@@ -11,9 +11,12 @@ from typing import TYPE_CHECKING, Final
 
 from tidemark import portable
 from tidemark.broker.config import BrokerConfig, Listener
+from tidemark.broker.core.histogram import Histogram
+from tidemark.broker.core.limited_log import LimitedLog
 from tidemark.broker.core.ordered_set import OrderedSet
 from tidemark.broker.quotas.connections import Admission, ConnectionRates
 from tidemark.broker.server.connection import Connection
+from tidemark.broker.server.crowd import Turn
 from tidemark.broker.server.listening_socket import listening_socket
 from tidemark.broker.server.request_memory import MemoryBudget
 from tidemark.broker.server.waiting_turns import WaitingTurns
@@ -50,6 +53,7 @@ class Server:
     ) -> None:
         """`tls`: for the listeners that speak it."""
         self.loop = asyncio.get_running_loop()
+        self.log = LimitedLog(log, clock=self.loop.time)  # of what clients do: any number of them, all the time
         self.scratch = Scratch()
         self.request_bytes_max = config.socket_request_max_bytes
         limit = config.queued_max_request_bytes
@@ -63,7 +67,9 @@ class Server:
         self.tick = 0  # advances with every sweep: cheaper to note than the time
         self.turns = WaitingTurns(self.loop)
         self._crowd: set[int] = getattr(self.loop, "crowd", set())  # descriptors, if the loop tells clients apart
+        self.turn: Turn = getattr(self.loop, "turn", Turn())
         self.endpoints: dict[str, tuple[str, int]] = {}
+        self.slow_sends = Histogram()  # of answers that a socket did not take at once
         self._config = config
         self.current_config: Callable[[], BrokerConfig] = lambda: config  # limits of connections may change
         self.rates = ConnectionRates(config)

@@ -14,8 +14,10 @@ TURN_SECONDS: Final = 0.01
 
 
 class WaitingTurns:
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, *, seconds: float = TURN_SECONDS) -> None:
+        """`seconds`: how much of each turn of the loop they get, and one of them at least."""
         self._loop = loop
+        self._seconds = seconds
         self._waiting: deque[Callable[[], None]] = deque()
         self._is_scheduled = False
 
@@ -31,7 +33,7 @@ class WaitingTurns:
 
     def _turn(self) -> None:
         """Only what waits now: what is added meanwhile has its turn later."""
-        until = monotonic() + TURN_SECONDS
+        until = monotonic() + self._seconds
         try:
             for _ in range(len(self._waiting)):
                 self._waiting.popleft()()

@@ -94,6 +94,16 @@ def _trust(context: ssl.SSLContext, trusted: TrustStore | None, purpose: ssl.Pur
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     try:
         context.load_verify_locations(cadata=b"\n".join(trusted.certificates).decode())
+        if trusted.revocations:
+            _revoke(context, trusted.revocations)
     except ssl.SSLError as error:
-        message = f"ssl.truststore: a certificate cannot be read ({error.reason or error})."
+        message = f"ssl.truststore: a certificate or a revocation list cannot be read ({error.reason or error})."
         raise ConfigError(message, key="ssl.truststore.location") from None
+
+
+def _revoke(context: ssl.SSLContext, lists: tuple[bytes, ...]) -> None:
+    """From now on the issuer of a certificate must have a list, and the list must be of this time: OpenSSL trusts
+    nobody otherwise."""
+    with portable.unnamed_file(b"\n".join(lists)) as path:
+        context.load_verify_locations(cafile=path)
+    context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF

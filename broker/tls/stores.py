@@ -15,6 +15,7 @@ from tidemark.broker.config import BrokerConfig, ConfigError
 JKS_MAGIC: Final = b"\xfe\xed\xfe\xed"
 STORE_BYTES_MAX: Final = 16 << 20
 _CERTIFICATE: Final = re.compile(rb"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
+_REVOCATIONS: Final = re.compile(rb"-----BEGIN X509 CRL-----.+?-----END X509 CRL-----", re.DOTALL)
 _KEY: Final = re.compile(rb"-----BEGIN ([A-Z0-9 ]*)PRIVATE KEY-----.+?-----END \1PRIVATE KEY-----", re.DOTALL)
 
 
@@ -30,6 +31,7 @@ class KeyStore:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrustStore:
     certificates: tuple[bytes, ...]
+    revocations: tuple[bytes, ...] = ()  # lists of certificates that are not trusted any more (RFC 5280), as PEM
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,10 +115,11 @@ def _pem_key_store(name: str, config: BrokerConfig, text: str) -> KeyStore:
 
 
 def _pem_trust_store(name: str, data: bytes) -> TrustStore:
-    certificates = _CERTIFICATE.findall(data.replace(b"\\n", b"\n"))
+    text = data.replace(b"\\n", b"\n")
+    certificates = _CERTIFICATE.findall(text)
     if not certificates:
         raise ConfigError(f"{name}: there is no certificate.", key=name)
-    return TrustStore(certificates=tuple(certificates))
+    return TrustStore(certificates=tuple(certificates), revocations=tuple(_REVOCATIONS.findall(text)))
 
 
 def _pkcs12_key_store(name: str, data: bytes, config: BrokerConfig) -> KeyStore:

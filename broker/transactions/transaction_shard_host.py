@@ -12,6 +12,7 @@ from tidemark.broker.config import BrokerConfig
 from tidemark.broker.coordination.shard_host import ShardHost
 from tidemark.broker.core.deferred import Deferred
 from tidemark.broker.core.errors import EXPECTED
+from tidemark.broker.core.limited_log import LimitedLog
 from tidemark.broker.core.ordered_set import OrderedSet
 from tidemark.broker.replication.partition import Partition
 from tidemark.broker.transactions.markers import FINAL_CODES, MarkerWriter
@@ -23,6 +24,8 @@ from tidemark.protocol.errors import ErrorCode
 log = logging.getLogger(__name__)
 
 RETRY_MS: Final = 100  # before a failed marker is retried
+RETRIES_LOGGED_MAX: Final = 3  # a partition without a leader costs ten retries a second for each transaction
+RETRIES_LOGGED_SECONDS: Final = 30.0
 
 
 class TransactionShardHost(ShardHost):
@@ -37,6 +40,7 @@ class TransactionShardHost(ShardHost):
         self._markers = markers
         self._retries: OrderedSet[asyncio.TimerHandle] = OrderedSet()
         self._closed = False
+        self._log = LimitedLog(log, clock=self._loop.time, lines_max=RETRIES_LOGGED_MAX, seconds=RETRIES_LOGGED_SECONDS)
 
     def load(self) -> None:
         self._load(piece_bytes=self.shard.config.transaction_state_log_load_buffer_size)
@@ -80,7 +84,7 @@ class TransactionShardHost(ShardHost):
 
     def _written_to(self, pending: PendingMarkers, each: TopicPartition, code: ErrorCode) -> None:
         if code not in FINAL_CODES:
-            log.warning("the marker of %s for %s-%d is retried: %s", pending.transactional_id, *each, code.name)
+            self._log.warning("the marker of %s for %s-%d is retried: %s", pending.transactional_id, *each, code.name)
             self._later(partial(self._write, pending, each))
             return
         if code is not ErrorCode.NONE:

@@ -22,7 +22,7 @@ from tidemark.broker.transactions.transitions import Producer
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.messages.produce import ProduceRequest
 from tidemark.protocol.records import HEADER_SIZE, BatchHeader, check_batch, read_header
-from tidemark.storage import Appended, OutOfOrderSequence, PendingAppend
+from tidemark.storage import Appended, InvalidTransactionState, OutOfOrderSequence, PendingAppend
 
 TOPIC_IDS_FROM: Final = 13
 ADDS_PARTITIONS_FROM: Final = 12
@@ -52,6 +52,7 @@ class TransactionalAppends:
         self._replicas = replicas
         self._transactions = transactions
         self._codes: Codes = {}
+        self._ended: dict[Partition, int] = {}  # how many transactions had been ended there when this came
 
     def add_partitions(self) -> Job[Deferred[None] | None]:
         """Add (or verify) all partitions that have no open transaction of this producer, with one request."""
@@ -68,19 +69,25 @@ class TransactionalAppends:
         if code:
             raise Refused(code, "The transaction coordinator does not count this partition in.")
         records, header = partition.validated_transactional(records, header, now_ms, at_once)
-        self._check_sequence(partition, header)
+        self._check_transaction(partition, header)
         return partition.append_checked(records, header, now_ms)
 
     def begin_append(
         self, partition: Partition, records: memoryview, header: BatchHeader, now_ms: int
     ) -> Appended | PendingAppend:
         """As `append`, for a batch that waited: what depends on those before it can be said now."""
-        self._check_sequence(partition, header)
+        self._check_transaction(partition, header)
         return partition.begin_append(records, header, now_ms)
 
-    def _check_sequence(self, partition: Partition, header: BatchHeader) -> None:
-        if self._version >= ADDS_PARTITIONS_FROM and header.is_transactional:
+    def _check_transaction(self, partition: Partition, header: BatchHeader) -> None:
+        if not header.is_transactional:
+            return
+        if self._version >= ADDS_PARTITIONS_FROM:
             _check_first_sequence(partition, header)
+        elif (ended := self._ended.get(partition)) is None:
+            raise Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, "The leadership is another than when this came.")
+        elif partition.ended_transactions.has_since(header.producer_id, ended):
+            raise InvalidTransactionState(f"the transaction of producer {header.producer_id} has been ended meanwhile")
 
     def _unopened(self) -> Job[tuple[Producer | None, frozenset[TopicPartition]]]:
         by_id = self._version >= TOPIC_IDS_FROM
@@ -100,6 +107,7 @@ class TransactionalAppends:
                 if not header.is_transactional:
                     continue
                 producers.add(Producer(header.producer_id, header.producer_epoch))
+                self._ended[partition] = partition.ended_transactions.count
                 if not partition.has_open_transaction(header.producer_id, header.producer_epoch):
                     unopened.add((partition.topic, data.index))
         if len(producers) > 1:

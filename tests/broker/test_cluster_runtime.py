@@ -29,6 +29,12 @@ from tidemark.protocol.messages.describe_quorum import (
     TopicData,
 )
 from tidemark.protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
+from tidemark.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
 from tidemark.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from tidemark.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from tidemark.protocol.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
@@ -199,6 +205,19 @@ async def test_what_nodes_say_among_themselves_is_not_for_clients(nodes: Any, as
     assert {55, 64, 80} <= keys
     assert not keys & {56, 62, 63, 67}
     assert max(keys) < 32_000
+
+
+async def test_a_node_that_is_not_the_controller_changes_the_levels_of_its_own_loggers(nodes: Any, ask: Any) -> None:
+    await nodes.start()
+    for node_id in nodes.voters:
+        change = AlterableConfig(name="tidemark.requests", config_operation=1)  # delete: none of its own
+        answers = []
+        for name in (node_id, node_id + 1):
+            loggers = AlterConfigsResource(resource_type=8, resource_name=str(name), configs=[change])
+            request = IncrementalAlterConfigsRequest(resources=[loggers])
+            answer: IncrementalAlterConfigsResponse = await ask(node_id, request, IncrementalAlterConfigsResponse, 1)
+            answers += [each.error_code for each in answer.responses]
+        assert answers == [ErrorCode.NONE, ErrorCode.INVALID_REQUEST]
 
 
 async def test_min_insync_replicas_is_one_value_whatever_the_nodes_files_say(nodes: Any) -> None:

@@ -204,7 +204,7 @@ async def test_a_new_node_joins_by_snapshot_and_becomes_a_voter(cluster: Cluster
     await cluster.ask(lambda leader: leader.remove_member(removed))
     await cluster.kill(removed)
     await cluster.say(b"end")
-    await until(lambda: cluster.machines[4].words[-1] == b"end")
+    await until(lambda: cluster.machines[4].words[-1:] == [b"end"])
     assert newcomer.node.configuration.member(4).detail == b"rack-4"  # type: ignore[union-attr]
 
 
@@ -312,10 +312,10 @@ async def test_a_leader_whose_disk_is_full_or_hangs_makes_way_and_knows_what_oth
     assert words[-1] == b"on the disks of the others"
     other = await cluster.leader(other_than=stuck.node.id)
     await other.propose(b"decided without it")
-    await until(lambda: words[-1] == b"decided without it")
+    await until(lambda: words[-1:] == [b"decided without it"])
     assert not stuck.node.is_leader
     await cluster.say(b"once more")
-    await until(lambda: words[-1] == b"once more")
+    await until(lambda: words[-1:] == [b"once more"])
     works.set()
     await until(lambda: stuck.node.log.persisted_index == stuck.node.log.last_index)
     await cluster.kill(stuck.node.id)
@@ -345,7 +345,7 @@ async def test_a_snapshot_may_cover_entries_that_were_never_saved_one_by_one(clu
     for number in range(10):
         word = b"word-%d" % number
         await cluster.say(word)
-        await until(lambda word=word: machine.words[-1] == word)  # type: ignore[misc]
+        await until(lambda word=word: machine.words[-1:] == [word])  # type: ignore[misc]
     for may_go in saves:
         may_go.set()
         await cluster.say(b"another")

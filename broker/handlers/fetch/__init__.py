@@ -93,7 +93,7 @@ def _fetch(
     asked: OrderedDict[Key, ReadPosition] | None = None,
 ) -> FetchResponse | Deferred[FetchResponse] | Awaitable[FetchResponse]:
     try:
-        session, wanted, incremental = fetch_sessions.resolve(request, call.version, asked)
+        session, wanted, incremental = fetch_sessions.resolve(request, call.version, call.connection.principal, asked)
     except Refused as refusal:
         return FetchResponse(error_code=refusal.code)
     limit_bytes = min(request.max_bytes, settings.current.fetch_max_bytes)

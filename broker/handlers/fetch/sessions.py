@@ -1,6 +1,7 @@
 """Fetch sessions (KIP-227): a client names its partitions once, and from then on only what changes travels.
 
-A session remembers, per partition, where the client wants to read and what it was last sent.
+A session remembers, per partition, where the client wants to read and what it was last sent. It is its principal's:
+whoever else knows or guesses its id can neither go on with it, and so learn what somebody reads, nor end it.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from tidemark.broker.core.errors import Refused
+from tidemark.broker.core.principal import ANONYMOUS, Principal
 from tidemark.broker.core.sliced_work import Job, at_once
 from tidemark.broker.replication.fetch_session import (
     FINAL_EPOCH,
@@ -78,10 +80,11 @@ class ReadPosition:
 
 
 class Session:
-    __slots__ = ("by_id", "epoch", "partitions", "used_at")
+    __slots__ = ("by_id", "epoch", "owner", "partitions", "used_at")
 
-    def __init__(self, session_id: int, *, by_id: bool, used_at: float) -> None:
+    def __init__(self, session_id: int, owner: Principal, *, by_id: bool, used_at: float) -> None:
         self.epoch = SessionEpoch(session_id)
+        self.owner = owner
         self.by_id = by_id
         self.used_at = used_at
         self.partitions: OrderedDict[Key, ReadPosition] = OrderedDict()
@@ -120,27 +123,34 @@ class FetchSessions:
         return len(self._sessions)
 
     def resolve(
-        self, request: FetchRequest, version: int, asked: OrderedDict[Key, ReadPosition] | None = None
+        self,
+        request: FetchRequest,
+        version: int,
+        owner: Principal = ANONYMOUS,
+        asked: OrderedDict[Key, ReadPosition] | None = None,
     ) -> tuple[Session | None, list[ReadPosition], bool]:
         """(the session, what to read, whether the answer is incremental). `asked`: the request's `positions`, if it is
         so large that they were made in slices."""
         by_id = version >= TOPIC_IDS_FROM
         if asked is None:
             asked = at_once(positions(request, version))
+        session = self._sessions.get(request.session_id)
+        if session is not None and session.owner is not owner and session.owner != owner:
+            session = None
         if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
-            self._close(request.session_id)
+            if session is not None:
+                self._close(session.session_id)
             wanted = list(asked.values())
             if request.session_epoch == FINAL_EPOCH:
                 return None, wanted, False
-            return self._open(asked, by_id=by_id), wanted, False
-        return self._continue(request, asked, by_id=by_id)
-
-    def _continue(
-        self, request: FetchRequest, asked: OrderedDict[Key, ReadPosition], *, by_id: bool
-    ) -> tuple[Session, list[ReadPosition], bool]:
-        session = self._sessions.get(request.session_id)
+            return self._open(owner, asked, by_id=by_id), wanted, False
         if session is None:
             raise unknown_session(request.session_id)
+        return self._continue(session, request, asked, by_id=by_id)
+
+    def _continue(
+        self, session: Session, request: FetchRequest, asked: OrderedDict[Key, ReadPosition], *, by_id: bool
+    ) -> tuple[Session, list[ReadPosition], bool]:
         session.epoch.check(request)
         if by_id != session.by_id:
             raise Refused(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR, "a session uses either names or ids of topics")
@@ -159,12 +169,12 @@ class FetchSessions:
         self._sessions.move_to_end(session.session_id)
         return session, list(session.partitions.values()), True
 
-    def _open(self, wanted: OrderedDict[Key, ReadPosition], *, by_id: bool) -> Session | None:
+    def _open(self, owner: Principal, wanted: OrderedDict[Key, ReadPosition], *, by_id: bool) -> Session | None:
         """A new session, unless there is no room for one: then the client goes on without, as KIP-227 allows."""
         if not wanted or not self._make_room(len(wanted)):
             return None
         session_id = new_session_id(self._random, self._sessions)
-        session = Session(session_id, by_id=by_id, used_at=self._time())
+        session = Session(session_id, owner, by_id=by_id, used_at=self._time())
         session.partitions = wanted
         self._sessions[session_id] = session
         self._partitions += len(session.partitions)

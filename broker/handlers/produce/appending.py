@@ -9,7 +9,7 @@ import logging
 from typing import Final, Protocol
 
 from tidemark.broker.core.deferred import Deferred, MaybeDeferred
-from tidemark.broker.core.errors import EXPECTED, Fault, fault_of
+from tidemark.broker.core.errors import EXPECTED, Fault, Refused, fault_of
 from tidemark.broker.core.lease import lease_clock
 from tidemark.broker.core.registry import Call
 from tidemark.broker.core.sliced_work import Job
@@ -32,7 +32,7 @@ from tidemark.protocol.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from tidemark.protocol.records import BatchHeader
+from tidemark.protocol.records import HEADER_SIZE, BatchHeader, read_header
 from tidemark.protocol.schema import Bytes, fields_of
 from tidemark.storage import Appended, PendingAppend
 
@@ -275,15 +275,27 @@ class Appending:
         leads = led_partition(hosted, batch.data.index, self._acks, self._replicas)
         if leads is None:
             return self._not_led(hosted, batch.data)
-        if leads is not batch.partition:
-            return _refused(batch.data, ErrorCode.NOT_LEADER_OR_FOLLOWER)  # again: another leadership, another log
+        if leads is not batch.partition:  # again: another leadership, another log
+            self._note_unwritten(hosted, batch.data, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            return _refused(batch.data, ErrorCode.NOT_LEADER_OR_FOLLOWER)
         return None
 
     def _not_led(self, hosted: HostedTopic | None, data: PartitionProduceData) -> PartitionProduceResponse:
-        result = _refused(data, why_not_led(hosted, data.index, self._replicas, version=self._call.version))
+        code = why_not_led(hosted, data.index, self._replicas, version=self._call.version)
+        self._note_unwritten(hosted, data, code)
+        result = _refused(data, code)
         if result.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
             self._hint(result, hosted)
         return result
+
+    def _note_unwritten(self, hosted: HostedTopic | None, data: PartitionProduceData, code: ErrorCode) -> None:
+        """What the producer has sent behind this batch may come when this node leads again: it is to hear the same."""
+        index, records = data.index, data.records
+        if hosted is None or not 0 <= index < len(hosted.image.partitions) or not records or len(records) < HEADER_SIZE:
+            return
+        if self._replicas.node_id in hosted.image.partitions[index].replicas:
+            why = Refused(code, "A batch that this producer sent before this one was refused, and comes first.")
+            hosted.unwritten_of(index).add(read_header(records), why)
 
     # -- KIP-951: the new leader -------------------------------------------
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import Callable, Mapping
 from functools import partial
 from importlib import import_module
@@ -15,6 +16,7 @@ from tidemark.broker.core.principal import Principal
 from tidemark.broker.metadata.credentials import MECHANISM_NUMBERS
 from tidemark.broker.metadata.image import Image
 from tidemark.broker.security.delegation_tokens import DelegationTokens
+from tidemark.broker.security.sasl.decoys import Decoys
 from tidemark.broker.security.sasl.exchange import Login, NewMechanism, SaslExchange
 from tidemark.broker.security.sasl.gate import Handle, SaslGate
 from tidemark.broker.security.sasl.login_log import LoginLog
@@ -26,7 +28,7 @@ from tidemark.protocol.sasl import scram
 
 THREADS: Final = 2
 NONCE_BYTES: Final = 24
-DUMMY_KEY_BYTES: Final = 32
+DECOY_KEY_BYTES: Final = 32
 
 
 class SaslAuthentication:
@@ -46,7 +48,7 @@ class SaslAuthentication:
         self._current_config = current_config
         self._tokens = tokens
         self._random_bytes = random_bytes
-        self._dummy_key = random_bytes(DUMMY_KEY_BYTES)
+        self._decoy_key = random_bytes(DECOY_KEY_BYTES)
         self._loop = asyncio.get_running_loop()
         self.threads = new_executor(THREADS, name="login")
         self.log = LoginLog(clock=self._loop.time)
@@ -133,7 +135,7 @@ class SaslAuthentication:
             mechanism=mechanism,
             users=partial(self._scram_user, mechanism, node_user),
             tokens=partial(self._tokens.lookup, mechanism),
-            dummy_key=self._dummy_key,
+            decoy=Decoys(mechanism, lambda: self._image().credentials.scram, key=self._decoy_key),
         )
         return lambda: ScramServer(known, nonce=self._random_bytes(NONCE_BYTES).hex())
 
@@ -161,6 +163,8 @@ def check_by(class_name: str) -> Check:
     try:
         made = getattr(import_module(module), name)()
         check: Check = made.authenticate
+        if inspect.iscoroutinefunction(check):
+            raise TypeError("its authenticate() is a coroutine, and must be a plain method: it runs on a thread")
     except (ImportError, AttributeError, ValueError, TypeError) as error:
         key = "sasl.server.callback.handler.class"
         raise ConfigError(f"{key}: {class_name} cannot be used: {error}.", key=key) from error

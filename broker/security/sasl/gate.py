@@ -74,6 +74,10 @@ class SaslGate:
             self.serve(connection, frame)
         elif outcome.blocking is not None:
             self._ask_thread(connection, state, outcome.blocking)
+        elif outcome.failure is not None:
+            deferred: Deferred[Any] = Deferred()
+            connection.answer_deferred(deferred)  # which is owed: what else has come is not looked at
+            self._refuse(connection, outcome, deferred.resolve)
         else:
             self._finish(connection, state, outcome, connection.answer)
 

@@ -11,6 +11,7 @@ log = logging.getLogger("tidemark.security.logins")
 BURST_MAX: Final = 20
 LINES_PER_SECOND: Final = 2.0
 NAME_CHARS_MAX: Final = 100
+REASON_CHARS_MAX: Final = 300
 
 
 class LoginLog:
@@ -32,7 +33,8 @@ class LoginLog:
         self.refused_count += 1
         if (others := self._refused.take()) is not None:
             who = f"user {_name(user)}" if user else "an unnamed user"
-            log.warning("refused %s by %s from %s: %s%s", who, mechanism or "no mechanism", peer, reason, others)
+            by = _plain(mechanism) or "no mechanism"
+            log.warning("refused %s by %s from %s: %s%s", who, by, peer, _plain(reason), others)
 
 
 class _Bucket:
@@ -58,3 +60,9 @@ class _Bucket:
 def _name(text: str) -> str:
     """A client chooses it: no line ends, and no length without a limit."""
     return repr(text[:NAME_CHARS_MAX])
+
+
+def _plain(text: str) -> str:
+    """A client may have chosen a part of it: the name of a mechanism, say, or what a token holds."""
+    shown = text[:REASON_CHARS_MAX]
+    return shown if shown.isprintable() else repr(shown)

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tidemark.broker.core.principal import Principal
-from tidemark.broker.security.sasl.scram import SALT_BYTES, USER_TYPE, Derive, KnownUser
+from tidemark.broker.security.sasl.decoys import SALT_BYTES
+from tidemark.broker.security.sasl.scram import USER_TYPE, Derive, KnownUser
 from tidemark.protocol.sasl.scram import make_credential
 
 

@@ -40,7 +40,11 @@ class PlainServer:
         return self._checked(user, password)
 
     def _checked(self, user: str, password: str) -> Accepted:
-        if not self._check(user, password):
+        found = self._check(user, password)
+        if found and found is not True:  # some object, of a class that was not meant for this: it would let all in
+            reason = f"it was answered by {type(found).__name__}, and not by True or False"
+            raise AuthenticationFailed(reason, told=WRONG, user=user)
+        if not found:
             raise AuthenticationFailed("no such user, or wrong password", told=WRONG, user=user)
         return Accepted(principal=Principal(USER_TYPE, user))
 

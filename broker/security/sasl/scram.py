@@ -1,12 +1,11 @@
 """SCRAM's server half (RFC 5802): a user's password is proved without being told.
 
-A user that does not exist gets a salt all the same, always the same one, and fails where a wrong password fails:
-neither the messages nor their time tell who exists.
+A user that does not exist gets a salt all the same, always the same one (`decoys`), and fails where a wrong password
+fails: neither the messages nor their time tell who exists.
 """
 
 from __future__ import annotations
 
-import hmac
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
@@ -18,7 +17,6 @@ from tidemark.protocol.sasl.scram import Credential
 
 OTHER_AUTHZID: Final = "Authentication failed: Client requested an authorization id that is different from username"
 USER_TYPE: Final = "User"
-SALT_BYTES: Final = 26  # of Kafka's own salts, which clients make: 130 bits
 
 
 class KnownUser(NamedTuple):
@@ -39,7 +37,7 @@ class ScramUsers:
     mechanism: str
     users: Lookup
     tokens: Lookup  # delegation tokens, by id (KIP-48)
-    dummy_key: bytes  # makes the salts of users that do not exist; nobody else may know it
+    decoy: Callable[[str], Credential]  # of a user that does not exist
 
 
 class ScramServer:
@@ -67,8 +65,8 @@ class ScramServer:
         return self._challenge(first, found)
 
     def _challenge(self, first: scram.ClientFirst, found: KnownUser | None) -> Challenge:
-        dummy = self._dummy(first.user)  # in any case, so that the time tells nothing either
-        credential = dummy if found is None else found.credential
+        decoy = self._known.decoy(first.user)  # in any case, so that the time tells nothing either
+        credential = decoy if found is None else found.credential
         self._nonce = first.nonce + self._nonce
         self._server_first = scram.server_first(self._nonce, credential)
         self._client_first, self._found, self._credential = first, found, credential
@@ -92,13 +90,6 @@ class ScramServer:
             principal=found.principal,
             token=f"v={scram.base64_text(signature)}".encode(),
             expires_at_ms=found.expires_at_ms,
-        )
-
-    def _dummy(self, user: str) -> Credential:
-        key = hmac.digest(self._known.dummy_key, f"{self._mechanism} {user}".encode(), "sha512")
-        size = len(hmac.digest(b"", b"", scram.HASHES[self._mechanism]))
-        return Credential(
-            salt=key[:SALT_BYTES], stored_key=bytes(size), server_key=bytes(size), iterations=scram.ITERATIONS_MIN
         )
 
 

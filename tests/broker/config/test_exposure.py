@@ -31,3 +31,13 @@ def test_listeners_that_let_everybody_in_are_named(settings: dict[str, str], nam
     said = [each for each in load_config(overrides=settings).warnings if "without" in each]
     assert len(said) == (1 if named else 0)
     assert named in "".join(said)
+
+
+@pytest.mark.parametrize(
+    ("super_users", "may"), [("User:ann", "whatever User:ANONYMOUS"), ("User:ANONYMOUS", "anything")]
+)
+def test_with_an_authorizer_they_may_what_nobody_in_particular_may(super_users: str, may: str) -> None:
+    authorizer = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+    settings = {"listeners": "PLAINTEXT://10.0.0.1:1", "authorizer.class.name": authorizer, "super.users": super_users}
+    (said,) = (each for each in load_config(overrides=settings).warnings if "without" in each)
+    assert f"may do {may}" in said

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
 
 import pytest
 
@@ -127,3 +129,28 @@ async def test_what_fails_on_the_way_fails_what_was_to_be_made_of_it() -> None:
     deferred.resolve(0)
     with pytest.raises(ZeroDivisionError):
         await awaited(changed)
+
+
+@pytest.mark.parametrize("ends_with", ["resolve", "fail"])
+def test_what_waited_is_free_as_soon_as_it_has_its_answer(ends_with: str) -> None:
+    """A request that waited long has survived the collector's younger generations: a cycle would keep it for hours."""
+
+    class Request:
+        def __init__(self) -> None:
+            self.deferred: Deferred[int | Exception] = Deferred()
+            self.deferred.then(lambda _: self.answered(), lambda _: self.answered())
+            self.answers = 0
+
+        def answered(self) -> None:
+            self.answers += 1
+
+    gc.disable()
+    try:
+        request = Request()
+        getattr(request.deferred, ends_with)(ValueError("an answer, or why there is none"))
+        assert request.answers == 1
+        gone = weakref.ref(request)
+        del request
+        assert gone() is None
+    finally:
+        gc.enable()

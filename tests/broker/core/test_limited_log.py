@@ -21,3 +21,12 @@ def test_lines_over_the_limit_are_counted_and_told_with_the_next_one(caplog: pyt
     now = 30.0
     limited.warning("quiet again")
     assert caplog.messages[4:] == ["quiet again"]
+
+
+def test_notes_do_not_hide_warnings(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    limited = LimitedLog(logging.getLogger("test"), clock=lambda: 0.0, lines_max=1, seconds=10)
+    limited.info("a note")
+    limited.info("another")
+    limited.warning("a warning")
+    assert caplog.messages == ["a note", "a warning"]

@@ -105,7 +105,11 @@ async def test_each_resource_has_an_error_of_its_own(
     assert answers == {name: (code, 0), topic: (0, 1)}
 
 
-async def test_there_are_no_subscriptions_of_client_metrics(shared: Any, version: int) -> None:
+async def test_a_subscription_that_is_not_there_has_the_defaults(shared: Any, version: int) -> None:
     (told,) = await describe(shared, version, resource(CLIENT_METRICS, "x"))
-    assert (told.error_code, told.configs) == (0, [])
+    assert {each.name: (each.value, each.config_source) for each in told.configs} == {
+        "interval.ms": ("300000", DEFAULT),
+        "match": ("", DEFAULT),
+        "metrics": ("", DEFAULT),
+    }
     assert await describe(shared, version) == []

@@ -28,6 +28,7 @@ async def test_topics_and_brokers_are_listed_by_their_types_and_all_by_none(shar
     assert (TOPIC, topic) in await listed(shared, TOPIC)
     assert {kind for kind, _ in await listed(shared, TOPIC)} == {TOPIC}
     assert {kind for kind, _ in await listed(shared, BROKER)} == {BROKER}
+    assert {kind for kind, _ in await listed(shared, BROKER_LOGGER)} == {BROKER_LOGGER}
     everything = await listed(shared)
     assert everything >= await listed(shared, BROKER) | {(TOPIC, topic)}
     assert await listed(shared, TOPIC, BROKER, TOPIC) == await listed(shared, TOPIC) | await listed(shared, BROKER)

@@ -137,3 +137,24 @@ async def test_a_node_that_stops_hangs_up_on_idle_clients(start_http: Any, dial:
     await client.answer()
     await node.stop()
     assert await client.ends() == b""
+
+
+async def test_pages_of_other_origins_get_at_nothing_unless_theirs_is_allowed(start_http: Any, browse: Any) -> None:
+    asks = {"Origin": "https://app.example", "Access-Control-Request-Method": "POST"}
+    client = browse(await start_http())
+    assert (await client.options("/topics", headers=asks)).status_code == 405
+    answer = await client.get("/topics", headers=asks)
+    assert not any(name.startswith("access-control") for name in answer.headers)
+
+
+async def test_pages_of_an_allowed_origin_may_read_and_send(start_http: Any, browse: Any) -> None:
+    client = browse(await start_http(http_cors_allowed_origins="https://app.example"))
+    asks = {"Origin": "https://app.example", "Access-Control-Request-Method": "POST"}
+    allowed = await client.options("/topics", headers=asks)
+    assert (allowed.status_code, allowed.headers["access-control-allow-origin"]) == (204, "https://app.example")
+    assert "Idempotency-Key" in allowed.headers["access-control-allow-headers"]
+    for path in ("/topics", "/topics/nowhere", "/readyz"):
+        answer = await client.get(path, headers={"Origin": "https://app.example"})
+        assert answer.headers["access-control-allow-origin"] == "https://app.example"
+    other = await client.options("/topics", headers=asks | {"Origin": "https://evil.example"})
+    assert [name for name in other.headers if name.startswith("access-control")] == []

@@ -59,6 +59,16 @@ def test_the_leader_that_committed_alone_is_not_replaced_by_one_that_lacks_its_r
     assert image.topics["t"].partitions[0].leader == -1
 
 
+def test_who_is_eligible_stays_so_while_nobody_leads(image: Image) -> None:
+    """Seed 13 of the simulation: nothing is committed without a leader, and without them there was never one again."""
+    down = PartitionImage(
+        replicas=(1, 2), isr=(), leader=-1, leader_epoch=4, partition_epoch=6, elr=(1,), last_known_elr=(1,)
+    )
+    image = image.apply([partition_record(b"t" * 16, 0, down)])
+    after = image.apply(alter_config(image, TOPIC_RESOURCE, "t", SET_TO_1, broker=CONFIG))
+    assert after.topics["t"].partitions[0] == down
+
+
 def test_a_new_default_of_the_cluster_counts_for_topics_without_a_value_of_their_own(image: Image) -> None:
     after = image.apply(alter_config(image, BROKER_RESOURCE, CLUSTER_DEFAULT, SET_TO_1, broker=CONFIG))
     assert eligible(after) == ()

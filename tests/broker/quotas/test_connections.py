@@ -39,6 +39,15 @@ def test_connections_over_the_broker_s_rate_wait_their_turn() -> None:
     assert limited.admit("BROKERS", "1.1.1.1", 5.0).seconds == 0, "brokers are not kept waiting by clients"
 
 
+def test_a_flood_of_connections_does_not_shut_out_those_who_come_after_it() -> None:
+    limited = rates(**{"max.connection.creation.rate": 10})
+    flood = [limited.admit("CLIENTS", "6.6.6.6", 5.0) for _ in range(100_000)]
+    assert max(each.seconds for each in flood if not each.is_refused) < 11
+    assert flood[-1].is_refused
+    assert not limited.admit("CLIENTS", "1.1.1.1", 6.0).is_refused
+    assert limited.admit("CLIENTS", "1.1.1.1", 16.0).seconds < 1
+
+
 def test_a_listener_has_a_rate_of_its_own() -> None:
     limited = rates(**{"listener.name.clients.max.connection.creation.rate": 1})
     assert [limited.admit("CLIENTS", "1.1.1.1", 1.0).seconds for _ in range(3)] == [0, 1, 2]

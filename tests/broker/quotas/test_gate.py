@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tidemark.protocol.errors import ErrorCode
+from tidemark.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTransaction
 from tidemark.protocol.messages.alter_client_quotas import AlterationData, AlterClientQuotasRequest, EntityData, OpData
 from tidemark.protocol.messages.api_versions import ApiVersionsRequest
 from tidemark.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
@@ -122,6 +123,18 @@ async def test_a_follower_s_fetch_is_never_slowed(client: Any, node: Any, connec
         answer = await peer.call(request, FetchResponse, 15)
         assert answer.throttle_time_ms == 0
     assert not [each for each in node._quotas.usage() if each.fetched_bytes]
+
+
+async def test_what_brokers_ask_each_other_about_transactions_is_never_slowed(
+    client: Any, node: Any, connect: Any
+) -> None:
+    await set_quotas(client, {"client_id": None}, request_percentage=0.0001)
+    peer = await connect(node)
+    for _ in range(5):
+        asked = AddPartitionsToTxnRequest(transactions=[AddPartitionsToTxnTransaction(transactional_id="t")])
+        assert (await peer.ask(asked, 5)).throttle_time_ms == 0
+    assert muted_seconds(node, peer) == 0
+    assert not [each for each in node._quotas.usage() if each.request_seconds]
 
 
 async def test_a_client_that_takes_too_much_time_is_told_and_waits_a_window_at_most(

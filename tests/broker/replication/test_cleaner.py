@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,8 +13,9 @@ import pytest
 from tidemark import storage
 from tidemark.broker.metadata.image import TOPIC_RESOURCE
 from tidemark.broker.replication import cleaner
+from tidemark.broker.replication.followed import Followed
 from tidemark.protocol.records import Record, build_batch, iter_batches, iter_records
-from tidemark.storage import Files
+from tidemark.storage import CleaningFailed, Files
 from tidemark.storage.cleaning import running
 
 New = Callable[..., Any]
@@ -168,3 +170,39 @@ async def test_changed_settings_count_from_the_next_cleaning_on(cluster: Any, mo
     assert told[0]["bytes_per_second"] == 50_000_000
     assert told[0]["map_load_factor"] == 0.5
     written.check(1)
+
+
+async def test_a_log_that_is_cut_by_its_next_role_is_not_touched(cluster: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A leader becomes a follower while its log is cleaned, and the follower, which is another object, cuts the log."""
+    monkeypatch.setattr(running, "REAL_FILES", Files())  # cleaned on a thread, one segment when the next is asked for
+    written = Written(cluster)
+    await written.rounds(1, 40)
+    swapped: list[object] = []
+
+    def swap(*args: Any) -> None:
+        storage.swap(*args)
+        swapped.append(args)
+        cluster.become(leader=2)
+        monkeypatch.setattr(Followed, "is_truncating", True)
+
+    monkeypatch.setattr(cleaner, "swap", swap)
+    await clean(cluster, 1)
+    assert len(swapped) == 1
+
+
+async def test_a_cleaning_that_fails_half_way_has_said_that_offsets_may_be_missing(
+    cluster: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or the gaps that it left would be taken for damage, once the topic is not compacted any more."""
+    written = Written(cluster)
+    await written.rounds(1, 40)
+
+    def swap(*args: Any) -> None:
+        storage.swap(*args)
+        raise CleaningFailed("a full disk", is_passing=True)
+
+    monkeypatch.setattr(cleaner, "swap", swap)
+    await clean(cluster, 1)
+    (directory,) = cluster.nodes[1].table.directories
+    assert directory.cleaned_up_to == {("t", 0): 0}
+    assert (Path(directory.path) / "cleaner-offset-checkpoint").read_text() == "0\n1\nt 0 0\n"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import shutil
 import time
@@ -13,8 +14,9 @@ from typing import Any
 import pytest
 
 from tidemark.broker.metadata.image import TOPIC_RESOURCE
+from tidemark.broker.replication.directory_moves import DirectoryMoves
 from tidemark.protocol.records import Record, build_batch, read_header
-from tidemark.storage import Files
+from tidemark.storage import Files, LogDirectory
 
 New = Callable[..., Any]
 SMALL = {"internal.segment.bytes": "2000", "index.interval.bytes": "200", "file.delete.delay.ms": "0"}
@@ -223,3 +225,126 @@ async def test_a_log_that_is_made_later_is_made_where_it_was_wanted(new_cluster:
     node._logs.delete("t", 0)
     directory = node._logs._directory_for(("t", 0), cluster.partition)
     assert directory is wanted
+
+
+async def test_a_log_whose_new_disk_is_lost_within_moments_of_the_move_is_not_taken_for_whole(
+    new_cluster: New, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is in the old directory lacks what was acknowledged since."""
+    cluster = new(new_cluster)
+    await fill(cluster, 20)
+    old = Path(cluster.replica(1).log.directory)
+    other(cluster, 1).id = b"the new disk's.."
+
+    async def nothing(*_: object) -> None:
+        """The old directory is not removed any more."""
+
+    monkeypatch.setattr(DirectoryMoves, "_clear_up", nothing)
+    await move(cluster, 1)
+    await fill(cluster, 5)
+    await cluster.stop(1)
+    cluster.log_dirs = 1
+    cluster.start(1)
+    reason = cluster.nodes[1].table.topics["t"].offline[0]
+    assert b"the new disk's..".hex() in reason
+    assert f"remove {old / 'tidemark.moving'}" in reason
+
+    (old / "tidemark.moving").unlink()  # as it says: whoever does so knows that the disk is lost
+    cluster.nodes[1].roles.retries.retry()
+    await cluster.until(lambda: not cluster.nodes[1].table.topics["t"].offline)
+    assert len(cluster.values(1)) == 20
+
+
+async def test_a_move_that_is_given_up_leaves_no_note(new_cluster: New, monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = new(new_cluster)
+    await fill(cluster, 20)
+    failures = [OSError(errno.ENOSPC, "full"), None]
+    receive = LogDirectory.receive
+
+    def fail_once(*args: Any) -> None:
+        assert list(Path(cluster.replica(1).log.directory).glob("tidemark.moving"))
+        if (error := failures.pop(0)) is not None:
+            raise error
+        receive(*args)
+
+    monkeypatch.setattr(LogDirectory, "receive", fail_once)
+    monkeypatch.setattr("tidemark.broker.replication.directory_moves.RETRY_SECONDS", 0.3)
+    cluster.nodes[1].moves.begin(cluster.replica(1), other(cluster, 1))
+    await cluster.until(lambda: len(failures) == 1)
+    await cluster.until(lambda: not list(Path(cluster.replica(1).log.directory).glob("tidemark.*")))
+    await over(cluster, 1)
+    assert failures == []
+    assert len(cluster.values(1)) == 20
+
+
+async def test_a_disk_that_does_not_read_is_blamed_and_not_the_one_that_the_log_moves_to(
+    new_cluster: New, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = new(new_cluster)
+    await fill(cluster, 60)
+    source, target = cluster.nodes[1].table.directories[0].path, other(cluster, 1).path
+    assert where(cluster, 1) == source
+    open_to_read = Files.open_to_read
+
+    def fail(self: Files, path: str) -> Any:
+        if path.startswith(source + os.sep):
+            raise OSError(errno.EIO, "a bad sector", path)
+        return open_to_read(self, path)
+
+    monkeypatch.setattr(Files, "open_to_read", fail)
+    await move(cluster, 1)
+    await cluster.until(lambda: cluster.nodes[1].table.offline_directories)
+    assert list(cluster.nodes[1].table.offline_directories) == [source]
+    assert [each.path for each in cluster.nodes[1].table.directories] == [target]
+
+
+@pytest.mark.parametrize("reader", ["cleaner", "scrubber"])
+async def test_a_disk_that_does_not_read_what_is_cleaned_or_scrubbed_goes_offline(
+    new_cluster: New, monkeypatch: pytest.MonkeyPatch, reader: str
+) -> None:
+    cluster = new(new_cluster, 1, **{"log.scrub.bytes.per.second": "100000000"})
+    cluster.configure({(TOPIC_RESOURCE, "t"): {**SMALL, "cleanup.policy": "compact"}})
+    for at in range(60):
+        batch = build_batch([Record(timestamp=1, key=b"k", value=b"%d" % at + bytes(90))])
+        cluster.led(1).append(memoryview(batch), 1)
+    cluster.replica(1).log.flush()
+    broken = Files()
+    monkeypatch.setattr(Files, "open_to_read", _fail_to_read)
+    monkeypatch.setattr("tidemark.storage.cleaning.running.REAL_FILES", broken)  # on a thread of this process
+    monkeypatch.setattr("tidemark.storage.scrubbing.running.REAL_FILES", broken)
+    node, failed = cluster.nodes[1], where(cluster, 1)
+    if reader == "cleaner":
+        await node.cleaner.clean_all_due(node.table.config)
+    else:
+        await node.scrubber.scrub_all_due(lambda: node.table.config)
+    await cluster.until(lambda: list(node.table.offline_directories) == [failed])
+
+
+def _fail_to_read(_files: Files, path: str) -> Any:
+    raise OSError(errno.EIO, "a bad sector", path)
+
+
+async def test_the_old_directory_stays_until_the_controller_knows_of_the_new_one(new_cluster: New) -> None:
+    cluster = new(new_cluster)
+    await fill(cluster, 20)
+    old, target = Path(cluster.replica(1).log.directory), other(cluster, 1)
+    target.id = b"the new disk's.."
+    cluster.become(directories=(b"the old disk's..",))
+    cluster.nodes[1].moves.begin(cluster.replica(1), target)
+    await cluster.until(lambda: where(cluster, 1) == target.path)
+    await fill(cluster, 5)
+    assert (old / "tidemark.moving").exists()
+    await cluster.stop(1, clean=False)
+    assert (old / "tidemark.moving").exists()
+    cluster.start(1)  # finds both, and which is the newer
+    assert len(cluster.values(1)) == 25
+    assert not old.exists()
+
+    cluster.become(directories=(b"where it is now.",))
+    other(cluster, 1).id = b"the old disk's.."
+    cluster.nodes[1].moves.begin(cluster.replica(1), other(cluster, 1))
+    await cluster.until(lambda: where(cluster, 1) == str(old.parent))
+    cluster.become(directories=(b"the old disk's..",))
+    await over(cluster, 1)
+    assert on_disk(cluster, 1) == [str(old)]
+    assert len(cluster.values(1)) == 25

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tidemark.broker.config import TopicConfig, load_config
-from tidemark.broker.replication import flushing
+from tidemark.broker.replication import fetcher, flushing
 from tidemark.broker.replication.flushing import GroupCommit
 from tidemark.broker.replication.leadership import Leadership
 from tidemark.broker.replication.partition import Partition
@@ -176,6 +176,56 @@ async def test_deleting_a_topic_while_a_follower_syncs_does_not_stop_its_fetcher
     gate.set()
     last = cluster.append(1, b"b", topic="u")
     assert await cluster.acknowledged(1, last, topic="u") is None
+
+
+async def test_a_follower_tells_of_what_an_unclean_stop_left_unsynced_only_when_it_is_synced(
+    new_cluster: New, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = new_cluster(nodes=2, **{"log.flush.interval.messages": "1", "replica.fetch.backoff.ms": "20"})
+    cluster.cut |= {(1, 2), (2, 1)}
+    follower = cluster.replica(2)
+    gate = threading.Event()
+    directory = follower.log.directory
+
+    def fdatasync(fd: int) -> None:
+        if os.readlink(f"/proc/self/fd/{fd}").startswith(directory):
+            assert gate.wait(10)
+        os.fdatasync(fd)
+
+    last = cluster.append(1, b"unsynced")
+    await cluster.until(lambda: cluster.led(1)._flushed_end == 1)
+    [slice_] = cluster.led(1).log.read(offset=last, limit_bytes=1 << 20)
+    follower.log.append_replicated(os.pread(slice_.file.fileno(), slice_.length, slice_.position))
+    monkeypatch.setattr(Files, "fdatasync", staticmethod(fdatasync))
+    cluster.cut.clear()
+    for _ in range(200):
+        await asyncio.sleep(0.001)
+        assert cluster.led(1).must_wait(last), "it is on one disk"
+    gate.set()
+    assert await cluster.acknowledged(1, last) is None
+
+
+async def test_a_follower_whose_disk_hangs_follows_on_its_other_disks(
+    new_cluster: New, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fetcher, "SYNC_SECONDS_MAX", 0.01)
+    cluster = new_cluster(nodes=2, topics=("t", "u"), **{"log.flush.interval.messages": "1"})
+    gate, reached = threading.Event(), threading.Event()
+    directory = cluster.replica(2).log.directory
+
+    def fdatasync(fd: int) -> None:
+        if os.readlink(f"/proc/self/fd/{fd}").startswith(directory):
+            reached.set()
+            assert gate.wait(10)
+        os.fdatasync(fd)
+
+    monkeypatch.setattr(Files, "fdatasync", staticmethod(fdatasync))
+    stuck = cluster.append(1, b"a")
+    await cluster.until(reached.is_set)
+    assert await cluster.acknowledged(1, cluster.append(1, b"b", topic="u"), topic="u") is None
+    assert cluster.led(1).must_wait(stuck)
+    gate.set()
+    assert await cluster.acknowledged(1, stuck) is None
 
 
 async def test_a_leader_whose_disk_does_not_finish_a_sync_leaves_the_partition_to_another(

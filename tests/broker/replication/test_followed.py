@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from unittest.mock import Mock
 import pytest
 
 from tidemark.broker.config import BrokerConfig, TopicConfig
+from tidemark.broker.replication import flushing
 from tidemark.broker.replication.followed import Followed
 from tidemark.protocol.records import Record, build_batch
 from tidemark.storage import Log, LogConfig, LogOffline, truncation
@@ -83,6 +85,40 @@ async def test_a_truncation_keeps_nobody_waiting_but_a_change_of_roles(
     assert not followed.is_truncating
 
 
+async def test_no_sync_begins_or_ends_while_the_log_is_truncated(
+    followed: Followed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(flushing, "RETRY_SECONDS", 0.001)
+    goes_on = threading.Event()
+    real = truncation.truncate_to
+    touched: list[str] = []
+
+    def truncate_to(log: Log, offset: int) -> bool:
+        assert goes_on.wait(10)
+        return real(log, offset)
+
+    def noted(name: str, call: Callable[..., Any]) -> Callable[..., Any]:
+        def noting(*arguments: Any, **named: Any) -> Any:
+            touched.append(f"{name} {followed.is_truncating}")
+            return call(*arguments, **named)
+
+        return noting
+
+    monkeypatch.setattr(truncation, "truncate_to", truncate_to)
+    monkeypatch.setattr(Log, "begin_flush", noted("begin", Log.begin_flush))
+    monkeypatch.setattr(Log, "finish_flush", noted("finish", Log.finish_flush))
+    followed._commit.request()
+    done = followed.truncate_to_leader(epoch=3, end_offset=8)  # after the sync, which the only thread is at
+    await asyncio.sleep(0.02)
+    assert touched == ["begin False"]
+    goes_on.set()
+    await done
+    async with asyncio.timeout(10):
+        while followed.log.recovery_point != 8:
+            await asyncio.sleep(0.001)
+    assert set(touched) == {"begin False", "finish False"}
+
+
 async def test_a_truncation_that_fails_says_why(followed: Followed, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Segment, "truncate", Mock(side_effect=OSError(5, "Input/output error")))
     with pytest.raises(LogOffline, match="Input/output"):
@@ -93,7 +129,7 @@ async def test_a_truncation_that_fails_says_why(followed: Followed, monkeypatch:
 async def test_an_empty_log_begins_anew_where_its_leader_does(followed: Followed) -> None:
     await followed.restart_at(100)
     assert (followed.log.start_offset, followed.log.end_offset, followed.high_watermark) == (100, 100, 100)
-    assert followed.is_durable
+    assert not followed.must_sync
 
 
 def test_one_reader_that_fails_does_not_keep_others_from_hearing(followed: Followed) -> None:

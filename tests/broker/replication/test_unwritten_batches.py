@@ -10,7 +10,7 @@ import pytest
 
 from tidemark.broker.replication import unwritten_batches
 from tidemark.broker.replication.unwritten_batches import UnwrittenBatches
-from tidemark.protocol.records import Record, build_batch
+from tidemark.protocol.records import BatchHeader, Record, build_batch, read_header
 from tidemark.storage import OutOfOrderSequence, WriteFailed
 
 from .conftest import Cluster, now_ms
@@ -21,6 +21,11 @@ New = Callable[..., Cluster]
 def send(cluster: Cluster, sequence: int, *, producer_id: int = 7) -> int:
     batch = build_batch([Record(value=b"x")], producer_id=producer_id, producer_epoch=0, base_sequence=sequence)
     return cluster.led(1).append(memoryview(batch), now_ms()).last_offset
+
+
+def header(producer_id: int, sequence: int) -> BatchHeader:
+    batch = build_batch([Record(value=b"x")], producer_id=producer_id, producer_epoch=0, base_sequence=sequence)
+    return read_header(batch)
 
 
 @pytest.fixture
@@ -65,6 +70,22 @@ async def test_a_producer_that_gave_its_batch_up_is_told_so_later(
 def test_not_every_producer_is_remembered() -> None:
     unwritten = UnwrittenBatches()
     for producer_id in range(unwritten_batches.PRODUCERS_MAX + 1):
-        unwritten.add(producer_id, WriteFailed("no room"))
-    assert unwritten.why_skipped(0) is None
-    assert unwritten.why_skipped(1) is not None
+        unwritten.add(header(producer_id, 0), WriteFailed("no room"))
+    assert unwritten.why_skipped(header(0, 1)) is None
+    assert unwritten.why_skipped(header(1, 1)) is not None
+
+
+def test_the_first_of_a_producers_unwritten_batches_is_the_one_to_wait_for() -> None:
+    unwritten = UnwrittenBatches()
+    for sequence in (5, 6, 5, 7):
+        unwritten.add(header(7, sequence), WriteFailed("no room"))
+    waiting = [sequence for sequence in range(4, 9) if unwritten.why_skipped(header(7, sequence)) is not None]
+    assert waiting == [6, 7, 8]
+
+
+def test_what_is_long_ago_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    unwritten = UnwrittenBatches()
+    unwritten.add(header(7, 5), WriteFailed("no room"))
+    monkeypatch.setattr(unwritten_batches, "IN_FLIGHT_SECONDS_MAX", 0.0)
+    unwritten.add(header(8, 0), WriteFailed("no room"))
+    assert list(unwritten._by_producer) == [8]

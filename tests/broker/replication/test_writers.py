@@ -10,6 +10,7 @@ import pytest
 
 from tidemark.broker.replication.writers import (
     AT_ONCE_BYTES_MAX_IF_SLOW,
+    BLOCKED_SECONDS,
     SLOW_FOR_SECONDS,
     SLOW_SECONDS,
     STILL_SLOW_SECONDS,
@@ -35,6 +36,18 @@ def test_a_slow_write_lets_only_small_batches_be_written_at_once(clock):
     writers = Writers()
     writers.note(SLOW_SECONDS)
     assert writers.at_once_bytes_max == AT_ONCE_BYTES_MAX_IF_SLOW
+
+
+@pytest.mark.parametrize(("waited", "at_once"), [(0, sys.maxsize), (1, AT_ONCE_BYTES_MAX_IF_SLOW)])
+def test_a_write_that_waited_for_a_disk_is_slow_sooner_than_one_that_waited_for_a_processor(
+    clock, monkeypatch, waited, at_once
+):
+    monkeypatch.setattr("tidemark.broker.replication.writers.sleeps", lambda: 7 + waited)
+    writers = Writers()
+    writers.note_since(clock[0] - BLOCKED_SECONDS / 2, 7)
+    assert writers.at_once_bytes_max == sys.maxsize
+    writers.note_since(clock[0] - BLOCKED_SECONDS * 1.5, 7)
+    assert writers.at_once_bytes_max == at_once
 
 
 def test_a_disk_counts_as_slow_until_it_has_been_quick_for_a_while(clock):

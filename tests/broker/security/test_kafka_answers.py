@@ -106,9 +106,10 @@ def test_every_known_difference_is_one_of_a_case() -> None:
 # Those that are not asked of Kafka: our own, what comes before a client is anybody, and what Kafka asks of other APIs.
 NOT_ASKED = {
     "ApiVersions": "open to everybody",
+    "GetTelemetrySubscriptions": "open to everybody",
+    "PushTelemetry": "open to everybody",
     "SaslHandshake": "open to everybody",
     "SaslAuthenticate": "open to everybody",
-    "AlterReplicaLogDirs": "not recorded yet; test_outsider.py tries it",
     "DescribeClientUsage": "our own",
     "Forwarded": "our own",
     "JoinQuorum": "our own",

@@ -13,17 +13,12 @@ from acl_cases_tokens import create_request
 from guarded_broker import ROOT, GuardedBroker, guarded_cluster
 
 from tidemark.broker.core.api_table import api_table
-from tidemark.protocol.messages.alter_replica_log_dirs import (
-    AlterReplicaLogDir,
-    AlterReplicaLogDirsRequest,
-    AlterReplicaLogDirTopic,
-)
 from tidemark.protocol.messages.describe_client_usage import DescribeClientUsageRequest
 from tidemark.protocol.messages.forwarded import ForwardedRequest
 from tidemark.protocol.messages.join_quorum import JoinQuorumRequest
 from tidemark.protocol.messages.metadata import MetadataRequest
 from tidemark.protocol.messages.raft_message import RaftMessageRequest
-from tidemark.protocol.schema import fields_of
+from tidemark.protocol.schema import EncodeError, api, fields_of
 
 REFUSED = {29, 30, 31, 53, 55, 63, 65}  # 55: not attempted, because of another that was refused
 BEFORE_LOGIN = {"ApiVersions", "SaslHandshake", "SaslAuthenticate"}
@@ -56,15 +51,21 @@ def codes(message: Any) -> list[int]:
     return found
 
 
-async def tried(cluster: GuardedBroker, case: Case, world: World, address: tuple[str, int] | None) -> Any:
-    """The answer; None: the broker hung up."""
+async def tried(cluster: GuardedBroker, case: Case, version: int, world: World, address: tuple[str, int] | None) -> Any:
+    """The answer; None: the broker hung up, or what is asked for cannot be said in this version."""
     client = await cluster.connect("mallory", address=address)
     try:
-        return await client.ask(case.ask(world), case.version)
-    except (asyncio.IncompleteReadError, ConnectionResetError):
+        return await client.ask(case.ask(world), version)
+    except (asyncio.IncompleteReadError, ConnectionResetError, EncodeError):
         return None
     finally:
         await client.close()
+
+
+def versions(case: Case, world: World) -> set[int]:
+    """The one that the table asks for, the oldest and the newest."""
+    served = api_table()[api(type(case.ask(world))).key].versions
+    return {case.version, served.first, served.last}
 
 
 @pytest.mark.parametrize("on_controller", [False, True])
@@ -72,15 +73,18 @@ async def test_without_rights_nothing_is_told_and_nothing_changes(cluster: Any, 
     token = await cluster.client.ask(create_request(TOKEN_OWNER), 3)
     world = World(topic_id=await cluster.client.topic_id(SECRETS[0]), token_hmac=bytes(token.hmac))
     before = cluster.node._store.image
-    for case in TABLE.cases:
-        answer = await tried(cluster, case, world, cluster.controller_address if on_controller else None)
+    address = cluster.controller_address if on_controller else None
+    asked = [(case, version) for case in TABLE.cases for version in versions(case, world)]
+    for case, version in asked:
+        answer = await tried(cluster, case, version, world, address)
         if answer is None:
             continue  # hung up on
         text = repr(answer)
         assert not any(secret in text for secret in (*SECRETS, token.token_id)), (case.name, text)
         told = [code for code in codes(answer) if code not in REFUSED]
         # What has no right to be denied says so: unknown ids, empty lists, brokers' addresses.
-        assert set(told) <= {0, 87, 100, 114, 115}, (case.name, told)
+        unknown = {3} if case.name.startswith("Produce by") else set()  # a topic without a name, before there were ids
+        assert set(told) <= {0, 87, 100, 114, 115} | unknown, (case.name, version, told)
     after = cluster.node._store.image
     assert (after.topics, after.configs, after.acls) == (before.topics, before.configs, before.acls)
     assert list(after.brokers) == list(before.brokers)
@@ -90,14 +94,14 @@ async def test_without_rights_nothing_is_told_and_nothing_changes(cluster: Any, 
 
 async def test_what_the_table_does_not_ask_for_is_refused_as_well(cluster: Any) -> None:
     mallory = await cluster.connect("mallory")
-    moved = AlterReplicaLogDir(path="/", topics=[AlterReplicaLogDirTopic(name=SECRETS[0], partitions=[0])])
-    for request in (DescribeClientUsageRequest(), AlterReplicaLogDirsRequest(dirs=[moved])):
-        told = codes(await mallory.ask(request))
-        assert told, request
-        assert set(told) <= REFUSED, (request, told)
+    told = codes(await mallory.ask(DescribeClientUsageRequest()))
+    assert told
+    assert set(told) <= REFUSED, told
 
 
-BY_THEMSELVES = {"Forwarded", "JoinQuorum", "RaftMessage", "DescribeClientUsage", "AlterReplicaLogDirs"}
+BY_THEMSELVES = {"Forwarded", "JoinQuorum", "RaftMessage", "DescribeClientUsage"}
+# What clients tell about themselves: tests/broker/telemetry. Kafka asks for no right, either.
+BY_THEMSELVES |= {"GetTelemetrySubscriptions", "PushTelemetry"}
 
 
 def test_whatever_is_served_is_tried() -> None:

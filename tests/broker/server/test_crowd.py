@@ -43,6 +43,16 @@ def test_nodes_come_before_the_crowd(selector: CrowdSelector, ready: list[int]) 
     assert set(found) == set(ready)
 
 
+def test_a_flood_s_first_turn_is_shared_by_all_of_them(selector: CrowdSelector, ready: list[int]) -> None:
+    assert selector.turn.slice_seconds == crowd.SLICE_SECONDS_MAX
+    found = served(selector)
+    assert (len(found) - 10) * selector.turn.slice_seconds <= crowd.TURN_SECONDS
+    for each in found:
+        selector.unregister(each)
+    assert served(selector) == []
+    assert selector.turn.slice_seconds == crowd.SLICE_SECONDS_MAX
+
+
 def test_a_long_turn_makes_the_next_ones_short_and_everybody_has_a_turn(
     selector: CrowdSelector, ready: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,6 +12,7 @@ from typing import Any, Final
 import pytest
 
 from tests.broker.server.loop_watch import KEPT_SECONDS_MAX, LoopWatch, answered, frame_of
+from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from tidemark.protocol.messages.delete_topics import DeleteTopicsRequest
 from tidemark.protocol.messages.end_txn import EndTxnRequest
@@ -41,6 +42,7 @@ from tidemark.protocol.records import Record, build_batch
 MANY: Final = 100_000
 WIDE: Final = 10_000
 TOPIC: Final = "wide"
+NOT_READY: Final = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 
 
 def fetched(topics: Iterator[tuple[str, int]]) -> list[FetchTopic]:
@@ -225,7 +227,9 @@ async def test_a_transaction_of_very_many_partitions_does_not_keep_the_loop(
     await client.call(wide(), CreateTopicsResponse, 7)
     await client.call(FindCoordinatorRequest(key_type=1, coordinator_keys=["wide"]), FindCoordinatorResponse, 4)
     init = InitProducerIdRequest(transactional_id="wide", transaction_timeout_ms=60_000)
-    producer = await client.call(init, InitProducerIdResponse, 5)
+    async with asyncio.timeout(30):  # the log of the coordinator's partition is opened behind those of the wide topic
+        while (producer := await client.call(init, InitProducerIdResponse, 5)).error_code in NOT_READY:
+            await asyncio.sleep(0.01)
     assert producer.error_code == 0
     await node.warm_up()
     watch = LoopWatch(monkeypatch)

@@ -43,6 +43,18 @@ async def test_answers_leave_in_the_order_of_the_requests(start_node: Any, conne
     assert values_of(fetched.responses[0].partitions[0]) == [b"wakes the fetch"]
 
 
+async def test_a_crowd_that_sends_nonsense_does_not_flood_the_log(
+    start_node: Any, connect: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    node = await start_node()
+    for _ in range(100):
+        client = await connect(node)
+        client.writer.write(struct.pack(">ihhi", 8, 999, 0, 1))
+        assert await client.closed_by_peer()
+    lines = [line for line in caplog.messages if line.startswith("closing the connection")]
+    assert 0 < len(lines) <= 20
+
+
 async def test_hundreds_of_requests_in_one_write_are_all_answered(start_node: Any, connect: Any, requests: Any) -> None:
     node = await start_node()
     client = await connect(node)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from acl_cases_clients import create_topic_request
@@ -20,6 +21,7 @@ from acl_table import (
     TXN,
     WRITE,
     Right,
+    World,
     add,
     on_cluster,
     on_group,
@@ -37,6 +39,7 @@ from tidemark.protocol.messages import (
     alter_configs,
     alter_partition,
     alter_partition_reassignments,
+    alter_replica_log_dirs,
     alter_user_scram_credentials,
     assign_replicas_to_dirs,
     broker_heartbeat,
@@ -66,18 +69,13 @@ from tidemark.protocol.messages import (
 
 # -- transactions --------------------------------------------------------
 
-add(
-    "InitProducerId",
-    4,
-    lambda _: init_producer_id.InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60000),
-    on_cluster(IDEMPOTENT_WRITE),
-)
-add(
-    "InitProducerId by the right to write somewhere",
-    4,
-    lambda _: init_producer_id.InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60000),
-    on_topic(WRITE),
-)
+
+def _init_idempotent(_world: World) -> Any:
+    return init_producer_id.InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60000)
+
+
+add("InitProducerId", 4, _init_idempotent, on_cluster(IDEMPOTENT_WRITE))
+add("InitProducerId by the right to write somewhere", 4, _init_idempotent, on_topic(WRITE))
 add(
     "InitProducerId of a transaction",
     4,
@@ -152,34 +150,16 @@ def _txn_commit(name: str) -> Any:
 
 
 add("TxnOffsetCommit", 3, lambda _: _txn_commit(TOPIC), on_txn(WRITE), on_group(READ), on_topic(READ))
-add(
-    "WriteTxnMarkers",
-    1,
-    lambda _: write_txn_markers.WriteTxnMarkersRequest(
-        markers=[
-            write_txn_markers.WritableTxnMarker(
-                producer_id=4711,
-                producer_epoch=3,
-                topics=[write_txn_markers.WritableTxnMarkerTopic(name=ABSENT, partition_indexes=[0])],
-            )
-        ]
-    ),
-    on_cluster(ACTION),
-)
-add(
-    "WriteTxnMarkers by the right to alter",
-    1,
-    lambda _: write_txn_markers.WriteTxnMarkersRequest(
-        markers=[
-            write_txn_markers.WritableTxnMarker(
-                producer_id=4711,
-                producer_epoch=3,
-                topics=[write_txn_markers.WritableTxnMarkerTopic(name=ABSENT, partition_indexes=[0])],
-            )
-        ]
-    ),
-    on_cluster(ALTER),
-)
+
+
+def _write_markers(_world: World) -> Any:
+    topic = write_txn_markers.WritableTxnMarkerTopic(name=ABSENT, partition_indexes=[0])
+    marker = write_txn_markers.WritableTxnMarker(producer_id=4711, producer_epoch=3, topics=[topic])
+    return write_txn_markers.WriteTxnMarkersRequest(markers=[marker])
+
+
+add("WriteTxnMarkers", 1, _write_markers, on_cluster(ACTION))
+add("WriteTxnMarkers by the right to alter", 1, _write_markers, on_cluster(ALTER))
 add(
     "DescribeTransactions",
     0,
@@ -200,14 +180,17 @@ def _describe_configs(name: str, kind: int) -> Any:
     return describe_configs.DescribeConfigsRequest(resources=[resource])
 
 
-def _alter_configs(name: str, kind: int) -> Any:
-    resource = alter_configs.AlterConfigsResource(resource_type=kind, resource_name=name)
-    return alter_configs.AlterConfigsRequest(resources=[resource], validate_only=True)
+def _altering(request: Any, resource: Any) -> Callable[[str, int], Any]:
+    def alter(name: str, kind: int) -> Any:
+        return request(resources=[resource(resource_type=kind, resource_name=name)], validate_only=True)
+
+    return alter
 
 
-def _incremental(name: str, kind: int) -> Any:
-    resource = incremental_alter_configs.AlterConfigsResource(resource_type=kind, resource_name=name)
-    return incremental_alter_configs.IncrementalAlterConfigsRequest(resources=[resource], validate_only=True)
+_alter_configs = _altering(alter_configs.AlterConfigsRequest, alter_configs.AlterConfigsResource)
+_incremental = _altering(
+    incremental_alter_configs.IncrementalAlterConfigsRequest, incremental_alter_configs.AlterConfigsResource
+)
 
 
 def _config_right(operation: AclOperation, name: str, kind: int) -> Right:
@@ -267,6 +250,18 @@ add(
 )
 add("DescribeLogDirs", 4, lambda _: describe_log_dirs.DescribeLogDirsRequest(topics=[]), on_cluster(DESCRIBE))
 add("DescribeLogDirs of old", 2, lambda _: describe_log_dirs.DescribeLogDirsRequest(topics=[]), on_cluster(DESCRIBE))
+add(
+    "AlterReplicaLogDirs",
+    2,
+    lambda _: alter_replica_log_dirs.AlterReplicaLogDirsRequest(
+        dirs=[
+            alter_replica_log_dirs.AlterReplicaLogDir(
+                path="/nowhere", topics=[alter_replica_log_dirs.AlterReplicaLogDirTopic(name=ABSENT, partitions=[0])]
+            )
+        ]
+    ),
+    on_cluster(ALTER),
+)
 add("DescribeQuorum", 1, lambda _: describe_quorum.DescribeQuorumRequest(topics=[]), on_cluster(DESCRIBE))
 add(
     "ElectLeaders",
@@ -360,34 +355,17 @@ add(
 
 # -- what nodes say to each other ----------------------------------------
 
-add(
-    "AllocateProducerIds",
-    0,
-    lambda _: allocate_producer_ids.AllocateProducerIdsRequest(broker_id=4711, broker_epoch=1),
-    on_cluster(ACTION),
-    on_controller=True,
-)
-add(
-    "AlterPartition",
-    2,
-    lambda _: alter_partition.AlterPartitionRequest(broker_id=4711, broker_epoch=1, topics=[]),
-    on_cluster(ACTION),
-    on_controller=True,
-)
-add(
-    "AssignReplicasToDirs",
-    0,
-    lambda _: assign_replicas_to_dirs.AssignReplicasToDirsRequest(broker_id=4711, broker_epoch=1),
-    on_cluster(ACTION),
-    on_controller=True,
-)
-add(
-    "BrokerHeartbeat",
-    1,
-    lambda _: broker_heartbeat.BrokerHeartbeatRequest(broker_id=4711, broker_epoch=1),
-    on_cluster(ACTION),
-    on_controller=True,
-)
+UNKNOWN_NODE = {"broker_id": 4711, "broker_epoch": 1}
+
+
+def _of_a_node(name: str, version: int, request: Callable[..., Any], **fields: Any) -> None:
+    add(name, version, lambda _: request(**UNKNOWN_NODE, **fields), on_cluster(ACTION), on_controller=True)
+
+
+_of_a_node("AllocateProducerIds", 0, allocate_producer_ids.AllocateProducerIdsRequest)
+_of_a_node("AlterPartition", 2, alter_partition.AlterPartitionRequest, topics=[])
+_of_a_node("AssignReplicasToDirs", 0, assign_replicas_to_dirs.AssignReplicasToDirsRequest)
+_of_a_node("BrokerHeartbeat", 1, broker_heartbeat.BrokerHeartbeatRequest)
 add(
     "BrokerRegistration",
     3,

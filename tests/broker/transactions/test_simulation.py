@@ -8,8 +8,7 @@ is printed; `TIDEMARK_SEED=n pytest <this file>` runs it alone.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from itertools import count
@@ -17,6 +16,7 @@ from random import Random
 from typing import Any
 
 import pytest
+from histories import run_histories
 
 from tidemark.broker.config import BrokerConfig
 from tidemark.broker.coordination.result import CoordinatorResult
@@ -574,20 +574,9 @@ def run(seed: int) -> World:
     return world
 
 
-def seeds(chunk: int) -> Iterator[int]:
-    chosen = os.environ.get("TIDEMARK_SEED")
-    if chosen is not None:
-        return iter([int(chosen)] if chunk == 0 else [])
-    return iter(range(chunk, int(os.environ.get("TIDEMARK_HISTORIES", HISTORIES)), CHUNKS))
-
-
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_no_history_shows_half_a_transaction_or_an_aborted_one_or_loses_a_commit_or_hangs(chunk: int) -> None:
-    for seed in seeds(chunk):
-        try:
-            run(seed)
-        except Exception as error:
-            pytest.fail(f"seed {seed}: {type(error).__name__}: {error}\nrun it alone with TIDEMARK_SEED={seed}")
+    run_histories(run, count=HISTORIES, chunk=chunk, chunks=CHUNKS)
 
 
 def test_the_same_seed_gives_the_same_history() -> None:

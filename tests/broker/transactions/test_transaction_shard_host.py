@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tidemark.broker.config import BrokerConfig
-from tidemark.broker.transactions.transaction_shard_host import TransactionShardHost
+from tidemark.broker.transactions.transaction_shard_host import RETRIES_LOGGED_MAX, TransactionShardHost
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.messages.end_txn import EndTxnResponse
 from tidemark.protocol.messages.init_producer_id import InitProducerIdResponse
@@ -62,3 +62,20 @@ async def test_an_answer_that_waited_for_a_lost_write_keeps_its_kind(host: Trans
     host.partition.fail()  # type: ignore[attr-defined]
     assert type(told[0]) is type(answer)
     assert (told[0] if isinstance(answer, ErrorCode) else told[0].error_code) == ErrorCode.NOT_COORDINATOR
+
+
+class NoLeader:
+    def write(self, *_: Any, **__: Any) -> ErrorCode:
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+async def test_a_marker_that_is_retried_all_the_time_is_not_logged_all_the_time(
+    host: TransactionShardHost, caplog: pytest.LogCaptureFixture
+) -> None:
+    markers: Any = NoLeader()
+    host._markers = markers
+    pending: Any = SimpleNamespace(marker=None, version=2, transactional_id="a")
+    for _ in range(50):
+        host._write(pending, ("t", 0))
+    assert len([each for each in caplog.records if "is retried" in each.message]) == RETRIES_LOGGED_MAX
+    host.close()

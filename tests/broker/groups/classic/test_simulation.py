@@ -7,13 +7,12 @@ what it knew is rebuilt from its log. A failing seed is printed; `TIDEMARK_SEED=
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
 import pytest
+from histories import run_histories
 
 from tidemark.broker.config import BrokerConfig
 from tidemark.broker.coordination.result import CoordinatorResult
@@ -436,20 +435,9 @@ def run(seed: int) -> World:
     return world
 
 
-def seeds(chunk: int) -> Iterator[int]:
-    chosen = os.environ.get("TIDEMARK_SEED")
-    if chosen is not None:
-        return iter([int(chosen)] if chunk == 0 else [])
-    return iter(range(chunk, int(os.environ.get("TIDEMARK_HISTORIES", HISTORIES)), CHUNKS))
-
-
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_no_history_gives_a_partition_to_two_or_to_nobody_or_loses_a_commit(chunk: int) -> None:
-    for seed in seeds(chunk):
-        try:
-            run(seed)
-        except Exception as error:
-            pytest.fail(f"seed {seed}: {type(error).__name__}: {error}\nrun it alone with TIDEMARK_SEED={seed}")
+    run_histories(run, count=HISTORIES, chunk=chunk, chunks=CHUNKS)
 
 
 def test_the_same_seed_gives_the_same_history() -> None:

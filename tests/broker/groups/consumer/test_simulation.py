@@ -5,12 +5,13 @@ TIDEMARK_SEED=1234 pytest tests/broker/groups/consumer/test_simulation.py
 
 from __future__ import annotations
 
-import os
 import re
+from functools import partial
 from random import Random
 from typing import Any
 
 import pytest
+from histories import run_histories
 
 from tidemark.broker.config import BrokerConfig
 from tidemark.broker.coordination.result import CoordinatorResult
@@ -31,7 +32,7 @@ from tidemark.protocol.messages.leave_group import LeaveGroupRequest, MemberIden
 from tidemark.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 
 GROUP = "g"
-HISTORIES = int(os.environ.get("TIDEMARK_HISTORIES", "300"))
+HISTORIES = 300
 STEPS = 100
 REBALANCE_MS = 60_000
 CONFIG = BrokerConfig(group_initial_rebalance_delay_ms=0, group_consumer_max_size=4)
@@ -566,16 +567,6 @@ def run(seed: int, *, mixed: bool) -> None:
     settle(world)
 
 
-def seeds() -> range | list[int]:
-    given = os.environ.get("TIDEMARK_SEED")
-    return [int(given)] if given else range(HISTORIES)
-
-
 @pytest.mark.parametrize("mixed", [False, True], ids=["consumer", "mixed"])
 def test_no_partition_is_ever_with_two_members_and_in_the_end_each_is_with_one(mixed):
-    for seed in seeds():
-        try:
-            run(seed, mixed=mixed)
-        except BaseException:
-            print(f"\nthe history that fails: TIDEMARK_SEED={seed} mixed={mixed}")
-            raise
+    run_histories(partial(run, mixed=mixed), count=HISTORIES)

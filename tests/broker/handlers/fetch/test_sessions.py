@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tidemark.broker.core.errors import Refused
+from tidemark.broker.core.principal import Principal
 from tidemark.broker.handlers.fetch.sessions import FetchSessions
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic, PartitionData
@@ -52,6 +53,20 @@ def test_a_wrong_epoch_is_refused_and_changes_nothing() -> None:
             sessions.resolve(request(session.session_id, epoch, (0, 100)), BY_NAME)
         assert refusal.value.code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
     assert offsets(sessions.resolve(request(session.session_id, 1), BY_NAME)[1]) == {0: 5}
+
+
+def test_nobody_else_can_go_on_with_a_session_or_end_it() -> None:
+    """Whoever could would learn what somebody reads, or make them begin anew all the time."""
+    sessions = FetchSessions(slots_max=10, time=Clock())
+    ann, eve = Principal("User", "ann"), Principal("User", "eve")
+    session, _, _ = sessions.resolve(request(0, 0, (0, 5)), BY_NAME, ann)
+    assert session is not None
+    with pytest.raises(Refused) as refusal:
+        sessions.resolve(request(session.session_id, 1), BY_NAME, eve)
+    assert refusal.value.code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert sessions.resolve(request(session.session_id, -1), BY_NAME, eve) == (None, [], False)
+    assert sessions.resolve(request(session.session_id, 0), BY_NAME, eve) == (None, [], False)
+    assert offsets(sessions.resolve(request(session.session_id, 1), BY_NAME, Principal("User", "ann"))[1]) == {0: 5}
 
 
 def test_an_unknown_session_is_refused() -> None:

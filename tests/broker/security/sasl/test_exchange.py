@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidemark.broker.core.principal import Principal
+from tidemark.broker.security.sasl.decoys import Decoys
 from tidemark.broker.security.sasl.exchange import Login, Outcome, SaslExchange
 from tidemark.broker.security.sasl.plain import PlainServer, check_against
 from tidemark.broker.security.sasl.scram import KnownUser, ScramServer, ScramUsers
@@ -40,7 +41,10 @@ class Blocks:
 
 def scram() -> ServerMechanism:
     users = ScramUsers(
-        mechanism="SCRAM-SHA-512", users={"ann": KNOWN}.get, tokens=lambda _: None, dummy_key=b"only here"
+        mechanism="SCRAM-SHA-512",
+        users={"ann": KNOWN}.get,
+        tokens=lambda _: None,
+        decoy=Decoys("SCRAM-SHA-512", dict, key=b"only here"),
     )
     return ScramServer(users, nonce="server")
 

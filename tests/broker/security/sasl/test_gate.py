@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 from sasl_client import log_in
 
+from tidemark.broker.config.errors import ConfigError
+from tidemark.broker.security.sasl.authentication import check_by
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.messages.api_versions import ApiVersionsRequest
 from tidemark.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
@@ -31,6 +33,18 @@ class OneUser:
         if user == "broken":
             raise RuntimeError("the directory is down")
         return (user, password) == ("eve", "callback")
+
+
+class Forgetful:
+    """What an operator may write by mistake: its answer is an object, and so true."""
+
+    def authenticate(self, user: str, password: str) -> object:
+        return [user, password]
+
+
+class Asynchronous:
+    async def authenticate(self, user: str, password: str) -> bool:
+        return False
 
 
 async def test_nothing_is_answered_before_a_login_but_versions(start_node: Any, connect: Any) -> None:
@@ -98,6 +112,26 @@ async def test_a_class_of_the_operators_decides(start_node: Any, connect: Any) -
     for user in ("ann", "broken"):
         answer = await log_in(await connect(node), user, "ann-secret", "PLAIN")
         assert answer.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+
+
+async def test_a_class_that_answers_neither_yes_nor_no_lets_nobody_in(start_node: Any, connect: Any) -> None:
+    settings = {**SECURE, "sasl_server_callback_handler_class": f"{__name__}.Forgetful"}
+    answer = await log_in(await connect(await start_node(**settings)), "eve", "callback", "PLAIN")
+    assert answer.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+    with pytest.raises(ConfigError, match="coroutine"):
+        check_by(f"{__name__}.Asynchronous")
+
+
+async def test_what_follows_a_failed_login_in_one_piece_is_not_even_looked_at(
+    start_node: Any, connect: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    client = await connect(await start_node(**{**SECURE, "connection_failed_authentication_delay_ms": 200}))
+    client.send(SaslHandshakeRequest(mechanism="PLAIN"), 1)
+    client.send(SaslAuthenticateRequest(auth_bytes=b"\0ann\0wrong"), 2)
+    for _ in range(100):
+        client.send(MetadataRequest(topics=None), 12)
+    assert await client.closed_by_peer()
+    assert len([line for line in caplog.messages if line.startswith("refused")]) == 1
 
 
 async def test_a_login_that_ends_is_renewed_or_the_connection_closed(start_node: Any, connect: Any) -> None:

@@ -1,0 +1,160 @@
+"""Fetch and ListOffsets for HTTP clients: asked of the broker that leads a partition, wherever that is."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from tidemark.broker.http.calls import Calls, HttpCaller
+from tidemark.broker.http.leaders import Leaders
+from tidemark.broker.http.problems import Problem
+from tidemark.protocol.errors import ErrorCode
+from tidemark.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
+from tidemark.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+
+FETCH_VERSION: Final = 12  # the last that names topics
+OFFSETS_VERSION: Final = 6
+REMOTE_WAIT_MS_MAX: Final = 500  # another node answers one after the other: nobody should wait long for those before
+EARLIEST, LATEST = -2, -1
+RETRY_SECONDS: Final = 0.1
+RETRIES: Final = 20
+NEXT_LEADER: Final = frozenset(
+    (
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+    )
+)
+
+TopicPartition = tuple[str, int]
+
+
+class Fetching:
+    def __init__(self, calls: Calls, leaders: Leaders, *, node_id: int) -> None:
+        self._calls = calls
+        self._leaders = leaders
+        self._node_id = node_id
+
+    async def offset_at(self, topic: str, partition: int, timestamp: int, caller: HttpCaller) -> int:
+        """The first offset of a time on, or of the log (EARLIEST), or the end (LATEST). -1: there is none."""
+        asked = ListOffsetsPartition(partition_index=partition, timestamp=timestamp)
+        request = ListOffsetsRequest(topics=[ListOffsetsTopic(name=topic, partitions=[asked])])
+        problem = Problem.of(ErrorCode.LEADER_NOT_AVAILABLE, f"{topic}-{partition} has no leader.")
+        for _ in range(RETRIES):
+            leader = self._leaders.leader_of(topic, partition)
+            if leader >= 0:
+                answer = await self._calls.ask(
+                    request, ListOffsetsResponse, caller, version=OFFSETS_VERSION, node_id=leader
+                )
+                found = answer.topics[0].partitions[0]
+                if not found.error_code:
+                    return found.offset
+                problem = Problem.of(found.error_code)
+                if found.error_code not in NEXT_LEADER:
+                    break
+            await asyncio.sleep(RETRY_SECONDS)
+        raise problem
+
+    async def offset_from(self, topic: str, partition: int, timestamp: int, caller: HttpCaller) -> int:
+        """As `offset_at`; where nothing is that new, the end."""
+        found = await self.offset_at(topic, partition, timestamp, caller)
+        return found if found >= 0 else await self.offset_at(topic, partition, LATEST, caller)
+
+    async def ends(self, partitions: Iterable[TopicPartition], caller: HttpCaller) -> dict[TopicPartition, int]:
+        """The end offsets of partitions; of those that nobody leads now, none."""
+        found: dict[TopicPartition, int] = {}
+        for leader, led in self.by_leader(partitions).items():
+            topics: dict[str, list[ListOffsetsPartition]] = {}
+            for topic, partition in led:
+                asked = ListOffsetsPartition(partition_index=partition, timestamp=LATEST)
+                topics.setdefault(topic, []).append(asked)
+            request = ListOffsetsRequest(
+                topics=[ListOffsetsTopic(name=topic, partitions=each) for topic, each in topics.items()]
+            )
+            with contextlib.suppress(Problem):
+                answer = await self._calls.ask(
+                    request, ListOffsetsResponse, caller, version=OFFSETS_VERSION, node_id=leader
+                )
+                for topic_answer in answer.topics:
+                    for each in topic_answer.partitions:
+                        if not each.error_code:
+                            found[topic_answer.name, each.partition_index] = each.offset
+        return found
+
+    def by_leader(self, partitions: Iterable[TopicPartition]) -> dict[int, list[TopicPartition]]:
+        """Without those that have no leader."""
+        found: dict[int, list[TopicPartition]] = {}
+        for topic, partition in partitions:
+            leader = self._leaders.leader_of(topic, partition)
+            if leader >= 0:
+                found.setdefault(leader, []).append((topic, partition))
+        return found
+
+    async def read(
+        self,
+        topic: str,
+        partition: int,
+        offset: int,
+        caller: HttpCaller,
+        *,
+        limit_bytes: int,
+        wait_ms: int,
+        isolation: int,
+    ) -> PartitionData:
+        """Of one partition. Raises Problem."""
+        problem = Problem.of(ErrorCode.LEADER_NOT_AVAILABLE, f"{topic}-{partition} has no leader.")
+        for _ in range(RETRIES):
+            leader = self._leaders.leader_of(topic, partition)
+            if leader >= 0:
+                found = await self.read_from(
+                    leader,
+                    {(topic, partition): offset},
+                    caller,
+                    limit_bytes=limit_bytes,
+                    wait_ms=wait_ms,
+                    isolation=isolation,
+                )
+                data = found[topic, partition]
+                if not data.error_code:
+                    return data
+                problem = Problem.of(data.error_code)
+                if data.error_code not in NEXT_LEADER:
+                    break
+            await asyncio.sleep(RETRY_SECONDS)
+        raise problem
+
+    async def read_from(
+        self,
+        leader: int,
+        positions: Mapping[TopicPartition, int],
+        caller: HttpCaller,
+        *,
+        limit_bytes: int,
+        wait_ms: int,
+        isolation: int,
+    ) -> dict[TopicPartition, PartitionData]:
+        """Of partitions that one broker leads, with whatever error each has."""
+        topics: dict[str, list[FetchPartition]] = {}
+        for (topic, partition), offset in positions.items():
+            asked = FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=limit_bytes)
+            topics.setdefault(topic, []).append(asked)
+        request = FetchRequest(
+            max_wait_ms=wait_ms if leader == self._node_id else min(wait_ms, REMOTE_WAIT_MS_MAX),
+            min_bytes=1,
+            max_bytes=limit_bytes,
+            isolation_level=isolation,
+            session_epoch=-1,
+            topics=[FetchTopic(topic=topic, partitions=partitions) for topic, partitions in topics.items()],
+        )
+        answer = await self._calls.ask(request, FetchResponse, caller, version=FETCH_VERSION, node_id=leader)
+        if answer.error_code:
+            raise Problem.of(answer.error_code)
+        return {(each.topic, data.partition_index): data for each in answer.responses for data in each.partitions}

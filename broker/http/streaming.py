@@ -1,0 +1,167 @@
+"""`GET /topics/{topic}/stream`: the records of all partitions as they come, as lines of JSON or server-sent events."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Final
+
+from tidemark.broker.http.calls import Calls, HttpCaller
+from tidemark.broker.http.consuming import QUERY, start_of
+from tidemark.broker.http.decoding import Wanted, decoded, wanted_by
+from tidemark.broker.http.fetching import Fetching
+from tidemark.broker.http.inputs import fail, query_integer
+from tidemark.broker.http.leaders import Leaders
+from tidemark.broker.http.messages import HttpRequest, StreamedResponse
+from tidemark.broker.http.problems import Problem
+from tidemark.broker.http.quotas import HttpQuotas
+from tidemark.broker.http.router import HttpRoute
+from tidemark.environment import monotonic
+from tidemark.protocol.messages.fetch import PartitionData
+
+QUEUED_MAX: Final = 1  # chunks that the reader has not taken yet, before the next is decoded
+ALIVE_SECONDS: Final = 15.0
+WAIT_MS: Final = 5_000
+READ_BYTES: Final = 64 << 10
+PARTITIONS_MAX: Final = 1_000
+PARTITION_MAX: Final = (1 << 31) - 1
+UNAVAILABLE_SECONDS_MAX: Final = 30.0  # how long a stream waits for a partition's next leader
+RETRY_SECONDS: Final = 0.2
+NDJSON: Final = "application/x-ndjson"
+EVENTS: Final = "text/event-stream"
+
+
+class Streaming:
+    def __init__(self, calls: Calls, leaders: Leaders, fetching: Fetching, *, quotas: HttpQuotas) -> None:
+        self._calls = calls
+        self._leaders = leaders
+        self._fetching = fetching
+        self._quotas = quotas
+
+    def routes(self) -> list[HttpRoute]:
+        return [HttpRoute("GET", "/topics/{topic}/stream", self.stream, query=(*QUERY, "partition"))]
+
+    async def stream(self, request: HttpRequest) -> StreamedResponse:
+        topic, caller = request.path_values["topic"], self._calls.caller(request)
+        wanted = wanted_by(request)
+        count = await self._leaders.partition_count(topic, caller)
+        only = query_integer(request, "partition", default=-1, least=0, most=PARTITION_MAX)
+        if only >= count:
+            await self._leaders.refuse_partition(topic, only, caller)
+        chosen = range(count) if only < 0 else [only]
+        if len(chosen) > PARTITIONS_MAX:
+            raise fail(f"{topic} has more than {PARTITIONS_MAX} partitions: ask for one of them (partition=).")
+        resumed = _positions(request.headers.get("last-event-id", ""))
+        starts = {}
+        for index in chosen:
+            found = resumed.get(index)
+            starts[index] = await start_of(self._fetching, request, topic, index, caller) if found is None else found
+        as_events = EVENTS in request.headers.get("accept", "")
+        stream = _Stream(self._fetching, self._quotas, topic, caller, wanted, starts, as_events=as_events)
+        headers = (("Cache-Control", "no-store"), ("X-Accel-Buffering", "no"))
+        return StreamedResponse(chunks=stream.chunks(), content_type=EVENTS if as_events else NDJSON, headers=headers)
+
+
+class _Stream:
+    """A task per partition fetches; what they find goes through one short queue to the one reader."""
+
+    def __init__(
+        self,
+        fetching: Fetching,
+        quotas: HttpQuotas,
+        topic: str,
+        caller: HttpCaller,
+        wanted: Wanted,
+        positions: dict[int, int],
+        *,
+        as_events: bool,
+    ) -> None:
+        self._fetching = fetching
+        self._quotas = quotas
+        self._topic = topic
+        self._caller = caller
+        self._wanted = wanted
+        self._positions = positions
+        self._as_events = as_events
+        self._queue: asyncio.Queue[tuple[int, list[str], int] | Problem] = asyncio.Queue(QUEUED_MAX)
+        self._turn = asyncio.Lock()  # one partition's records at a time are in memory, however many there are
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        follow = [self._quotas.timed(self._caller, self._follow(index)) for index in self._positions]
+        tasks = [asyncio.ensure_future(each) for each in follow]
+        try:
+            while True:
+                try:
+                    async with asyncio.timeout(ALIVE_SECONDS):
+                        found = await self._queue.get()
+                except TimeoutError:
+                    yield b":\n\n" if self._as_events else b"\n"
+                    continue
+                if isinstance(found, Problem):
+                    yield self._last_words(found)
+                    return
+                yield self._text(*found)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _follow(self, index: int) -> None:
+        offset = self._positions[index]
+        served_at = monotonic()
+        try:
+            while True:
+                await self._quotas.wait_to_fetch(self._caller)
+                try:
+                    data = await self._read(index, offset)
+                except Problem as problem:
+                    if problem.status != 503 or monotonic() > served_at + UNAVAILABLE_SECONDS_MAX:
+                        raise
+                    await asyncio.sleep(RETRY_SECONDS)  # its leader is gone: there will be another
+                    continue
+                served_at = monotonic()
+                async with self._turn:
+                    found = await decoded(data, self._topic, index, offset, self._wanted)
+                    self._quotas.fetched(self._caller, found.size_bytes)
+                    offset = found.next_offset
+                    if found.records:
+                        await self._queue.put((index, found.records, offset))
+        except Problem as problem:
+            await self._queue.put(problem)
+        except Exception as error:
+            await self._queue.put(Problem(500, "UNKNOWN_SERVER_ERROR", f"Reading failed: {type(error).__name__}."))
+
+    async def _read(self, index: int, offset: int) -> PartitionData:
+        return await self._fetching.read(
+            self._topic,
+            index,
+            offset,
+            self._caller,
+            limit_bytes=self._quotas.fetch_bytes_max(self._caller, READ_BYTES),
+            wait_ms=WAIT_MS,
+            isolation=self._wanted.isolation,
+        )
+
+    def _text(self, index: int, lines: list[str], following: int) -> bytes:
+        self._positions[index] = following
+        if not self._as_events:
+            return "".join(f"{line}\n" for line in lines).encode(errors="replace")
+        # The last event of a chunk carries where every partition stands: a client that comes back sends it.
+        events = "".join(f"data: {line}\n\n" for line in lines[:-1])
+        standing = ",".join(f"{partition}={offset}" for partition, offset in self._positions.items())
+        return f"{events}id: {standing}\ndata: {lines[-1]}\n\n".encode(errors="replace")
+
+    def _last_words(self, problem: Problem) -> bytes:
+        document = problem.document()
+        return b"event: error\ndata: %b\n\n" % document if self._as_events else b"%b\n" % document
+
+
+def _positions(text: str) -> dict[int, int]:
+    """Of a Last-Event-ID."""
+    found = {}
+    for pair in text.split(",") if text else ():
+        partition, _, offset = pair.partition("=")
+        if not (partition.isascii() and partition.isdigit() and offset.isascii() and offset.isdigit()):
+            raise fail("Last-Event-ID: it is not one of this stream's.")
+        found[int(partition[:10])] = int(offset[:19])
+    return found
