@@ -20,6 +20,8 @@ ROOT = Path(__file__).resolve().parent.parent
 TIDEMARK, KAFKA = "tidemark", "kafka"
 START_TIMEOUT_S = 90.0
 STOP_TIMEOUT_S = 30.0
+# A shell may forbid Python to keep its bytecode. An installed broker has it: it does not compile itself at every start.
+ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 # What is not the default, on both: a deleted round leaves the disk at once, before the next one begins; a new group
 # does not wait three seconds for members to come; a session may be short enough to wait for its end.
 _SETTINGS = {
@@ -161,7 +163,7 @@ class Running:
         self.data = launch.directory / "data"
         self._log = (launch.directory / "broker.log").open("wb")
         started = time.monotonic()
-        self._process = subprocess.Popen(launch.argv, cwd=ROOT, stdout=self._log, stderr=self._log)
+        self._process = subprocess.Popen(launch.argv, cwd=ROOT, env=ENVIRONMENT, stdout=self._log, stderr=self._log)
         self.pid = self._process.pid
         self._stat = psutil.Process(self.pid)
         try:

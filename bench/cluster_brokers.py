@@ -15,7 +15,7 @@ from typing import Self
 import psutil
 
 from bench import wire
-from bench.brokers import JVM, KAFKA_LOG4J, ROOT, START_TIMEOUT_S, STOP_TIMEOUT_S, TIDEMARK, free_port
+from bench.brokers import ENVIRONMENT, JVM, KAFKA_LOG4J, ROOT, START_TIMEOUT_S, STOP_TIMEOUT_S, TIDEMARK, free_port
 
 NODES = (1, 2, 3)
 CLUSTER_ID = "dGlkZW1hcmstYmVuY2gtMQ"
@@ -111,7 +111,7 @@ class Cluster:
     def _spawn(self, node_id: int) -> None:
         with (self.nodes[node_id].directory / "broker.log").open("ab") as log:
             command = self._commands[node_id]
-            self._processes[node_id] = subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log)
+            self._processes[node_id] = subprocess.Popen(command, cwd=ROOT, env=ENVIRONMENT, stdout=log, stderr=log)
 
     def _wait(self, node_id: int) -> None:
         process = self._processes[node_id]

@@ -1,9 +1,9 @@
 """Compaction beside Apache Kafka: `python -m bench.compaction --mb 1000 --keys 1000000 --value 100`.
 
-A topic is filled through librdkafka while it is not compacted yet. Then its policy is changed, and until the broker's
-cleaner-offset-checkpoint tells that it is clean, a producer sends one record at a time: its latencies are compared with
-those before. Figures: MB per second of wall time and of the broker's CPU (all its processes, less what the producer
-alone costs it), peak memory, p99 of produce.
+Topics, one for each round, are filled through librdkafka while they are not compacted yet. Then a topic's policy is
+changed, and until the broker's cleaner-offset-checkpoint tells that it is clean, a producer sends one record at a time:
+its latencies are compared with those before. Figures: MB per second of wall time and of the broker's CPU (all its
+processes, less what the producer alone costs it), peak memory, p99 of produce.
 """
 
 from __future__ import annotations
@@ -11,8 +11,6 @@ from __future__ import annotations
 import argparse
 import random
 import statistics
-import sys
-import tempfile
 import time
 from pathlib import Path
 
@@ -20,22 +18,20 @@ import psutil
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "compat-tests"))
-from harness.broker_process import ApacheKafka, BrokerProcess, Tidemark
+from bench.rounds import BrokerProcess, Figures, add_options, run
 
+WARM_UP_SECONDS = 2
 QUIET_SECONDS = 5
 SECONDS_MAX = 400
 SETTINGS = {"log.cleaner.backoff.ms": "500", "log.retention.ms": "-1"}
 SEGMENTS = 10
 
 
-def fill(bootstrap: str, topic: str, *, size_bytes: int, keys: int, value_bytes: int) -> int:
-    """Returns the number of records."""
+def fill(bootstrap: str, topic: str, *, size_bytes: int, keys: int, value_bytes: int) -> None:
     chance = random.Random(1)
     value = chance.randbytes(value_bytes)
     sender = Producer({"bootstrap.servers": bootstrap, "linger.ms": 20, "batch.size": 16384, "acks": 1})
-    count = size_bytes // (value_bytes + 24)
-    for number in range(count):
+    for number in range(size_bytes // (value_bytes + 24)):
         while True:
             try:
                 sender.produce(topic, value, key=b"key-%08d" % chance.randrange(keys), partition=0)
@@ -45,7 +41,6 @@ def fill(bootstrap: str, topic: str, *, size_bytes: int, keys: int, value_bytes:
         if number % 10_000 == 0:
             sender.poll(0)
     assert sender.flush(120) == 0
-    return count
 
 
 class Latencies:
@@ -102,38 +97,59 @@ def percentile(values: list[float], share: float) -> float:
     return sorted(values)[min(int(len(values) * share), len(values) - 1)] * 1000
 
 
-def run(broker: BrokerProcess, directory: Path, options: argparse.Namespace) -> None:
+def prepare(broker: BrokerProcess, options: argparse.Namespace) -> None:
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-    for topic in ("log", "other"):
+    topics = [f"log{number}" for number in range(options.rounds)]
+    for topic in ("other", *topics):
         admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(30)
-    count = fill(
-        broker.bootstrap, "log", size_bytes=options.mb * 1_000_000, keys=options.keys, value_bytes=options.value
-    )
+    for topic in topics:
+        fill(broker.bootstrap, topic, size_bytes=options.mb * 1_000_000, keys=options.keys, value_bytes=options.value)
+
+
+def size_mb(broker: BrokerProcess, topic: str) -> float:
+    return sum(path.stat().st_size for path in broker.data.glob(f"{topic}-0/*.log")) / 1e6
+
+
+def compact(bootstrap: str, topic: str) -> None:
+    changes = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01"}
+    entries = [ConfigEntry(k, v, incremental_operation=AlterConfigOpType.SET) for k, v in changes.items()]
+    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.incremental_alter_configs([resource])[resource].result(30)
+
+
+def measure(broker: BrokerProcess, number: int) -> Figures:
+    topic = f"log{number}"
     process = psutil.Process(broker.pid)
     latencies = Latencies(broker.bootstrap, "other")
-    latencies.measure(2)
+    latencies.measure(WARM_UP_SECONDS)
     begin, cpu = time.monotonic(), cpu_seconds(process)
     quiet = latencies.measure(QUIET_SECONDS)
     idle = (cpu_seconds(process) - cpu) / (time.monotonic() - begin)
 
-    before = sum(path.stat().st_size for path in directory.rglob("log-0/*.log"))
-    changes = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01"}
-    entries = [ConfigEntry(k, v, incremental_operation=AlterConfigOpType.SET) for k, v in changes.items()]
-    admin.incremental_alter_configs([ConfigResource(ResourceType.TOPIC, "log", incremental_configs=entries)])
+    before = size_mb(broker, topic)
+    compact(broker.bootstrap, topic)
     begin, cpu, busy, memory, worker = time.monotonic(), cpu_seconds(process), [], 0, 0
-    while not is_cleaned(directory, "log") and time.monotonic() < begin + SECONDS_MAX:
+    while not is_cleaned(broker.data, topic) and time.monotonic() < begin + SECONDS_MAX:
         busy += latencies.measure(0.25)
         own, children = memory_bytes(process)
         memory, worker = max(memory, own), max(worker, children)
     seconds = time.monotonic() - begin
     cpu = cpu_seconds(process) - cpu - idle * seconds
-    after = sum(path.stat().st_size for path in directory.rglob("log-0/*.log"))
-    size = before / 1e6
-    print(f"{type(broker).__name__}: {count} records of {options.value} B, {size:.0f} MB became {after / 1e6:.0f}")
-    print(f"  {seconds:.1f} s, {size / seconds:.0f} MB/s; {cpu:.1f} CPU s, {size / cpu:.0f} MB per CPU s")
-    print(f"  peak RSS: broker {memory / 1e6:.0f} MB, cleaner's process {worker / 1e6:.0f} MB")
-    print(f"  produce p50: {statistics.median(quiet) * 1000:.2f} ms, meanwhile {statistics.median(busy) * 1000:.2f} ms")
-    print(f"  produce p99: {percentile(quiet, 0.99):.2f} ms, meanwhile {percentile(busy, 0.99):.2f} ms", flush=True)
+    return {
+        "MB before": before,
+        "MB after": size_mb(broker, topic),
+        "MB/s": before / seconds,
+        "CPU s": cpu,
+        "MB per CPU s": before / cpu,
+        "broker's RSS, MB": memory / 1e6,
+        "cleaning process's RSS, MB": worker / 1e6,
+        "produce p50, ms": statistics.median(quiet) * 1000,
+        "produce p50 meanwhile, ms": statistics.median(busy) * 1000,
+        "produce p99, ms": percentile(quiet, 0.99),
+        "produce p99 meanwhile, ms": percentile(busy, 0.99),
+        "p99 meanwhile to quiet": percentile(busy, 0.99) / percentile(quiet, 0.99),
+    }
 
 
 def main() -> None:
@@ -141,18 +157,10 @@ def main() -> None:
     parser.add_argument("--mb", type=int, default=1000)
     parser.add_argument("--keys", type=int, default=1_000_000)
     parser.add_argument("--value", type=int, default=100)
-    parser.add_argument("--broker", choices=["tidemark", "kafka"], action="append")
+    add_options(parser)
     options = parser.parse_args()
-    makers = {"tidemark": Tidemark, "kafka": ApacheKafka}
-    for name in options.broker or ["tidemark", "kafka"]:
-        with tempfile.TemporaryDirectory(prefix="compaction-") as folder:
-            segment_bytes = max(options.mb * 1_000_000 // SEGMENTS, 1 << 20)
-            broker = makers[name](Path(folder), {**SETTINGS, "log.segment.bytes": str(segment_bytes)})
-            try:
-                broker.start()
-                run(broker, Path(folder), options)
-            finally:
-                broker.close()
+    settings = {**SETTINGS, "log.segment.bytes": str(max(options.mb * 1_000_000 // SEGMENTS, 1 << 20))}
+    run(options, settings, fill=lambda broker: prepare(broker, options), measure=measure)
 
 
 if __name__ == "__main__":

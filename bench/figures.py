@@ -82,6 +82,10 @@ FIGURES: dict[str, Figure] = {
     "acl-small.cpu_us": Figure(
         title="a thousand ACLs: small request, broker CPU", unit="µs", higher_is_better=False, goal=1.0
     ),
+    "quota-small.rate": Figure(title="quotas: small requests", unit="requests/s", higher_is_better=True, goal=1.0),
+    "quota-small.cpu_us": Figure(
+        title="quotas: small request, broker CPU", unit="µs", higher_is_better=False, goal=1.0
+    ),
     "tls-produce-1k.rate": _rate("TLS: produce 1 KB", 1.0),
     "tls-produce-1k.cpu": _cpu("TLS: produce 1 KB, broker CPU", 1.0),
     "tls-consume-1k.rate": _rate("TLS: consume 1 KB", 1.0),

@@ -81,12 +81,14 @@ def cases() -> Iterator[tuple[str, bytes, int, int]]:
     yield "8,000 records of 96 B: on a thread if strict", batch_of(8000, 96), 1, 10
 
 
-async def measure(node: Any, topic: str, batch: bytes, partitions: int, count: int, sink: Sink | None = None) -> float:
+async def measure(
+    node: Any, topic: str, batch: bytes, partitions: int, count: int, sink: Sink | None = None, *, rounds: int = ROUNDS
+) -> float:
     """Microseconds of all threads."""
     handle, sink = node._server._handle, sink or Sink()
     sent = frame(topic, batch, partitions)
     best = float("inf")
-    for _ in range(ROUNDS):
+    for _ in range(rounds):
         frames = [bytearray(sent) for _ in range(count)]
         sink.answered = 0
         start = time.process_time()

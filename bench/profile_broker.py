@@ -14,8 +14,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from bench.brokers import ROOT, Running, prepare_tidemark
-from bench.cases import QUICK
+from bench.brokers import ROOT, Running, make_certificates, prepare_tidemark
+from bench.cases import QUICK, TLS_CASES
 from bench.run import WARM_CASES
 
 WRITE_TIMEOUT_S = 20.0
@@ -45,7 +45,8 @@ def main() -> int:
 
 def _profile(arguments: argparse.Namespace, directory: Path) -> None:
     output = directory / "profile"
-    launch = prepare_tidemark(directory / "broker")
+    certificates = make_certificates(directory / "certificates") if arguments.case in TLS_CASES else None
+    launch = prepare_tidemark(directory / "broker", certificates=certificates)
     if arguments.mode != "perf":
         at = launch.argv.index("tidemark.broker")
         wrapped = [*launch.argv[:at], "bench.profiled", arguments.mode, str(output), *launch.argv[at + 1 :]]

@@ -2,7 +2,7 @@
 
 A broker process, a librdkafka producer and consumer (with --java Kafka's ProducerPerformance and ConsumerPerformance,
 too, from the jars of `make jars`), 20 s each, measured from their first record on. Beside them another client produces
-100 B at a time and waits for each answer, alone first: its rate and its p99. Everything is on this machine.
+100 B at a time and waits for each answer, alone before and after: its rate and its p99. Everything is on this machine.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from tidemark.cli.main import main as tidemark  # noqa: E402
 RATE = 5_000_000
 SECONDS = 4.0 if "--quick" in sys.argv else 20.0
 SIZE = 1000
+HELD, JAVA = "held", "held-java"  # client ids with a quota: each begins with the half second's worth of a new client
 
 
 def neighbour(host: str, port: int, topic: str, seconds: float) -> dict[str, float]:
@@ -62,7 +63,7 @@ def producer_rate(bootstrap: str, topic: str) -> float:
         if time.perf_counter() - began < SECONDS:
             sent += len(message.value())
 
-    producer = Producer({"bootstrap.servers": bootstrap, "client.id": "held", "queue.buffering.max.kbytes": 20_000})
+    producer = Producer({"bootstrap.servers": bootstrap, "client.id": HELD, "queue.buffering.max.kbytes": 20_000})
     value, began = bytes(SIZE), time.perf_counter()
     while time.perf_counter() - began < SECONDS:
         try:
@@ -77,7 +78,7 @@ def producer_rate(bootstrap: str, topic: str) -> float:
 
 def consumer_rate(bootstrap: str, topic: str) -> float:
     consumer = Consumer(
-        {"bootstrap.servers": bootstrap, "client.id": "held", "group.id": "g", "auto.offset.reset": "earliest"}
+        {"bootstrap.servers": bootstrap, "client.id": HELD, "group.id": "g", "auto.offset.reset": "earliest"}
     )
     consumer.subscribe([topic])
     got, began = 0, 0.0
@@ -96,15 +97,15 @@ def java_rates(bootstrap: str, topic: str) -> tuple[float, float]:
     count = int(RATE * SECONDS / SIZE)
     tools = "org.apache.kafka.tools."
     properties = Path(tempfile.mkdtemp()) / "held.properties"
-    properties.write_text("client.id=held\n")
+    properties.write_text(f"client.id={JAVA}\n")
     sending = f"--topic {topic} --num-records {count} --record-size {SIZE} --throughput -1 --producer-props"
     getting = f"--topic {topic} --messages {count} --consumer.config {properties} --timeout 60000 --hide-header"
     sent, got = run_tools(
-        [f"{tools}ProducerPerformance", *sending.split(), f"bootstrap.servers={bootstrap}", "client.id=held"],
+        [f"{tools}ProducerPerformance", *sending.split(), f"bootstrap.servers={bootstrap}", f"client.id={JAVA}"],
         [f"{tools}ConsumerPerformance", "--bootstrap-server", bootstrap, *getting.split()],
     )
     records = float(re.findall(r"([\d.]+) records/sec", sent.checked().stdout)[-1])
-    fetched_mb_per_second = float(got.checked().lines[-1].split(",")[7])
+    fetched_mb_per_second = float(got.checked().lines[-1].split(",")[8])
     return records * SIZE, fetched_mb_per_second * (1 << 20)
 
 
@@ -126,12 +127,15 @@ def main() -> None:
         filler.flush()
         alone = neighbour(broker.host, broker.port, "other", SECONDS)
         limits = ["--producer-byte-rate", str(RATE), "--consumer-byte-rate", str(RATE)]
-        tidemark(["quotas", "set", "--for-client-id", "held", *limits, *at])
+        for client_id in (HELD, JAVA):
+            tidemark(["quotas", "set", "--for-client-id", client_id, *limits, *at])
         produced, with_producer = beside(broker, lambda: producer_rate(broker.bootstrap, "java"))
         print(shown("librdkafka, produced", produced))
         fetched, with_consumer = beside(broker, lambda: consumer_rate(broker.bootstrap, "held"))
         print(shown("librdkafka, fetched", fetched))
-        for name, figures in (("alone", alone), ("producer", with_producer), ("consumer", with_consumer)):
+        again = neighbour(broker.host, broker.port, "other", SECONDS)
+        besides = {"alone": alone, "producer": with_producer, "consumer": with_consumer, "alone again": again}
+        for name, figures in besides.items():
             rate, p99 = figures["rate"] / alone["rate"], figures["p99_ms"] / alone["p99_ms"]
             told = f"{figures['rate']:.0f}/s ({rate:.2f}), p99 {figures['p99_ms']:.2f} ms ({p99:.2f})"
             print(f"neighbour of: {name:14} {told}")

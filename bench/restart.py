@@ -2,24 +2,22 @@
 
 recovery    so many MB in ten partitions, nothing of it synced yet; kill -9; until every partition tells its end offset
 partitions  2,000 partitions with a record each; kill -9; likewise
+clean       the same data as `recovery`; a clean stop; likewise
 offsets     a million commits of 10,000 keys; a clean stop; until a committed offset is answered
 
-Time is counted from the start of the process. The page cache is warm for both.
+Time is counted from the start of the process. The page cache is warm for both. That nothing was synced is arranged by
+removing the checkpoint of recovery points, so that one filling serves all rounds.
 """
 
 from __future__ import annotations
 
 import argparse
-import sys
-import tempfile
 import time
-from pathlib import Path
 
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "compat-tests"))
-from harness.broker_process import ApacheKafka, BrokerProcess, Tidemark
+from bench.rounds import BrokerProcess, Figures, add_options, run
 
 TOPIC = "log"
 VALUE = b"x" * 1000
@@ -40,7 +38,7 @@ def create(bootstrap: str, partitions: int) -> None:
 
 
 def fill(bootstrap: str, *, partitions: int, count: int) -> None:
-    sender = Producer({"bootstrap.servers": bootstrap, "linger.ms": 20, "batch.size": 65536, "acks": 1})
+    sender = Producer({"bootstrap.servers": bootstrap, "linger.ms": 20, "batch.size": 65536, "acks": 1, "log_level": 0})
     for number in range(count):
         while True:
             try:
@@ -74,11 +72,10 @@ def seconds_until(broker: BrokerProcess, is_there: object) -> float:
     raise TimeoutError("the broker does not answer")
 
 
-def killed(broker: BrokerProcess, *, partitions: int, count: int) -> float:
-    create(broker.bootstrap, partitions)
-    fill(broker.bootstrap, partitions=partitions, count=count)
+def stop_uncleanly(broker: BrokerProcess) -> None:
     broker.kill()
-    return seconds_until(broker, lambda: end_offsets(broker.bootstrap, partitions) == count)
+    for checkpoint in broker.data.rglob("recovery-point-offset-checkpoint"):
+        checkpoint.unlink()
 
 
 def commit_all(bootstrap: str, commits: int) -> None:
@@ -102,44 +99,52 @@ def topics(bootstrap: str) -> int:
     return len(AdminClient({"bootstrap.servers": bootstrap, "log_level": 0}).list_topics(timeout=5).topics)
 
 
-def loaded(broker: BrokerProcess, *, commits: int) -> tuple[float, float]:
-    """Until the committed offset is answered, and until the broker answers at all."""
+def filled_with_records(broker: BrokerProcess, *, partitions: int, count: int) -> None:
+    create(broker.bootstrap, partitions)
+    fill(broker.bootstrap, partitions=partitions, count=count)
+
+
+def filled_with_commits(broker: BrokerProcess, *, commits: int) -> None:
     create(broker.bootstrap, PARTITIONS_OF_GROUP)
     commit_all(broker.bootstrap, commits)
     time.sleep(5)  # the cleaner has its turn
+
+
+def loaded(broker: BrokerProcess, *, commits: int) -> Figures:
     broker.stop()
     metadata = seconds_until(broker, lambda: topics(broker.bootstrap))
-    last = commits // GROUPS // PARTITIONS_OF_GROUP - 1
     broker.stop()
-    return seconds_until(broker, lambda: committed(broker.bootstrap) == last), metadata
+    last = commits // GROUPS // PARTITIONS_OF_GROUP - 1
+    answered = seconds_until(broker, lambda: committed(broker.bootstrap) == last)
+    size = sum(path.stat().st_size for path in broker.data.glob("__consumer_offsets-0/*.log"))
+    return {"offset, s": answered, "metadata, s": metadata, "difference, s": answered - metadata, "MB left": size / 1e6}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--case", choices=["recovery", "partitions", "offsets"], required=True)
+    parser.add_argument("--case", choices=["recovery", "clean", "partitions", "offsets"], required=True)
     parser.add_argument("--mb", type=int, default=5000)
     parser.add_argument("--commits", type=int, default=1_000_000)
-    parser.add_argument("--broker", choices=["tidemark", "kafka"], action="append")
+    add_options(parser)
     options = parser.parse_args()
-    makers = {"tidemark": Tidemark, "kafka": ApacheKafka}
-    for name in options.broker or ["tidemark", "kafka"]:
-        with tempfile.TemporaryDirectory(prefix="restart-") as folder:
-            broker = makers[name](Path(folder), SETTINGS)
-            try:
-                broker.start()
-                if options.case == "offsets":
-                    answered, metadata = loaded(broker, commits=options.commits)
-                    size = sum(path.stat().st_size for path in Path(folder).rglob("__consumer_offsets-0/*.log"))
-                    times = f"{answered:.2f} s, metadata after {metadata:.2f} s"
-                    print(f"{name}: {times}; {size / 1e6:.1f} MB left", flush=True)
-                elif options.case == "recovery":
-                    seconds = killed(broker, partitions=10, count=options.mb * 1000)
-                    print(f"{name}: {seconds:.2f} s after kill -9 with {options.mb} MB", flush=True)
-                else:
-                    seconds = killed(broker, partitions=2000, count=2000)
-                    print(f"{name}: {seconds:.2f} s after kill -9 with 2,000 partitions", flush=True)
-            finally:
-                broker.close()
+    partitions, count = (2000, 2000) if options.case == "partitions" else (10, options.mb * 1000)
+
+    def measure(broker: BrokerProcess, _: int) -> Figures:
+        if options.case == "offsets":
+            return loaded(broker, commits=options.commits)
+        if options.case == "clean":
+            broker.stop()
+        else:
+            stop_uncleanly(broker)
+        return {"s": seconds_until(broker, lambda: end_offsets(broker.bootstrap, partitions) == count)}
+
+    def prepare(broker: BrokerProcess) -> None:
+        if options.case == "offsets":
+            filled_with_commits(broker, commits=options.commits)
+        else:
+            filled_with_records(broker, partitions=partitions, count=count)
+
+    run(options, SETTINGS, fill=prepare, measure=measure)
 
 
 if __name__ == "__main__":

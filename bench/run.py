@@ -17,12 +17,14 @@ from bench.cluster_cases import Topics
 from bench.figures import Rounds
 from bench.fresh import CONNECTIONS, FRESH_CASES, fresh_round
 from bench.group_cases import GROUP_CASES, UNREHEARSED
+from bench.quota_cases import QUOTA_CASES
 from bench.spark_cases import SPARK_CASES, UNREHEARSED_SPARK
 from bench.steady_cases import STEADY_CASES, UNREHEARSED_STEADY
 from bench.transaction_cases import TRANSACTION_CASES
 
 # Groups first: the data loads leave memory behind them, in which a thousand groups would not be seen.
-WARM_CASES = {**GROUP_CASES, **TRANSACTION_CASES, **SPARK_CASES, **CASES, **TLS_CASES, **ACL_CASES, **STEADY_CASES}
+OPTIONAL_CASES = {**TLS_CASES, **ACL_CASES, **QUOTA_CASES}  # only if they are asked for
+WARM_CASES = {**GROUP_CASES, **TRANSACTION_CASES, **SPARK_CASES, **CASES, **OPTIONAL_CASES, **STEADY_CASES}
 CATCH_UP = "steady-catch-up"
 ALL_CASES = (*FRESH_CASES, *WARM_CASES, CATCH_UP)
 WARM = replace(QUICK, steady_s=2.0, disk_s=3.0, create_topics=20)
@@ -34,7 +36,7 @@ class Plan:
     """What to run. The defaults are a full run of about a quarter of an hour."""
 
     # Without those that need other brokers: another listener, an authorizer.
-    cases: tuple[str, ...] = tuple(case for case in ALL_CASES if case not in {**TLS_CASES, **ACL_CASES})
+    cases: tuple[str, ...] = tuple(case for case in ALL_CASES if case not in OPTIONAL_CASES)
     brokers: tuple[str, ...] = (TIDEMARK, KAFKA)
     rounds: int = 3
     warm_up_s: float = 30.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -161,12 +162,21 @@ def main() -> int:
     parser.add_argument("--only", default="", help="faults whose name has this in it")
     parser.add_argument("--synced", action="store_true", help="acknowledgements wait for disks (flush.messages=1)")
     parser.add_argument("--secure", action="store_true", help="with TLS, logins and an authorizer, everywhere")
-    parser.add_argument("--keep", type=Path, default=None, help="a directory for the nodes' data and logs, which stay")
+    parser.add_argument("--keep", type=Path, default=None, help="where the nodes' data and logs go in any case")
     arguments = parser.parse_args()
     seed = int(time.time()) if arguments.seed is None else arguments.seed
     print(f"seed {seed}", flush=True)
+    outcome: Outcome | None = None
+
+    def keep() -> None:
+        """What is needed to explain an anomaly goes with the nodes' file systems, and with them the chance."""
+        if arguments.keep or outcome is None or not outcome.report.is_clean:
+            kept = arguments.keep or Path(tempfile.mkdtemp(prefix=f"tidemark-chaos-{seed}-"))
+            shutil.copytree(directory, kept, dirs_exist_ok=True)
+            print(f"the nodes' data and logs are kept in {kept}", flush=True)
+
     with ExitStack() as opened:
-        directory = arguments.keep or Path(opened.enter_context(tempfile.TemporaryDirectory(prefix="tidemark-chaos-")))
+        directory = Path(opened.enter_context(tempfile.TemporaryDirectory(prefix="tidemark-chaos-")))
         faults = everything()
         if network.available():
             over = opened.enter_context(Network(NODES + 1))
@@ -187,12 +197,13 @@ def main() -> int:
         else:
             print("without failing syncs: they need a C compiler", flush=True)
         faults.append(JumpClock(with_clocks(cluster)))
-        cluster.start()
+        opened.callback(keep)
         opened.callback(cluster.close)
+        cluster.start()
         faults = [each for each in faults if arguments.only in each.name]
         settings = {"flush_messages": "1"} if arguments.synced else {}
         outcome = run(cluster, faults, seconds=arguments.minutes * 60, seed=seed, settings=settings)
-    if arguments.keep:
+    if arguments.keep or not outcome.report.is_clean:
         print(outcome.diary())
     print(outcome)
     if outcome.longest_gap >= SERVES_AGAIN_SECONDS_MAX:

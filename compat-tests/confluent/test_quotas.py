@@ -1,4 +1,5 @@
-"""librdkafka over its quotas: it is told how long it was held back, and gets all through, in order and once."""
+"""librdkafka over its quotas: it is told how long it was held back, and gets all through, in order and once; its
+transactions and its group go on."""
 
 from __future__ import annotations
 
@@ -6,31 +7,14 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from confluent_kafka import Consumer, Producer, ThrottleEvent
+from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, ThrottleEvent, TopicPartition
 from harness.broker_process import BrokerProcess
-from harness.confluent_client import create_topic
-
-from tidemark.protocol.messages.alter_client_quotas import (
-    AlterationData,
-    AlterClientQuotasRequest,
-    AlterClientQuotasResponse,
-    EntityData,
-    OpData,
-)
-from tidemark.wire_client import BrokerConnections
+from harness.confluent_client import consumer, create_topic, produce_all, read
+from harness.quotas import set_quotas
 
 RATE = 400_000
 COUNT, SIZE = 1500, 1000
-
-
-def set_quotas(bootstrap: str, client_id: str, **quotas: float | None) -> None:
-    host, _, port = bootstrap.split(",")[0].rpartition(":")
-    ops = [OpData(key=key, value=value or 0.0, remove=value is None) for key, value in quotas.items()]
-    entry = AlterationData(entity=[EntityData(entity_type="client-id", entity_name=client_id)], ops=ops)
-    brokers = BrokerConnections([(host, int(port))], client_id="test", timeout_s=20)
-    answer = brokers.ask_any(AlterClientQuotasRequest(entries=[entry]), AlterClientQuotasResponse, 1)
-    brokers.close()
-    assert [each.error_code for each in answer.entries] == [0]
+COPIED = 200
 
 
 @pytest.fixture
@@ -68,3 +52,49 @@ def test_producer_and_consumer_are_held_to_their_rates_and_told(broker: BrokerPr
     assert numbers == list(range(COUNT))
     assert time.time() - began > 0.5 * COUNT * SIZE / RATE
     assert max(each.throttle_time for each in told) > 0
+
+
+def test_a_transactional_copy_goes_on_under_quotas_of_bytes_and_time(broker: BrokerProcess, topic: str) -> None:
+    """No producer is fenced and no member leaves its group: neither heartbeats nor transactions starve."""
+    source, target = f"{topic}-in", f"{topic}-out"
+    for each in (source, target):
+        create_topic(broker.bootstrap, each)
+    values: list[bytes | None] = [b"%d" % number + bytes(SIZE) for number in range(COPIED)]
+    produce_all(broker.bootstrap, source, values)
+    quotas = {"producer_byte_rate": 100_000, "consumer_byte_rate": 100_000, "request_percentage": 1}
+    set_quotas(broker.bootstrap, topic, **quotas)
+    told: list[ThrottleEvent] = []
+    settings = {"bootstrap.servers": broker.bootstrap, "client.id": topic, "throttle_cb": told.append}
+    group = {"group.id": topic, "session.timeout.ms": 6000, "heartbeat.interval.ms": 200, "enable.auto.commit": False}
+    reading = {"auto.offset.reset": "earliest", "fetch.message.max.bytes": 20_000, "max.poll.interval.ms": 6000}
+    reader = Consumer({**settings, **group, **reading})
+    writer = Producer({**settings, "transactional.id": topic, "transaction.timeout.ms": 10_000})
+    writer.init_transactions(30)
+    rebalances: list[str] = []
+    reader.subscribe(
+        [source],
+        on_assign=lambda *_: rebalances.append("assigned"),
+        on_revoke=lambda *_: rebalances.append("revoked"),
+        on_lost=lambda *_: rebalances.append("lost"),
+    )
+    copied, began = 0, time.time()
+    while copied < COPIED:
+        assert time.time() - began < 60
+        messages = reader.consume(100, 0.5)
+        if not messages:
+            continue
+        writer.begin_transaction()
+        for message in messages:
+            assert message.error() is None
+            writer.produce(target, message.value())
+        writer.send_offsets_to_transaction(reader.position(reader.assignment()), reader.consumer_group_metadata(), 30)
+        writer.commit_transaction(30)
+        copied += len(messages)
+    assert time.time() - began > COPIED * SIZE / quotas["producer_byte_rate"] - 0.5 - 0.5
+    assert rebalances == ["assigned"]
+    assert max(each.throttle_time for each in told) > 0
+    reader.close()
+    set_quotas(broker.bootstrap, topic, **dict.fromkeys(quotas))
+    with consumer(broker.bootstrap, isolation_level="read_committed") as check:
+        check.assign([TopicPartition(target, 0, OFFSET_BEGINNING)])
+        assert [each.value() for each in read(check, COPIED)] == values

@@ -1,13 +1,21 @@
-"""Kafka's own ConfigCommand sets, shows and removes quotas; a Java producer is told to wait and goes on."""
+"""Kafka's own ConfigCommand sets, shows and removes quotas; Java clients are told to wait and go on, with transactions
+and in groups, too."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
+from confluent_kafka import Message
 from harness.broker_process import BrokerProcess
-from harness.confluent_client import create_topic
+from harness.committed import committed_items
+from harness.confluent_client import create_topic, produce_all
 from harness.java import ToolRun
+from harness.java_processes import JavaProcess
 from harness.java_programs import run_tools
+from harness.quotas import set_quotas, throttled_requests
 
 CONFIGS = "kafka.admin.ConfigCommand"
+COPIED = 800
 
 
 def run(broker: BrokerProcess, *commands: str) -> list[ToolRun]:
@@ -64,3 +72,37 @@ def test_a_java_producer_is_throttled_and_finishes(broker: BrokerProcess, topic:
     assert any(line.startswith("3000 records sent") for line in lines)
     (throttled,) = (line for line in lines if line.startswith("producer-metrics:produce-throttle-time-max"))
     assert float(throttled.rsplit(":", 1)[1]) > 0
+
+
+def test_a_java_transactional_copy_goes_on_under_quotas_of_bytes_and_time(
+    broker: BrokerProcess, topic: str, tmp_path: Path, is_control: bool
+) -> None:
+    """In one life and without an abort: no producer is fenced, no member leaves its group."""
+    source, target = f"{topic}-in", f"{topic}-out"
+    for each in (source, target):
+        create_topic(broker.bootstrap, each)
+    produce_all(broker.bootstrap, source, [b"%06d" % number + b"x" * 250 for number in range(COPIED)])
+    writer, reader = f"producer-{topic}", f"consumer-{source}-group-1"  # as kafka-clients call themselves
+    set_quotas(broker.bootstrap, writer, producer_byte_rate=100_000, request_percentage=1)
+    set_quotas(broker.bootstrap, reader, request_percentage=0.5)
+
+    def number(message: Message) -> int:
+        value = message.value()
+        assert value is not None
+        return int(value[:6])
+
+    how = (broker.bootstrap, source, target, topic, "consumer")
+    copy = JavaProcess("ConsumeTransformProduce", *how, directory=tmp_path)
+    try:
+        with committed_items(broker.bootstrap, target, partitions=1, item=number) as committed:
+            committed.wait_for(COPIED, seconds_max=60)
+            throttled = {} if is_control else throttled_requests(broker.bootstrap)
+            copy.stop()
+            committed.assert_each_once(COPIED)
+    finally:
+        copy.stop()
+        set_quotas(broker.bootstrap, writer, producer_byte_rate=None, request_percentage=None)
+        set_quotas(broker.bootstrap, reader, request_percentage=None)
+    [stopped] = (line for line in copy.said if line.startswith("STOPPED"))
+    assert "aborted=0 lives=1" in stopped, copy.log
+    assert is_control or min(throttled[writer], throttled[reader]) > 0

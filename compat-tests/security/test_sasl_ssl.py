@@ -12,8 +12,16 @@ import uuid
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, Producer
-from confluent_kafka.admin import AclBinding, AclOperation, AclPermissionType, ResourcePatternType, ResourceType
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import (
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    NewTopic,
+    ResourcePatternType,
+    ResourceType,
+)
 from harness.java_programs import run_tools
 from harness.sasl import ADMIN, broker_settings, java, librdkafka, properties
 from harness.scram_users import Users
@@ -88,6 +96,44 @@ def test_who_is_in_may_not_do_everything(broker, secured):
     consumer = Consumer({**settings, "group.id": "others", "auto.offset.reset": "earliest"})
     consumer.subscribe(["test"])
     assert consumer.poll(20).error().code() == KafkaError.GROUP_AUTHORIZATION_FAILED
+    consumer.close()
+
+
+def test_rights_that_are_taken_away_and_given_back_count_for_clients_that_run(broker, secured, users):
+    """A consumer in the middle of a fetch session, and a producer on a connection that it has."""
+    topic, results = f"lent-{uuid.uuid4().hex[:8]}", []
+    lent = AclBinding(ResourceType.TOPIC, topic, ResourcePatternType.LITERAL, "User:ann", "*", AclOperation.ALL,
+                      AclPermissionType.ALLOW)  # fmt: skip
+    may = AclBindingFilter(ResourceType.TOPIC, topic, ResourcePatternType.LITERAL, "User:ann", None, AclOperation.ANY,
+                           AclPermissionType.ANY)  # fmt: skip
+    users.admin.create_topics([NewTopic(topic, 1)])[topic].result(20)
+    users.admin.create_acls([lent])[lent].result(20)
+    settings = {**librdkafka(broker.bootstrap, "SCRAM-SHA-512", "ann", "ann-secret"), **secured}
+    producer = Producer({**settings, "linger.ms": 0, "topic.metadata.refresh.interval.ms": 500})
+    consumer = Consumer({**settings, "group.id": "test-lent", "fetch.wait.max.ms": 100})
+    consumer.assign([TopicPartition(topic, 0, 0)])
+
+    def written() -> KafkaError | None:
+        results.clear()
+        try:
+            producer.produce(topic, b"x", on_delivery=lambda error, _message: results.append(error))
+        except KafkaException as refused:  # librdkafka has seen it in the metadata
+            return refused.args[0]
+        producer.flush(20)
+        return results[0]
+
+    def read():
+        message = consumer.poll(5)
+        return None if message is None else message.error()
+
+    assert written() is None
+    assert eventually(lambda: (message := consumer.poll(5)) and message.value()) == b"x"
+    users.admin.delete_acls([may])[may].result(20)
+    eventually(lambda: (error := written()) is not None and error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED)
+    eventually(lambda: (error := read()) is not None and error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED)
+    users.admin.create_acls([lent])[lent].result(20)
+    eventually(lambda: written() is None)
+    eventually(lambda: (message := consumer.poll(5)) and not message.error())
     consumer.close()
 
 

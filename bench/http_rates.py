@@ -1,0 +1,157 @@
+"""HTTP and JSON, on one broker: `python bench/http_rates.py [--quick] [--rounds 3]`.
+
+A broker process and a loader with 50 connections, each with one request under way: 1 KB produced singly and in batches
+of 100, and a topic read as a stream of lines. Beside the singles a Kafka client produces 100 B at a time and waits for
+each answer; alone first: its p99 of both. Medians of the rounds. The loader sends bytes made beforehand.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+ROOT = Path(__file__).parents[1]
+sys.path[:0] = [str(ROOT / "compat-tests")]
+
+from harness.batches import batch_of  # noqa: E402
+from harness.broker_process import Tidemark  # noqa: E402
+from harness.ports import free_port  # noqa: E402
+from harness.requests import produce  # noqa: E402
+from harness.wire import Wire  # noqa: E402
+
+from tidemark.cli.main import main as tidemark  # noqa: E402
+
+QUICK = "--quick" in sys.argv
+ROUNDS = int(sys.argv[sys.argv.index("--rounds") + 1]) if "--rounds" in sys.argv else 1 if QUICK else 3
+SECONDS = float(os.environ.setdefault("HTTP_RATES_SECONDS", "2" if QUICK else "8"))  # processes inherit it
+CONNECTIONS = 50
+BATCH = 100
+VALUE = "x" * 1000
+
+
+def request(topic: str, body: object) -> bytes:
+    data = json.dumps(body).encode()
+    head = f"POST /topics/{topic}/records HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    return head.encode() + b"Content-Length: %d\r\n\r\n" % len(data) + data
+
+
+async def _send(port: int, data: bytes, until: float, took: list[float]) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    while (began := time.perf_counter()) < until:
+        writer.write(data)
+        head = await reader.readuntil(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 200"), head
+        await reader.readexactly(int(head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0]))
+        took.append(time.perf_counter() - began)
+    writer.close()
+
+
+async def _produce(port: int, topic: str, body: object) -> dict[str, float]:
+    took: list[float] = []
+    data, until = request(topic, body), time.perf_counter() + SECONDS
+    await asyncio.gather(*(_send(port, data, until, took) for _ in range(CONNECTIONS)))
+    return {"count": len(took), "rate": len(took) / SECONDS, **_latency(took)}
+
+
+async def _stream(port: int, topic: str) -> dict[str, float]:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1 << 20)
+    writer.write(f"GET /topics/{topic}/stream HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+    await reader.readuntil(b"\r\n\r\n")
+    lines, began = 0, time.perf_counter()
+    while (passed := time.perf_counter() - began) < SECONDS:
+        try:
+            data = await asyncio.wait_for(reader.read(1 << 20), 1.0)
+        except TimeoutError:
+            passed = time.perf_counter() - began - 1.0  # there is no more of it
+            break
+        lines += data.count(b'"value_format"')
+    writer.close()
+    return {"count": lines, "rate": lines / passed}
+
+
+def neighbour(host: str, port: int) -> dict[str, float]:
+    took = []
+    with Wire(host, port) as wire:
+        until = time.perf_counter() + SECONDS
+        while (began := time.perf_counter()) < until:
+            assert produce(wire, "other", batch_of(bytes(100)), acks=1).error_code == 0
+            took.append(time.perf_counter() - began)
+            time.sleep(0.001)
+    return _latency(took)
+
+
+def _latency(took: list[float]) -> dict[str, float]:
+    return {"p50_ms": statistics.median(took) * 1000, "p99_ms": statistics.quantiles(took, n=100)[98] * 1000}
+
+
+def started(*arguments: str) -> subprocess.Popen[str]:
+    return subprocess.Popen([sys.executable, __file__, *arguments], stdout=subprocess.PIPE, text=True)
+
+
+def told(process: subprocess.Popen[str]) -> dict[str, float]:
+    with process:
+        found: dict[str, float] = json.loads(process.communicate(timeout=120)[0])
+        return found
+
+
+def measured(broker: Any, *arguments: str) -> dict[str, float]:
+    """The loader's figures, and the broker's CPU time per request or record."""
+    of_broker = psutil.Process(broker.pid)
+    before = sum(of_broker.cpu_times()[:2])
+    found = told(started(*arguments))
+    cpu_seconds = sum(of_broker.cpu_times()[:2]) - before
+    return {**found, "cpu_us": cpu_seconds / found["count"] * 1e6}
+
+
+def one_round(broker: Any, http_port: int) -> dict[str, dict[str, float]]:
+    port, kafka = str(http_port), ("neighbour", broker.host, str(broker.port))
+    figures = {"neighbour alone": told(started(*kafka))}
+    beside = started(*kafka)
+    figures["singles"] = measured(broker, "single", port)
+    figures["neighbour of singles"] = told(beside)
+    beside = started(*kafka)
+    figures["batches"] = measured(broker, "batch", port)
+    figures["neighbour of batches"] = told(beside)
+    figures["stream"] = measured(broker, "stream", port)
+    return figures
+
+
+def main() -> None:
+    port = free_port()
+    broker = Tidemark(Path(tempfile.mkdtemp()), settings={"http.listeners": f"HTTP://127.0.0.1:{port}"})
+    broker.start()
+    try:
+        for topic in ("other", "singles", "batches"):
+            tidemark(["topics", "create", topic, "-b", broker.bootstrap])
+        neighbour(broker.host, broker.port)  # everything is warm
+        rounds = [one_round(broker, port) for _ in range(ROUNDS)]
+    finally:
+        broker.close()
+    for case in rounds[0]:
+        names = rounds[0][case]
+        middle = {name: statistics.median(each[case][name] for each in rounds) for name in names}
+        print(f"{case:22}", ", ".join(f"{name} {value:,.2f}" for name, value in middle.items()))
+
+
+if __name__ == "__main__":
+    match sys.argv[1:]:
+        case ["neighbour", host, port]:
+            print(json.dumps(neighbour(host, int(port))))
+        case ["single", port]:
+            print(json.dumps(asyncio.run(_produce(int(port), "singles", {"value": VALUE}))))
+        case ["batch", port]:
+            print(json.dumps(asyncio.run(_produce(int(port), "batches", [{"value": VALUE}] * BATCH))))
+        case ["stream", port]:
+            print(json.dumps(asyncio.run(_stream(int(port), "batches"))))
+        case _:
+            main()
