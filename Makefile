@@ -13,12 +13,13 @@ SPARK := $(VENV)/.installed-spark
 JARS := .cache/jars/.gathered
 SPARK_JARS := .cache/spark-jars/.gathered
 CLIENTS := .cache/clients/.gathered
+REGISTRY := .cache/registry/.gathered
 ARGS ?=
 
 # The tests start hundreds of interpreters: each would compile everything anew if it may not keep what it compiled.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help install run test check chaos simulate lint types layers jars clients spark spark-jars system bench docs clean
+.PHONY: help install run test check chaos simulate lint types layers jars clients registry spark spark-jars system bench docs clean
 .DEFAULT_GOAL := help
 
 help:
@@ -70,16 +71,17 @@ WORKERS ?= 4
 test: $(DEV) system
 	@$(MAKE) --no-print-directory jars || echo "Going on without Apache Kafka's jars: the Java cases will fail." >&2
 	@$(MAKE) --no-print-directory spark-jars || echo "Going on without Spark's jars: the Spark cases will fail." >&2
+	@$(MAKE) --no-print-directory registry || echo "Going on without a schema registry: its cases will fail." >&2
 	@$(MAKE) --no-print-directory clients || echo "Going on without clients of other versions: their cases will fail." >&2
 	@$(PY) -m pytest -n $(WORKERS) tests compat-tests $(ARGS)
 
 # Without Java, Spark, Docker, wheels, commands that are typed at brokers in processes of their own, and what takes long
-# by its nature: soaking, the worst requests, simulations by the hundred. Of the random histories of groups and transactions,
-# a few.
+# by its nature: soaking, the worst requests, simulations by the hundred. Of random histories and examples, a few.
 NOT_UNIT := pipeline test_docker.py storage/test_dump_log_segments.py \
 	storage/test_kafka_directories.py tidemark/test_installed.py \
 	cli/test_documented_commands.py cli/test_end_to_end.py \
 	broker/server/test_soak.py broker/server/test_worst_requests.py broker/server/test_requests_near_the_limits.py \
+	broker/handlers/produce/test_worst_batches.py \
 	raft/test_simulation.py \
 	simulation/test_seeds.py simulation/test_planted_cluster_bugs.py
 check: lint types layers
@@ -127,6 +129,13 @@ $(CLIENTS): compat-tests/versions/pom.xml compat-tests/versions/python-clients.t
 	@tools/gather-clients $(@D)
 	@touch $@
 
+# A schema registry, which keeps its schemas in a broker of ours.
+registry: $(REGISTRY)
+
+$(REGISTRY): tools/gather-registry | system
+	@tools/gather-registry $(@D)
+	@touch $@
+
 # The pipeline downloads nothing when it runs: all of it is fetched here.
 spark: $(SPARK) spark-jars
 
@@ -145,5 +154,5 @@ docs: $(RUN)
 	@$(PY) -m tidemark.broker.metrics.docs > docs/metrics.md
 
 clean:
-	rm -rf build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .cache/jars .cache/spark-jars .cache/clients
+	rm -rf build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .cache/jars .cache/spark-jars .cache/clients .cache/registry
 	find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +

@@ -47,6 +47,11 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "alone: no other test runs meanwhile")
 
 
+def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
+    """Workers must agree on the names of tests: bytes, which may hold a time (gzip's do), are not part of them."""
+    return argname if isinstance(val, bytes) else None
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Or the longest test of all would begin when the others are done."""
     if RUN_ID:
