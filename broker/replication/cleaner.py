@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from tidemark.broker.config import BrokerConfig
@@ -138,8 +139,7 @@ class Cleaner:
             runner.close()
             self._note_failure(replica, error)
             return False
-        await self._note_success(due, job, stats)
-        return True
+        return await self._note_success(due, job, stats)
 
     async def _run(self, job: CleaningJob, replica: Replica, runner: Runner) -> CleaningStats:
         loop = asyncio.get_running_loop()
@@ -156,17 +156,21 @@ class Cleaner:
 
     async def _note_beginning(self, due: _Due) -> None:
         """Before the first segment is cleaned: whoever finds that offsets are missing has to know that it is no damage,
-        even if this cleaning does not come to its end and is the last."""
-        place = due.replica.topic, due.replica.index
-        if place not in due.directory.cleaned_up_to:
-            due.directory.cleaned_up_to[place] = due.dirtiness.first_dirty_offset
-            try:
-                await self._write_cleaned_up_to(due.directory)
-            except OSError as error:
-                raise CleaningFailed(f"what is cleaned cannot be noted: {error}", is_passing=True) from error
+        even if this cleaning does not come to its end and is the last. After a kill, what lies past the recovery point
+        on disk is read again, and a hole there, unless the topic is still compacted, taken for what was never synced."""
+        place, directory = (due.replica.topic, due.replica.index), due.directory
+        is_known = place in directory.cleaned_up_to
+        directory.cleaned_up_to.setdefault(place, due.dirtiness.first_dirty_offset)
+        try:
+            if not is_known:
+                await self._on_thread(directory, directory.write_cleaned_up_to)
+            if directory.noted_recovery_point(place) < due.dirtiness.end_offset:
+                await self._on_thread(directory, directory.write_recovery_points)
+        except OSError as error:
+            raise CleaningFailed(f"what is cleaned cannot be noted: {error}", is_passing=True) from error
 
-    async def _write_cleaned_up_to(self, directory: LogDirectory) -> None:
-        await asyncio.get_running_loop().run_in_executor(self._threads.of(directory), directory.write_cleaned_up_to)
+    async def _on_thread(self, directory: LogDirectory, work: Callable[[], None]) -> None:
+        await asyncio.get_running_loop().run_in_executor(self._threads.of(directory), work)
 
     def _note_failure(self, replica: Replica, error: Exception) -> None:
         name = f"{replica.topic}-{replica.index}"
@@ -177,12 +181,27 @@ class Cleaner:
         self.uncleanable[replica.topic_id, replica.index] = str(error)
         log.error("%s cannot be cleaned and is left alone until the next start: %s", name, error)
 
-    async def _note_success(self, due: _Due, job: CleaningJob, stats: CleaningStats) -> None:
+    async def _note_success(self, due: _Due, job: CleaningJob, stats: CleaningStats) -> bool:
+        """False if it cannot be noted: then it is not tried again at once."""
         replica, directory = due.replica, due.directory
         place = replica.topic, replica.index
-        if replica.log.generation != job.generation or directory.logs.get(place) is not replica.log:
-            return  # truncated since, or deleted: another topic may have its name
-        directory.cleaned_up_to[place] = stats.end_offset
+
+        def is_same() -> bool:
+            """Neither truncated since, nor deleted: another topic may have its name."""
+            return replica.log.generation == job.generation and directory.logs.get(place) is replica.log
+
+        try:
+            if is_same():
+                # If a power cut undid the renames and not the note, what was to go would stay as if it were clean: a
+                # value, and the tombstone after it, which goes some day.
+                await self._on_thread(directory, partial(replica.log.files.sync_directory, job.directory))
+            if is_same():
+                directory.cleaned_up_to[place] = stats.end_offset
+                await self._on_thread(directory, directory.write_cleaned_up_to)
+        except OSError as error:
+            log.error("how far %s is clean cannot be noted: %s", job.directory, error)
+            self.suspect_disk(job.directory, error)
+            return False
         self.cleaned_logs += 1
         self.bytes_before += stats.bytes_before
         self.bytes_after += stats.bytes_after
@@ -196,7 +215,4 @@ class Cleaner:
             stats.records_after,
             stats.bytes_after,
         )
-        try:
-            await self._write_cleaned_up_to(directory)
-        except OSError as error:
-            log.error("writing how far logs in %s are clean failed: %s", directory.path, error)
+        return True
