@@ -157,7 +157,7 @@ class Cleaner:
     async def _note_beginning(self, due: _Due) -> None:
         """Before the first segment is cleaned: whoever finds that offsets are missing has to know that it is no damage,
         even if this cleaning does not come to its end and is the last. After a kill, what lies past the recovery point
-        on disk is read again, and a hole there, unless the topic is still compacted, taken for what was never synced."""
+        on disk is read again, and a gap there taken for what was never synced, unless the topic is still compacted."""
         place, directory = (due.replica.topic, due.replica.index), due.directory
         is_known = place in directory.cleaned_up_to
         directory.cleaned_up_to.setdefault(place, due.dirtiness.first_dirty_offset)

@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 from tidemark.storage.errors import StorageError
 
-ENTRY_BYTES = 24  # of the key map: a hash of 16 bytes, and an offset; as in Kafka
 NO_DATA = -1
 
 

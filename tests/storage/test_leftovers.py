@@ -1,4 +1,4 @@
-"""A start that clears up after a kill is killed itself, at every step: the one after it finds a sound log all the same."""
+"""A start that clears up after a kill is killed itself, at every step: the one after it finds a sound log."""
 
 from __future__ import annotations
 
@@ -7,14 +7,23 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tidemark.protocol.records import EndTransaction, Record, build_batch, build_end_transaction, iter_records, read_header
+from tidemark.protocol.records import (
+    EndTransaction,
+    Record,
+    build_batch,
+    build_end_transaction,
+    iter_records,
+    read_header,
+)
 from tidemark.storage import Files, Log, LogConfig, job_for, leftovers, measure, swap
 from tidemark.storage.checking import Finding, Known, check_segments, segment_files
 from tidemark.storage.cleaning.clean import clean
 
 T0 = 1_700_000_000_000
 RECORDS = 90
-CONFIG = LogConfig(segment_bytes=1500, index_interval_bytes=100, compact=True, delete=False, file_delete_delay_ms=60_000)
+CONFIG = LogConfig(
+    segment_bytes=1500, index_interval_bytes=100, compact=True, delete=False, file_delete_delay_ms=60_000
+)
 
 
 class Killed(BaseException):
