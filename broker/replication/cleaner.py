@@ -17,10 +17,11 @@ from tidemark.broker.config import BrokerConfig
 from tidemark.broker.replication.replica import Replica
 from tidemark.broker.replication.replica_table import ReplicaTable
 from tidemark.broker.replication.sync_threads import SyncThreads
-from tidemark.environment import new_executor, random_bytes
+from tidemark.environment import monotonic, new_executor, random_bytes
 from tidemark.storage import (
     CleaningFailed,
     CleaningJob,
+    CleaningStarved,
     CleaningStats,
     Dirtiness,
     LogDirectory,
@@ -37,6 +38,7 @@ log = logging.getLogger(__name__)
 
 THREADS_MAX: Final = 64
 SEED_BYTES: Final = 16
+IMPATIENT_SECONDS: Final = 3600.0  # after a cleaning that was not let run
 
 Key = tuple[bytes, int]  # topic id, partition
 
@@ -64,6 +66,7 @@ class Cleaner:
         self._under_way: set[Key] = set()
         self.uncleanable: dict[Key, str] = {}  # and why; until the next start, as in Kafka
         self.suspect_disk: Callable[[str, BaseException], None] = lambda _path, _error: None  # may a disk have failed?
+        self._patient_from = float("-inf")  # monotonic: until then cleanings do not wait for all others
         self.cleaned_logs = self.bytes_before = self.bytes_after = 0  # since the start
 
     def close(self) -> None:
@@ -131,6 +134,7 @@ class Cleaner:
             map_load_factor=config.log_cleaner_io_buffer_load_factor,
             hash_seed=int.from_bytes(random_bytes(SEED_BYTES), "big"),
             bytes_per_second=config.log_cleaner_io_max_bytes_per_second / share,
+            is_patient=monotonic() >= self._patient_from,
         )
         try:
             await self._note_beginning(due)
@@ -175,6 +179,8 @@ class Cleaner:
     def _note_failure(self, replica: Replica, error: Exception) -> None:
         name = f"{replica.topic}-{replica.index}"
         self.suspect_disk(replica.log.directory, error)
+        if isinstance(error, CleaningStarved):
+            self._patient_from = monotonic() + IMPATIENT_SECONDS
         if replica.log.is_offline or (isinstance(error, CleaningFailed) and error.is_passing):
             log.warning("%s was not cleaned, it will be tried again: %s", name, error)
             return

@@ -15,7 +15,7 @@ from tidemark.broker.metadata.image import TOPIC_RESOURCE
 from tidemark.broker.replication import cleaner
 from tidemark.broker.replication.followed import Followed
 from tidemark.protocol.records import Record, build_batch, iter_batches, iter_records
-from tidemark.storage import CleaningFailed, Files
+from tidemark.storage import CleaningFailed, CleaningStarved, Files
 from tidemark.storage.cleaning import running
 
 New = Callable[..., Any]
@@ -254,3 +254,24 @@ async def test_killed_in_the_middle_a_topic_that_is_compacted_no_more_loses_noth
     cluster.configure({(TOPIC_RESOURCE, "t"): {**COMPACTED, "cleanup.policy": "delete"}})
     cluster.start(1)
     written.check(1)
+
+
+async def test_after_a_cleaning_that_was_not_let_run_the_next_has_a_share_of_its_own(
+    cluster: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[bool] = []
+
+    def job_for(*args: Any, **options: Any) -> Any:
+        told.append(options["is_patient"])
+        return storage.job_for(*args, **options)
+
+    def swap(*_: Any) -> None:
+        if told == [True]:
+            raise CleaningStarved("a busy machine")
+
+    monkeypatch.setattr(cleaner, "job_for", job_for)
+    monkeypatch.setattr(cleaner, "swap", swap)
+    await Written(cluster).rounds(1, 40)
+    await clean(cluster, 1)
+    await clean(cluster, 1)
+    assert told == [True, False]
