@@ -79,7 +79,9 @@ class Filter:
         keeps = self._keeps(window, records, is_past_horizon, is_control=attributes & CONTROL != 0)
         kept = np.bincount(records.batch[keeps], minlength=len(window))
         has_tombstones = np.zeros(len(window), dtype=np.bool_)
-        has_tombstones[records.batch[keeps & records.is_tombstone]] = True
+        # Not those that the map does not know of yet: what they delete is still there, and their time does not begin.
+        is_known = records.offsets < self._end_offset
+        has_tombstones[records.batch[keeps & records.is_tombstone & is_known]] = True
         needs_horizon = (has_tombstones | is_emptied_marker) & ~has_horizon
 
         becomes = np.full(len(window), _GONE)
