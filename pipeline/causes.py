@@ -16,6 +16,8 @@ _PASSING = re.compile(
     r"|NullPointerException|Cannot invoke \".*\" because \".*\" is null|failed to connect back"
     r"|BatchesUnreadable|RegistryAway|_FENCED|PRODUCER_FENCED"
     r"|INVALID_PRODUCER_EPOCH|NOT_COORDINATOR|COORDINATOR_|CoordinatorNotAvailable|NotLeaderOrFollower"
+    # An executor that is gone, with what it kept of a table or a batch.
+    r"|CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND|Checkpoint block rdd_\d+_\d+ not found|ExecutorLostFailure|FetchFailed"
     r"|LeaderNotAvailable|_STATE|EOFException|No resolvable bootstrap|fetching offsets|UnknownTopicOrPartition"
 )
 _LOSS = re.compile(
