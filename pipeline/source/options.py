@@ -63,6 +63,7 @@ class ReadOptions:
     fetch_bytes: int
     timeout_ms: int
     security: Mapping[str, str] = field(default_factory=dict, repr=False)  # may hold passwords
+    lake: str | None = None  # where to read what the topics no longer have
 
 
 def read_options(given: Mapping[str, str], *, streaming: bool) -> ReadOptions:
@@ -100,6 +101,7 @@ def read_options(given: Mapping[str, str], *, streaming: bool) -> ReadOptions:
         moved=_moved(options),
         fetch_bytes=_count(options, "kafka.max.partition.fetch.bytes") or FETCH_BYTES,
         timeout_ms=_count(options, "kafka.request.timeout.ms") or TIMEOUT_MS,
+        lake=options.get("tidemark.lake", "").strip() or None,
     )
 
 

@@ -366,6 +366,22 @@ def _check(pipeline: Pipeline, top: Section) -> None:
     for sink in pipeline.sinks:
         if sink.view not in views:
             top.refuse(f"sinks.{sink.name}.from: there is no source or step {sink.view!r}", key="sinks")
+    _check_places(pipeline, top)
+
+
+def _check_places(pipeline: Pipeline, top: Section) -> None:
+    """Parquet's list of files counts batches, not those of each query: of two sinks, one's would be taken for written."""
+    owners: dict[str, str] = {}
+    for sink in pipeline.sinks:
+        if not isinstance(sink, FileSink) or sink.kind != "parquet":
+            continue
+        other = owners.setdefault(sink.path, sink.name)
+        if other != sink.name:
+            top.refuse(
+                f"sinks.{other} and sinks.{sink.name} have the same path, which Parquet cannot share: use delta or "
+                "iceberg, or bring the rows together in a step",
+                key="sinks",
+            )
 
 
 def _check_registry(pipeline: Pipeline, top: Section) -> None:

@@ -138,3 +138,10 @@ def test_thresholds_are_shares(loading: Load) -> None:
         loading(GOOD, rules, "steps[0].thresholds={warn: 120%}")
     with pytest.raises(CommandFailed, match="has thresholds, but no rules"):
         loading(GOOD, "steps[0].thresholds={warn: 1%}")
+
+
+def test_two_sinks_cannot_share_a_parquet_path(loading: Load) -> None:
+    """Of two queries with the same batch numbers Spark would leave out one's rows."""
+    both = GOOD + "  a: {type: parquet, from: big, path: lake/x}\n  b: {type: parquet, from: orders, path: ./lake/x}\n"
+    with pytest.raises(CommandFailed, match=r"sinks\.a and sinks\.b have the same path, which Parquet cannot share"):
+        loading(both)
