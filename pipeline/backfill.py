@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 
 def list_lakes(spark: SparkSession, pipeline: Pipeline, checkpoint: Checkpoint) -> dict[str, str]:
-    """By source: where its reader finds the lake's files. Lists of those that only Spark can list are in the checkpoint,
-    and made anew with every start of a query."""
+    """By source: where its reader finds the lake's files. What only Spark can list, it lists in the checkpoint, anew
+    with every start of a query."""
     found = {}
     for source in pipeline.topic_sources:
         if source.backfill is None or source.backfill.kind == "segments":

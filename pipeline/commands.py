@@ -142,6 +142,7 @@ def _require_sources(pipeline: Pipeline) -> None:
 
 
 def _run(args: argparse.Namespace) -> int:
+    from tidemark.pipeline.lineage import told
     from tidemark.pipeline.places import require_not_left_behind
     from tidemark.pipeline.runner import Runner, stop_on_signals
     from tidemark.pipeline.spark import reporting_jvm_exit
@@ -154,7 +155,8 @@ def _run(args: argparse.Namespace) -> int:
     with reporting_jvm_exit(spark, log=log):
         runner = Runner(spark, pipeline, once=args.once)
         stop_on_signals(runner)
-        runner.run()
+        with told(pipeline, lambda: runner.metrics.rows):
+            runner.run()
     return ExitCode.OK
 
 
@@ -263,7 +265,7 @@ def _maintain(args: argparse.Namespace) -> int:
     pid = running_pid(pipeline)
     if pid is not None and not args.dry_run:
         raise CommandFailed(
-            f"{pipeline.name} runs (process {pid}): stop it first, or let it see to its tables itself, with 'maintenance'."
+            f"{pipeline.name} runs (process {pid}). Stop it first; or let it do this itself: 'maintenance' in its file."
         )
     spark = _session(pipeline, args.master, log=_passing_log(), **{"spark.ui.enabled": "false"})
     try:

@@ -449,7 +449,9 @@ class Runner:
         except CommandFailed:
             if self._topic_ids.changed(self._cluster.topic_ids(self._topic_ids.known)):
                 raise
-        lenient = [each for each in self._pipeline.topic_sources if each.on_data_loss == "continue" and not each.backfill]
+        lenient = [
+            each for each in self._pipeline.topic_sources if each.on_data_loss == "continue" and not each.backfill
+        ]
         if not lenient:
             return
         with suppress(CommandFailed):  # a broker that is away is Spark's to wait for

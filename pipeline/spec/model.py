@@ -200,6 +200,16 @@ class Maintenance:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Lineage:
+    """Where OpenLineage's events go."""
+
+    namespace: str = "tidemark"
+    url: str | None = None
+    api_key: str | None = field(default=None, repr=False)
+    file: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Pipeline:
     name: str
     file: Path
@@ -219,6 +229,7 @@ class Pipeline:
     restarts_max: int = 5
     registry: RegistrySettings | None = None
     maintenance: Maintenance | None = None
+    lineage: Lineage | None = None
     share_reads: bool = True  # one read of a source for all sinks that can be fed by it
 
     @property

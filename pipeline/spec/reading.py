@@ -21,6 +21,7 @@ from tidemark.pipeline.spec.model import (
     Dedupe,
     FileSink,
     LakeSource,
+    Lineage,
     Maintenance,
     Pipeline,
     Sink,
@@ -41,7 +42,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 TOP = (
     "name", "description", "bootstrap", "kafka", "directory", "checkpoint", "warehouse", "group", "sources", "steps",
     "sinks", "spark", "registry", "metrics_host", "metrics_port", "restarts_max", "drain",
-    "share_reads", "maintenance",
+    "share_reads", "maintenance", "lineage",
 )  # fmt: skip
 TOPIC_SOURCE = (
     "type", "topic", "topics", "pattern", "start", "end_time", "format", "schema", "on_malformed", "dead_letter_topic",
@@ -56,6 +57,7 @@ TOPIC_SINK = (
     "trigger", "transaction_timeout", "partitions", "format", "subject", "schema", "key_format", "key_subject",
     "auto_register",
 )  # fmt: skip
+LINEAGE = ("namespace", "url", "api_key", "file")
 MAINTENANCE = ("every", "keep", "orphans")
 REGISTRY = ("url", "username", "password", "bearer_token", "ca")
 FILE_SINK = (
@@ -93,6 +95,7 @@ def load(path: Path, *, overrides: Sequence[str] = ()) -> Pipeline:
         registry=_registry(top),
         share_reads=top.flag("share_reads", True),
         maintenance=_maintenance(top),
+        lineage=_lineage(top, home),
     )
     _check(pipeline, top)
     return pipeline
@@ -125,6 +128,22 @@ def _maintenance(top: Section) -> Maintenance | None:
         section.refuse("maintenance.orphans must be a day at least: younger files may be of a commit under way",
                        key="orphans")  # fmt: skip
     return found
+
+
+def _lineage(top: Section, home: Path) -> Lineage | None:
+    section = top.section("lineage")
+    if section is None:
+        return None
+    section.allow(*LINEAGE)
+    said = {key: value for key in LINEAGE if (value := section.text(key, None)) is not None}
+    found = {key: resolve(value, key=f"lineage.{key}") for key, value in said.items()}
+    if "url" not in found and "file" not in found:
+        section.refuse("lineage needs a 'url' or a 'file'")
+    if not found.get("url", "http://").startswith(("http://", "https://")):
+        section.refuse("lineage.url must begin with http:// or https://", key="url")
+    if "file" in found:
+        found["file"] = anchored(found["file"], home)
+    return Lineage(**found)
 
 
 def _home(path: Path, top: Section) -> Path:
@@ -161,7 +180,9 @@ def _backfill(name: str, section: Section, home: Path, *, table: bool) -> Backfi
     if inner is None:
         return None
     if table:
-        section.refuse(f"sources.{name}: a 'type: table' source is read as a whole, and has no 'backfill'", key="backfill")
+        section.refuse(
+            f"sources.{name}: a 'type: table' source is read as a whole, and has no 'backfill'", key="backfill"
+        )
     inner.allow(*BACKFILL)
     kind = inner.text("type", "parquet", among=("parquet", "delta", "iceberg", "segments"))
     if kind == "segments":
@@ -406,7 +427,7 @@ def _check(pipeline: Pipeline, top: Section) -> None:
 
 
 def _check_places(pipeline: Pipeline, top: Section) -> None:
-    """Parquet's list of files counts batches, not those of each query: of two sinks, one's would be taken for written."""
+    """Parquet's list of files counts batches, not each query's: of two sinks, one's would be taken for written."""
     owners: dict[str, str] = {}
     for sink in pipeline.sinks:
         if not isinstance(sink, FileSink) or sink.kind != "parquet":

@@ -35,7 +35,11 @@ def test_a_batch_is_read_and_shown() -> None:
 
 
 def test_a_large_backlog_is_told_with_the_time_that_it_takes() -> None:
-    for behind, told in ((100_000, "about 4 min to go"), (20_000, "about 50 s to go"), (4_000_000, "about 2.8 h to go")):
+    for behind, told in (
+        (100_000, "about 4 min to go"),
+        (20_000, "about 50 s to go"),
+        (4_000_000, "about 2.8 h to go"),
+    ):
         progress = read_progress("counts", TOLD, ends={("t", 0): 10 + behind})
         assert f"lag {behind:,}  3.0 s  {told}" in line(progress)
     assert "to go" not in line(read_progress("counts", TOLD, ends={("t", 0): 2000}))

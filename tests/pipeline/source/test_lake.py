@@ -1,4 +1,4 @@
-"""The older part of a topic in a lake: found by its offsets, and read with the columns that the topic's records have."""
+"""The older part of a topic in a lake: found by its offsets, and read with the columns of the topic's records."""
 
 from __future__ import annotations
 
@@ -53,9 +53,7 @@ def read(lake: Lake, wanted: dict[tuple[str, int], tuple[int, int]]) -> list[tup
     return [(each["partition"], each["offset"]) for batch in found for each in batch.to_pylist()]
 
 
-def test_ranges_are_read_once_each_and_nothing_beside_them(
-    directory: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ranges_are_read_once_each_and_nothing_beside_them(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lake = Lake(str(directory))
     assert (lake.first(("orders", 0)), lake.end(("orders", 0)), lake.end(("orders", 1))) == (0, 7, 8)
     assert lake.end(("unknown", 0)) is None
