@@ -21,7 +21,6 @@ from tidemark.pipeline.source.arrow import HEADER_TYPE, SCHEMA, SCHEMA_WITH_HEAD
 from tidemark.pipeline.source.client import ReadFailed, TopicPartition
 
 PLACE = ("topic", "partition", "offset")
-CONTENT = ("timestamp", "key", "value", "headers")
 ROWS_PER_PIECE = 100_000
 ROWS_PER_BATCH = 10_000
 _KINDS = {"topic": pa.string(), "partition": pa.int32(), "offset": pa.int64()}
@@ -148,7 +147,7 @@ def read_part(part: LakePart, *, with_headers: bool) -> Iterator[pa.RecordBatch]
     for path, groups in part.groups:
         file = _opened(path)
         names = [*PLACE, "timestamp", "key", "value", *(["headers"] if with_headers else [])]
-        columns = {name: found for name in names if (found := _column(file, name)) is not None}
+        columns = _columns(file, names)
         for name in ("timestamp", "key", "value"):
             if name not in columns:
                 raise ReadFailed(f"The lake has no column {name!r}: {path}. It must keep records as they came.")
@@ -169,16 +168,16 @@ def _opened(path: str) -> pq.ParquetFile:
         raise ReadFailed(f"The lake's file {path} cannot be read: {error}") from None
 
 
-def _column(file: pq.ParquetFile, name: str) -> str | None:
-    """Plain, or as a pipeline's views have it."""
-    names = file.schema_arrow.names
-    return next((each for each in (name, f"_{name}") if each in names), None)
+def _columns(file: pq.ParquetFile, names: Iterable[str]) -> dict[str, str]:
+    """What the file calls these columns, as far as it has them: as we do, or as a pipeline's views do."""
+    there = set(file.schema_arrow.names)
+    return {name: said for name in names for said in (name, f"_{name}") if said in there}
 
 
 def _row_groups(path: str) -> list[RowGroup]:
     file = _opened(path)
-    columns = {name: found for name in PLACE if (found := _column(file, name)) is not None}
-    found = []
+    columns = _columns(file, PLACE)
+    made = []
     for number in range(file.num_row_groups):
         read = file.read_row_group(number, columns=list(columns.values())).combine_chunks()
         if not read.num_rows:
@@ -192,8 +191,8 @@ def _row_groups(path: str) -> list[RowGroup]:
             )
             for each in counted.to_pylist()
         }
-        found.append(RowGroup(path=path, number=number, spans=spans))
-    return found
+        made.append(RowGroup(path=path, number=number, spans=spans))
+    return made
 
 
 def _placed(batch: pa.RecordBatch, path: str, columns: Mapping[str, str]) -> pa.RecordBatch:
@@ -245,7 +244,7 @@ def _as_records(rows: pa.RecordBatch, *, with_headers: bool) -> pa.RecordBatch:
 
 def _offsets_since(group: RowGroup, key: TopicPartition, time_ms: int) -> Iterable[int]:
     file = _opened(group.path)
-    columns = {name: found for name in (*PLACE, "timestamp") if (found := _column(file, name)) is not None}
+    columns = _columns(file, (*PLACE, "timestamp"))
     read = file.read_row_group(group.number, columns=list(columns.values())).combine_chunks()
     rows = _placed(read.to_batches()[0], group.path, columns)
     time = rows.column(rows.schema.get_field_index("timestamp")).cast(TIMESTAMP_TYPE)

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tidemark.failure import CommandFailed
-from tidemark.pipeline.backfill import ToTheEnd
+from tidemark.pipeline.backfill import ToTheEnd, list_lakes
+from tidemark.pipeline.checkpoint import Checkpoint
 from tidemark.pipeline.generators.generated_record import GeneratedRecord
+from tidemark.pipeline.source.lake import Lake, read_part
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -43,25 +45,29 @@ def test_a_pipeline_goes_from_the_lake_to_the_topic_without_gap_or_overlap(
     trial.delete_before(4)  # the lake has 0 to 5, the topic 4 and later
     trial.produce(*numbers(6, 9), key=b"k")
 
-    end = 9
-    for kind, path in tables.items():
-        out = f"{trial.name}-{kind}-out"
-        described = [
-            f"name=back-{kind}-{trial.name[-8:]}",
-            f"checkpoint={place}/back-{kind}",
-            f"sources.things.backfill={{type: {kind}, path: {path}}}",
+    def described(kind: str) -> list[str]:
+        return [
+            f"name=back-{trial.name[-8:]}",
+            f"checkpoint={place}/back",
+            f"sources.things.backfill={{type: {kind}, path: {tables[kind]}}}",
             "sources.things.schema={a: LONG}",
-            "sources.things.batch_records_max=3",  # the lake ends within the second batch
-            f"sinks={{out: {{from: things, topic: {out}}}}}",
+            "sources.things.batch_records_max=5",  # the lake's part ends within the first batch
+            f"sinks={{out: {{from: things, topic: {trial.name}-out}}}}",
         ]
-        runner = trial.run(*described)
-        assert [each.value for each in committed(out)] == numbers(0, end), kind
-        assert runner.metrics.lag == {"out": 0}
-        if kind != "iceberg":
-            continue
-        trial.produce(b'{"a":9}', key=b"k")  # live
-        trial.run(*described)
-        assert [each.value for each in committed(out)] == numbers(0, end + 1), kind
+
+    runner = trial.run(*described("delta"))
+    assert [each.value for each in committed(f"{trial.name}-out")] == numbers(0, 9)
+    assert runner.metrics.lag == {"out": 0}
+    trial.produce(b'{"a":9}', key=b"k")  # live
+    trial.run(*described("delta"))
+    assert [each.value for each in committed(f"{trial.name}-out")] == numbers(0, 10)
+
+    for kind in tables:  # what the reader is given to read, whatever the table's format
+        pipeline = trial.pipeline(*described(kind))
+        lake = Lake(list_lakes(spark, pipeline, Checkpoint(pipeline.checkpoint))["things"])
+        [part] = lake.parts({(trial.name, 0): (1, 4)})
+        found = [value for batch in read_part(part, with_headers=True) for value in batch["value"].to_pylist()]
+        assert sorted(found) == numbers(1, 4), kind
 
     trial.delete_before(7)  # now neither has 6
     lost = [
