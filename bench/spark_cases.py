@@ -149,7 +149,7 @@ def _pipeline_tests(broker: Running, scale: Scale) -> Iterator[Round]:
     yield one_round
 
 
-def _produce(sender: Producer, name: str, value: bytes, key: bytes | None) -> None:
+def _produce(sender: Producer, name: str, value: bytes | None, key: bytes | None) -> None:
     while True:
         try:
             return sender.produce(name, value, key)

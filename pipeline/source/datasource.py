@@ -119,7 +119,10 @@ class TidemarkStreamReader(DataSourceStreamReader):
                 self._moved_to(self._start(planner))
             known = self._position or {}
             selected = planner.partitions()
-            latest = planner.latest(selected)
+            latest = {
+                key: min(offset, self._options.stream_end.get(key, offset))
+                for key, offset in planner.latest(selected).items()
+            }
             position = {key: offset for key, offset in known.items() if key in latest}
             position |= planner.begin(key for key in selected if key not in position)
         limits = Limits(at_most=self._options.trigger_offsets_max, at_least=self._options.trigger_offsets_min)
