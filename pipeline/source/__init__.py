@@ -1,8 +1,8 @@
 """`spark.read.format("tidemark")`: topics read straight from segment files, or over the protocol, as Arrow batches.
 
 `register(spark)` makes the format known; `TidemarkDataSource` is the class for `spark.dataSource.register`;
-`read_available` reads what is there now, batch by batch. They are loaded when first asked for, as they need PySpark, and
-the rest of the package does not.
+`read_available` reads what is there now, batch by batch. They are loaded when first asked for, as they need PySpark,
+and the rest of the package does not.
 """
 
 from __future__ import annotations
