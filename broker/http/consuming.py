@@ -6,7 +6,7 @@ from typing import Final
 
 from tidemark.broker.http.addresses import Addresses
 from tidemark.broker.http.calls import Calls, HttpCaller
-from tidemark.broker.http.decoding import decoded, wanted_by
+from tidemark.broker.http.decoding import ANSWER_CHARS_MAX, wanted_by
 from tidemark.broker.http.fetching import EARLIEST, LATEST, Fetching
 from tidemark.broker.http.inputs import path_integer, query_integer
 from tidemark.broker.http.leaders import Leaders
@@ -59,7 +59,9 @@ class Consuming:
                 wait_ms=max(int((until - monotonic()) * 1000), 0),
                 isolation=wanted.isolation,
             )
-            found = await decoded(data, topic, partition, offset, wanted)
+            found = await self._fetching.decoder.decoded(
+                data, topic, partition, offset, wanted, chars_max=ANSWER_CHARS_MAX
+            )
             self._quotas.fetched(caller, found.size_bytes)
             if found.records or monotonic() >= until:
                 break

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -10,7 +9,9 @@ from typing import Any, Final
 from urllib.parse import parse_qsl, unquote
 
 from tidemark.broker.core.principal import ANONYMOUS, Principal
+from tidemark.broker.core.sliced_work import Job, finished_in_background
 from tidemark.broker.http.problems import Problem
+from tidemark.broker.http.sliced_json import parsed, text_of, written
 
 JSON: Final = "application/json"
 QUERY_FIELDS_MAX: Final = 100
@@ -49,16 +50,11 @@ class HttpRequest:
             raise Problem(400, "INVALID_REQUEST", f"The query cannot be read: {error}.") from error
         return dict(pairs)
 
-    def json(self) -> object:
+    def json(self) -> Job[object]:
         try:
-            value: object = json.loads(self.body, parse_constant=_refuse_constant)
-            return value
+            return (yield from parsed(text_of(self.body)))
         except (ValueError, RecursionError) as error:
             raise Problem(400, "INVALID_REQUEST", f"The body is not JSON: {error}.") from error
-
-
-def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is not JSON")
 
 
 def path_segments(path: str) -> list[str]:
@@ -83,6 +79,6 @@ class StreamedResponse:
     headers: tuple[tuple[str, str], ...] = ()
 
 
-def json_response(value: Any, *, status: int = 200, headers: tuple[tuple[str, str], ...] = ()) -> HttpResponse:
-    body = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode(errors="replace")
-    return HttpResponse(status=status, body=body, headers=headers)
+async def json_response(value: object, *, status: int = 200, headers: tuple[tuple[str, str], ...] = ()) -> HttpResponse:
+    text = await finished_in_background(written(value))
+    return HttpResponse(status=status, body=text.encode(errors="replace"), headers=headers)

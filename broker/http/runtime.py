@@ -102,7 +102,7 @@ class HttpRuntime:
         from tidemark.broker.http.openapi import document  # few ask for it
 
         loop = asyncio.get_running_loop()
-        return json_response(await loop.run_in_executor(None, document, tuple(self._application.router.routes)))
+        return await json_response(await loop.run_in_executor(None, document, tuple(self._application.router.routes)))
 
     @property
     def load(self) -> tuple[int, int]:

@@ -8,7 +8,7 @@ from typing import Final
 
 from tidemark.broker.http.calls import Calls, HttpCaller
 from tidemark.broker.http.consuming import QUERY, start_of
-from tidemark.broker.http.decoding import Wanted, decoded, wanted_by
+from tidemark.broker.http.decoding import Wanted, wanted_by
 from tidemark.broker.http.fetching import Fetching
 from tidemark.broker.http.inputs import fail, query_integer
 from tidemark.broker.http.leaders import Leaders
@@ -23,6 +23,7 @@ QUEUED_MAX: Final = 1  # chunks that the reader has not taken yet, before the ne
 ALIVE_SECONDS: Final = 15.0
 WAIT_MS: Final = 5_000
 READ_BYTES: Final = 64 << 10
+CHUNK_CHARS_MAX: Final = 4 << 20
 PARTITIONS_MAX: Final = 1_000
 PARTITION_MAX: Final = (1 << 31) - 1
 UNAVAILABLE_SECONDS_MAX: Final = 30.0  # how long a stream waits for a partition's next leader
@@ -121,7 +122,9 @@ class _Stream:
                     continue
                 served_at = monotonic()
                 async with self._turn:
-                    found = await decoded(data, self._topic, index, offset, self._wanted)
+                    found = await self._fetching.decoder.decoded(
+                        data, self._topic, index, offset, self._wanted, chars_max=CHUNK_CHARS_MAX
+                    )
                     self._quotas.fetched(self._caller, found.size_bytes)
                     offset = found.next_offset
                     if found.records:
