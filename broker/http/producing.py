@@ -4,28 +4,32 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeVar
 
-from tidemark.broker.core.sliced_work import Job, finished_in_background
+from tidemark.broker.core.sliced_work import Job, at_once, finished_in_background
 from tidemark.broker.http.addresses import Addresses
 from tidemark.broker.http.calls import Calls, HttpCaller
 from tidemark.broker.http.idempotence import Producer, producer_of
 from tidemark.broker.http.inputs import Fields, body_of, fail
 from tidemark.broker.http.leaders import Leaders
-from tidemark.broker.http.messages import HttpRequest, HttpResponse, json_response
+from tidemark.broker.http.messages import HttpRequest, HttpResponse
 from tidemark.broker.http.problems import Problem
 from tidemark.broker.http.quotas import HttpQuotas
 from tidemark.broker.http.record_json import record_of
 from tidemark.broker.http.router import HttpRoute
+from tidemark.broker.http.sliced_json import written
 from tidemark.environment import new_random, wall_clock_ms
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from tidemark.protocol.murmur2 import partition_of_key_in_slices
 from tidemark.protocol.records import Record, build_batch_in_slices
 
+T = TypeVar("T")
+
 VERSION: Final = 12  # the last that names topics
 RECORDS_MAX: Final = 10_000
 TIMEOUT_MS_MAX: Final = 30_000
+SHORT_BYTES: Final = 4 << 10
 RETRIES: Final = 20
 RETRY_SECONDS: Final = 0.1
 ACKS: Final = {"all": -1, "-1": -1, "1": 1, "0": 0}
@@ -57,6 +61,7 @@ class _Placed:
 
     places: list[int] = field(default_factory=list)
     records: list[Record] = field(default_factory=list)
+    batch: bytearray = field(default_factory=bytearray)
 
 
 class Producing:
@@ -74,20 +79,32 @@ class Producing:
         topic, caller = request.path_values["topic"], self._calls.caller(request)
         producer = producer_of(request, topic)
         self._quotas.admit_produce(caller)
-        asked = await finished_in_background(_parse(request))
+        asked = await self._done(_parse(request), request)
         count = await self._leaders.partition_count(topic, caller, create=True)
         if asked.partition_max >= count:
             await self._leaders.refuse_partition(topic, asked.partition_max, caller)
-        placed = await finished_in_background(self._place(asked.wishes, count, producer))
+        placed = await self._done(self._place(asked.wishes, count, producer), request)
         if len(placed) == 1:
             self._addresses.redirect_if_asked(request, self._leaders.leader_of(topic, next(iter(placed))))
-        appends = [self._append(topic, index, each, asked, producer, caller) for index, each in placed.items()]
+        appends = [self._append(topic, index, each.batch, asked, caller) for index, each in placed.items()]
         # A task for each only where there are several.
         outcomes = await asyncio.gather(*appends) if len(appends) > 1 else [await appends[0]]
-        return await _answer(dict(zip(placed, outcomes, strict=True)), placed, asked)
+        failed = [each for each in outcomes if isinstance(each, Problem)]
+        if len(failed) == len(outcomes):
+            raise failed[0]
+        if asked.acks == 0:
+            return HttpResponse(status=204)
+        told = _told(dict(zip(placed, outcomes, strict=True)), placed, len(asked.wishes))
+        text = await self._done(told, request)
+        return HttpResponse(status=207 if failed else 200, body=text.encode(errors="replace"))
+
+    async def _done(self, job: Job[T], request: HttpRequest) -> T:
+        """What a job returns: of a short request at once, it would not be worth a look at the clock."""
+        return at_once(job) if len(request.body) <= SHORT_BYTES else await finished_in_background(job)
 
     def _place(self, wishes: list[Wish], count: int, producer: Producer) -> Job[dict[int, _Placed]]:
-        """By the partition asked for, by the key's hash, or all of a request that have neither to one, in turns."""
+        """What goes to each partition: the one asked for, the one of the key's hash; and records of a request that have
+        neither go to one, the next one's to the next."""
         placed: dict[int, _Placed] = {}
         self._next_partition += 1
         keyless = (self._next_partition if producer.choice is None else producer.choice) % count
@@ -98,21 +115,20 @@ class Producing:
             each.places.append(place)
             each.records.append(record)
             yield
-        return placed
-
-    async def _append(
-        self, topic: str, index: int, placed: _Placed, asked: _Asked, producer: Producer, caller: HttpCaller
-    ) -> int | Problem:
-        """The offset of the first record, or what went wrong. It is tried again only where nothing was appended."""
-        problem = Problem.of(ErrorCode.LEADER_NOT_AVAILABLE, f"{topic}-{index} has no leader.")
-        batch = await finished_in_background(
-            build_batch_in_slices(
-                placed.records,
+        for each in placed.values():
+            each.batch = yield from build_batch_in_slices(
+                each.records,
                 producer_id=producer.producer_id,
                 producer_epoch=producer.epoch,
                 base_sequence=producer.sequence,
             )
-        )
+        return placed
+
+    async def _append(
+        self, topic: str, index: int, batch: bytearray, asked: _Asked, caller: HttpCaller
+    ) -> int | Problem:
+        """The offset of the first record, or what went wrong. It is tried again only where nothing was appended."""
+        problem = Problem.of(ErrorCode.LEADER_NOT_AVAILABLE, f"{topic}-{index} has no leader.")
         self._quotas.produced(caller, len(batch))
         data = PartitionProduceData(index=index, records=memoryview(batch))
         request = ProduceRequest(
@@ -166,29 +182,17 @@ def _parse(request: HttpRequest) -> Job[_Asked]:
     return _Asked(wishes=wishes, partition_max=partition_max, acks=ACKS[acks_text], timeout_ms=timeout_ms)
 
 
-async def _answer(outcomes: dict[int, int | Problem], placed: dict[int, _Placed], asked: _Asked) -> HttpResponse:
-    failed = [each for each in outcomes.values() if isinstance(each, Problem)]
-    if len(failed) == len(outcomes):
-        raise failed[0]
-    if asked.acks == 0:
-        return HttpResponse(status=204)
-    results = await finished_in_background(_results(outcomes, placed, len(asked.wishes)))
-    return await json_response({"offsets": results}, status=207 if failed else 200)
-
-
 def _result(index: int, outcome: int | Problem, number: int) -> dict[str, int | str]:
     if isinstance(outcome, Problem):
         return {"partition": index, "error": outcome.error, "detail": outcome.detail, "status": outcome.status}
     return {"partition": index, "offset": outcome + number}
 
 
-def _results(
-    outcomes: dict[int, int | Problem], placed: dict[int, _Placed], count: int
-) -> Job[list[dict[str, int | str]]]:
-    """One for each record, in the order of the request."""
+def _told(outcomes: dict[int, int | Problem], placed: dict[int, _Placed], count: int) -> Job[str]:
+    """The answer: one result for each record, in the order of the request."""
     results: list[dict[str, int | str]] = [{}] * count
     for index, outcome in outcomes.items():
         for number, place in enumerate(placed[index].places):
             results[place] = _result(index, outcome, number)
             yield
-    return results
+    return (yield from written({"offsets": results}))

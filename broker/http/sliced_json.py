@@ -178,7 +178,7 @@ class _Reader:
 
 def written(value: object) -> Job[str]:
     """The value as JSON, as short as it can be. Raises ValueError or RecursionError, as `json.dumps` does."""
-    if not _is_long(value):
+    if not isinstance(value, (dict, list)) or not _is_long(value):
         return ENCODER.encode(value)
     if isinstance(value, dict):
         return "{" + (yield from _joined(value.items(), _object_text, _member)) + "}"

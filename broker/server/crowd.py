@@ -6,7 +6,7 @@ clients are a crowd: in each turn all others come first (other nodes, the contro
 finished), and then so many of the crowd as fit into a few milliseconds, in turn. The rest is still ready next time.
 They share these milliseconds: a flood that comes suddenly makes no long turn, either, before it is known for one.
 
-HTTP's sockets are behind the crowd: one of them is served in each turn, after everybody else.
+HTTP's sockets are behind the crowd: few of them are served in each turn, after everybody else.
 
 While fewer than `CROWD_MIN` sockets are ready, all of this is a length and a comparison.
 """
@@ -22,6 +22,7 @@ from tidemark.environment import monotonic
 
 CROWD_MIN: Final = 8
 TURN_SECONDS: Final = 0.01  # of clients, that others wait for at most; one request may take longer
+BACKGROUND_MAX: Final = 4  # sockets behind the crowd in one turn: what they bring is read, and answered later
 LIMIT_MAX: Final = 64  # of the crowd in one turn
 SLICE_SECONDS_MAX: Final = 0.002  # of requests that arrived together, before other connections have their turn
 
@@ -56,7 +57,7 @@ class CrowdSelector(selectors.DefaultSelector):
             self._measure()
         events = super().select(timeout)
         if self.background and len(events) > 1:
-            events = self._one_of_background_last(events)
+            events = self._few_of_background_last(events)
         if len(events) < CROWD_MIN:
             self.turn.slice_seconds = SLICE_SECONDS_MAX
             return events
@@ -73,14 +74,16 @@ class CrowdSelector(selectors.DefaultSelector):
             self._limit = min(self._limit * 2, LIMIT_MAX)
         self._served = 0
 
-    def _one_of_background_last(self, events: list[Event]) -> list[Event]:
+    def _few_of_background_last(self, events: list[Event]) -> list[Event]:
         behind = [event for event in events if event[0].fd in self.background]
         if not behind:
             return events
-        last = self._last_background
-        chosen = min(behind, key=lambda event: (event[0].fd <= last, event[0].fd))  # in turn
-        self._last_background = chosen[0].fd
-        return [*(event for event in events if event[0].fd not in self.background), chosen]
+        if len(behind) > BACKGROUND_MAX:
+            last = self._last_background
+            behind.sort(key=lambda event: (event[0].fd <= last, event[0].fd))
+            del behind[BACKGROUND_MAX:]
+            self._last_background = behind[-1][0].fd
+        return [*(event for event in events if event[0].fd not in self.background), *behind]
 
     def _chosen(self, events: list[Event]) -> list[Event]:
         crowd = [event for event in events if event[0].fd in self.crowd]

@@ -64,9 +64,9 @@ async def test_a_large_body_is_read_in_slices(http: Any, watch: LoopWatch, body:
 @pytest.mark.parametrize("name", ["wide", "compressed", "binary"])
 async def test_large_records_are_told_in_slices(http: Any, watch: LoopWatch, name: str) -> None:
     client, kafka = http
-    data = {"wide": WIDE.encode(), "compressed": b"x" * 1_000_000, "binary": random.Random(1).randbytes(3_000_000)}[name]
+    values = {"wide": WIDE.encode(), "compressed": b"x" * 1_000_000, "binary": random.Random(1).randbytes(3_000_000)}
     count, compression = (25, GZIP) if name == "compressed" else (1, 0)
-    await kafka.produce("t", batch=build_batch([Record(value=data)] * count, compression=compression))
+    await kafka.produce("t", batch=build_batch([Record(value=values[name])] * count, compression=compression))
     watch.take()  # so far it was the test that took long
     offset = 0
     while offset < count:
