@@ -21,6 +21,7 @@ from tidemark.broker.http.group_member import GroupMember
 from tidemark.broker.http.leaders import Leaders
 from tidemark.broker.http.problems import Problem
 from tidemark.broker.http.quotas import HttpQuotas
+from tidemark.broker.http.standing import Standing
 from tidemark.broker.metadata.store import MetadataStore
 from tidemark.environment import monotonic
 from tidemark.protocol.errors import ErrorCode
@@ -72,7 +73,7 @@ class ConsumerInstance:
 
     # -- reading -----------------------------------------------------------
 
-    async def poll(self, *, wait_ms: int, limit_bytes: int) -> list[str]:
+    async def poll(self, standing: Standing, *, wait_ms: int, limit_bytes: int) -> list[str]:
         """Records as JSON, of whichever partitions have some. Raises Problem."""
         if self.member.subscription is None:
             raise Problem(409, "INVALID_REQUEST", "This consumer is not subscribed to anything yet.")
@@ -83,16 +84,16 @@ class ConsumerInstance:
             if self.options.auto_commit:
                 with contextlib.suppress(Problem):
                     await self.commit()
-            return await self._poll(monotonic() + wait_ms / 1000, limit_bytes)
+            return await self._poll(standing, monotonic() + wait_ms / 1000, limit_bytes)
         finally:
             self._is_polling = False
 
-    async def _poll(self, until: float, limit_bytes: int) -> list[str]:
+    async def _poll(self, standing: Standing, until: float, limit_bytes: int) -> list[str]:
         while True:
             if self.member.failure is not None:
                 raise self.member.failure
             changed = self.member.changed
-            records = await self._poll_once(until, limit_bytes)
+            records = await self._poll_once(standing, until, limit_bytes)
             left = until - monotonic()
             if records or left <= 0:
                 return records
@@ -105,12 +106,13 @@ class ConsumerInstance:
         """What is assigned and has a position, by the broker that leads it."""
         return self._fetching.by_leader(each for each in self.positions if each in self.member.assigned)
 
-    async def _poll_once(self, until: float, limit_bytes: int) -> list[str]:
+    async def _poll_once(self, standing: Standing, until: float, limit_bytes: int) -> list[str]:
         try:
             await self._find_positions()
         except Problem as problem:
             if problem.status != 503 and problem.error not in PASSING_NAMES:
                 raise
+            await asyncio.sleep(min(max(until - monotonic(), 0), RETRY_SECONDS))
             return []
         led = self._readable()
         if not led:
@@ -123,6 +125,7 @@ class ConsumerInstance:
             chars_left -= 0 if looked_at is None else looked_at.chars
             if chars_left <= 0:
                 break  # the others are read next time
+        await standing.check(*{place[0] for place, _, each in found if each})
         # From here to the answer nothing is awaited: either the client gets it, or no position has moved.
         return [record for place, offset, each in found if each for record in self._taken(place, offset, each)]
 

@@ -27,6 +27,7 @@ from tidemark.broker.http.messages import HttpRequest, HttpResponse, json_respon
 from tidemark.broker.http.problems import Problem
 from tidemark.broker.http.quotas import HttpQuotas
 from tidemark.broker.http.router import HttpRoute
+from tidemark.broker.http.standing import Standing
 from tidemark.broker.metadata.store import MetadataStore
 from tidemark.environment import monotonic, random_bytes
 
@@ -206,7 +207,8 @@ class Consumers:
         request.ends_with_client = True  # or the records that come now would go to nobody
         async with self._used(request) as instance:
             self._quotas.admit_fetch(instance.caller)
-            records = await instance.poll(wait_ms=wait_ms, limit_bytes=limit_bytes)
+            standing = Standing(request, instance.caller, self._leaders)
+            records = await instance.poll(standing, wait_ms=wait_ms, limit_bytes=limit_bytes)
         body = f'{{"records":[{",".join(records)}]}}'
         return HttpResponse(body=body.encode(errors="replace"), headers=NO_STORE)
 

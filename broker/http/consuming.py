@@ -13,6 +13,7 @@ from tidemark.broker.http.leaders import Leaders
 from tidemark.broker.http.messages import HttpRequest, HttpResponse
 from tidemark.broker.http.quotas import HttpQuotas
 from tidemark.broker.http.router import HttpRoute
+from tidemark.broker.http.standing import Standing
 from tidemark.environment import monotonic
 
 BYTES_DEFAULT: Final = 1 << 20
@@ -49,6 +50,7 @@ class Consuming:
         limit_bytes = self._quotas.fetch_bytes_max(caller, limit_bytes)
         offset = await start_of(self._fetching, request, topic, partition, caller)
         until = monotonic() + wait_ms / 1000
+        standing = Standing(request, caller, self._leaders)
         while True:
             data = await self._fetching.read(
                 topic,
@@ -59,6 +61,7 @@ class Consuming:
                 wait_ms=max(int((until - monotonic()) * 1000), 0),
                 isolation=wanted.isolation,
             )
+            await standing.check(topic)
             found = await self._fetching.decoder.decoded(
                 data, topic, partition, offset, wanted, chars_max=ANSWER_CHARS_MAX
             )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final
@@ -18,6 +18,13 @@ QUERY_FIELDS_MAX: Final = 100
 CLIENT_ID: Final = "http"
 CLIENT_ID_CHARS_MAX: Final = 200
 
+Authenticate = Callable[["HttpRequest"], Awaitable[Principal]]
+
+
+async def by_connection(request: HttpRequest) -> Principal:
+    """Who the connection says: a client's certificate, or nobody in particular."""
+    return request.principal
+
 
 @dataclass(kw_only=True)
 class HttpRequest:
@@ -29,6 +36,7 @@ class HttpRequest:
     listener: str
     is_encrypted: bool = False
     principal: Principal = ANONYMOUS
+    authenticate: Authenticate = by_connection  # again, for what takes long
     meter: Any = None  # of the client's quotas, once it is known
     ends_with_client: bool = False  # nothing is done any more for a client that will send nothing more
     path_values: Mapping[str, str] = field(default_factory=dict)  # what stands for the names in the route's path
