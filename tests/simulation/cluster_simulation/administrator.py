@@ -63,6 +63,7 @@ WORTH_ANOTHER_TRY: Final = RETRIABLE | {
     ErrorCode.BROKER_NOT_AVAILABLE,
     ErrorCode.REASSIGNMENT_IN_PROGRESS,
     ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+    ErrorCode.THROTTLING_QUOTA_EXCEEDED,
 }
 
 
@@ -271,9 +272,15 @@ class Administrator:
 
 
 class Relaxer(Administrator):
-    """Lowers and raises min.insync.replicas all the time."""
+    """Lowers min.insync.replicas while a replica is missing, as an operator does who wants to write on, and raises it
+    when all are there; now and then the other way round."""
 
     async def run(self) -> None:
         while not self.stopping:
-            await self.change_min_isr()
-            await asyncio.sleep(self.random.random() * 2)
+            topic, partition = self.random.choice(self.places)
+            found = (await self.client.refresh(topic)).topics[0].partitions
+            if partition < len(found):
+                is_whole = len(found[partition].isr_nodes) == len(found[partition].replica_nodes)
+                value = "2" if is_whole == (self.random.random() < 0.9) else "1"
+                await self._set(topic, "min.insync.replicas", value)
+            await asyncio.sleep(self.random.random())

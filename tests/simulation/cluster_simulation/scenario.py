@@ -20,6 +20,7 @@ from cluster_simulation.history import Anomaly, History, Place
 from cluster_simulation.hostile import Hostile
 from cluster_simulation.invariants import Invariants
 from cluster_simulation.members import ClassicMember, ConsumerMember
+from cluster_simulation.quotas import QuotaChanger
 from cluster_simulation.transform import OUTPUT, Transformer
 from cluster_simulation.voters import VoterChanger
 from tidemark.raft.driver import Driver
@@ -39,8 +40,9 @@ WORKLOADS: Final = (
     "compacted",
     "hostile",
     "pairs",
+    "voters",
+    "quotas",
 )  # beside plain clients
-ON_REQUEST: Final = ("voters",)  # likewise, and not drawn from seeds
 PAIRS: Final = "pairs"  # a topic with two replicas
 SNAPSHOT_AFTER_BYTES: Final = (1 << 20, 8000, 2000)  # of the quorum's journal
 WORKLOAD_CHANCE: Final = 0.35
@@ -243,6 +245,9 @@ class Scenario:
 
     def _start_clients(self, cluster: Cluster, places: list[Place]) -> None:
         makes = {**self._plain_clients(places), **self._more_clients(places)}
+        if "quotas" in self.workloads:
+            slowed = [*makes]
+            makes["quotas-0"] = lambda name, client, random: QuotaChanger(name, client, self.history, random, slowed)
         for name, make in makes.items():
             if name not in self.options.without_clients:
                 client = KafkaClient(cluster.bootstrap, client_id=name)
