@@ -10,7 +10,7 @@ from random import Random
 from typing import Any, Final
 from unittest.mock import patch
 
-from cluster_simulation import compacted, faults, layouts, members
+from cluster_simulation import compacted, faults, layouts, members, memory
 from cluster_simulation.administrator import Administrator, Relaxer, create_topic
 from cluster_simulation.checks import check_history
 from cluster_simulation.clients import Producer, Reader, SeldomProducer, TransactionalProducer
@@ -30,6 +30,7 @@ from tidemark.simulation.client import KafkaClient
 CHECK_EVERY_EVENTS: Final = 50
 RECOVER_SECONDS_MAX: Final = 90.0
 STOP_SECONDS_MAX: Final = 60.0
+QUIET_SECONDS: Final = 1.5  # longer than a reader's request waits
 FAR_SECONDS: Final = 1000.0
 GROUPS: Final = tuple(faults.KINDS)
 WORKLOADS: Final = (
@@ -122,6 +123,7 @@ class Scenario:
     def _settings(self, random: Random) -> dict[str, str]:
         settings = {
             **members.SETTINGS,
+            **memory.settings(self.seed),
             "log.cleaner.backoff.ms": "700",
             "replica.lag.time.max.ms": str(random.choice((3000, 10_000))),
             "broker.session.timeout.ms": str(random.choice((6000, 9000))),
@@ -182,6 +184,8 @@ class Scenario:
             self._live_without_one(cluster)
         self._stop_clients(cluster)
         self._await_in_sync(cluster)
+        cluster.run(QUIET_SECONDS)
+        memory.check_forgotten(cluster)
         self._judge(cluster, places)
         self._raise_failures(cluster)
         self._check_files(cluster)
