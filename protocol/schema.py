@@ -271,10 +271,7 @@ def _compile_eq(cls: type[Any]) -> Callable[[Any, object], bool]:
     scope: dict[str, Any] = {"Declared": cls}
     equal = " and ".join(f"self.{name} == other.{name}" for name in cls.__fields__) or "True"
     exec(
-        "def __eq__(self, other):\n"
-        " if not isinstance(other, Declared):\n"
-        "  return NotImplemented\n"
-        f" return {equal}",
+        f"def __eq__(self, other):\n if not isinstance(other, Declared):\n  return NotImplemented\n return {equal}",
         scope,
     )
     compiled: Callable[[Any, object], bool] = scope["__eq__"]

@@ -84,6 +84,9 @@ async def create_topic(
 
 
 class Administrator:
+    names = 2  # of topics that come and go: a few of them are made again and again
+    lives_seconds = 0.0
+
     def __init__(
         self,
         name: str,
@@ -143,7 +146,7 @@ class Administrator:
 
     async def live_a_topic(self) -> None:
         """Create it, write to it, delete it; when it is made again, it is empty."""
-        name = f"scratch-{self.random.randint(1, 2)}"
+        name = f"scratch-{self.random.randint(1, self.names)}-of-{self.name}"
         replicas = self.random.choice((2, 3))
         await create_topic(self.client, name, partitions=self.random.choice((1, 3)), replicas=replicas)
         await self.client.refresh(name)
@@ -157,6 +160,7 @@ class Administrator:
                     await writer.produce((name, 0), [b"gone soon"])
         except TimeoutError:
             pass
+        await asyncio.sleep(self.random.random() * self.lives_seconds)
         await self._delete_topic(name)
 
     async def end_of(self, topic: str) -> int:
@@ -269,6 +273,18 @@ class Administrator:
         code = answer.replica_election_results[0].partition_result[0].error_code
         if code not in (ErrorCode.ELECTION_NOT_NEEDED, ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE):
             self.told(code, "ElectLeaders")
+
+
+class TopicMaker(Administrator):
+    """Topics come and go all the time, some while nodes are down, and hardly any name comes back."""
+
+    names = 100
+    lives_seconds = 3.0
+
+    async def run(self) -> None:
+        while not self.stopping:
+            await self.live_a_topic()
+            await asyncio.sleep(self.random.random())
 
 
 class Relaxer(Administrator):

@@ -20,7 +20,8 @@ LATER_SECONDS: Final = {
     "hand_over": 11.0,
     "rolling_stop": 10.0,
     "rolling_replace": 10.0,
-    "lagging_pause": 9.0,
+    "lagging_pause": 14.0,
+    "isolated_kill": 13.0,
     "pause_client": 9.0,
 }  # until the last part of it has begun
 
@@ -330,11 +331,29 @@ def pause_client(cluster: Cluster, fault: Fault) -> None:
 
 
 def lagging_pause(cluster: Cluster, fault: Fault) -> None:
-    """A node hears late, and then stands still: when it goes on it finds answers to what it asked long ago."""
-    slow(cluster, dataclasses.replace(fault, amount=1.0))
-    process = _broker(cluster, fault).process
-    if process is not None:
-        cluster.world.after(0.5, lambda: process.pause(5.5 + 3 * fault.amount))
+    """A node hears late, and then stands still for longer than its session: when it goes on it finds answers to what it
+    asked long ago. If it was its machine that slept, its time-outs have not passed."""
+    name, process = fault_name(fault), _broker(cluster, fault).process
+    if process is None or cluster.network.slow or any(_is_stopped(each) for each in cluster.brokers.values()):
+        return  # the others must be there to fence it
+    cluster.network.slow[name] = 0.6
+    seconds, machine_sleeps = 10.0 + 2 * fault.amount, int(fault.amount * 100) % 3 > 0
+    cluster.world.after(1.0, lambda: process.pause(seconds, machine_sleeps=machine_sleeps))
+    cluster.world.after(3.0, lambda: cluster.network.slow.pop(name, None))
+
+
+def _is_stopped(broker: Broker) -> bool:
+    return broker.process is not None and broker.process.is_stopped
+
+
+def isolated_kill(cluster: Cluster, fault: Fault) -> None:
+    """A node is cut off from the others, not from clients, until another leads what it led; then it is killed. What it
+    alone has must go when it comes back."""
+    broker = _broker(cluster, fault)
+    lasts = 9.0 + 2 * fault.amount
+    isolate(cluster, dataclasses.replace(fault, seconds=lasts))
+    cluster.world.after(lasts - 0.1, broker.kill)
+    cluster.world.after(lasts + 0.1, broker.start)
 
 
 def replaced_disk(cluster: Cluster, fault: Fault) -> None:
@@ -382,6 +401,7 @@ KINDS: Final[dict[str, dict[str, Begin]]] = {
         "rolling_stop": rolling_stop,
         "pause_client": pause_client,
         "lagging_pause": lagging_pause,
+        "isolated_kill": isolated_kill,
     },
     "power": {
         "power": power,
@@ -413,7 +433,7 @@ KINDS: Final[dict[str, dict[str, Begin]]] = {
 BEGIN: Final = {name: begin for kinds in KINDS.values() for name, begin in kinds.items()}
 DAMAGE: Final = frozenset(KINDS["damage"])  # a replica loses what it had acknowledged, synced or not
 UNCLEAN: Final = frozenset(
-    ("kill", "power", "sync_errors", "write_errors", "read_errors", "dead_directory", *KINDS["damage"])
+    ("kill", "isolated_kill", "power", "sync_errors", "write_errors", "read_errors", "dead_directory", *KINDS["damage"])
 )  # the node is restarted without a clean stop
 NEEDS: Final = {
     "dead_directory": ("two",),

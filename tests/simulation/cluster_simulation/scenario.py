@@ -11,7 +11,7 @@ from typing import Any, Final
 from unittest.mock import patch
 
 from cluster_simulation import compacted, faults, layouts, members, memory
-from cluster_simulation.administrator import Administrator, Relaxer, create_topic
+from cluster_simulation.administrator import Administrator, Relaxer, TopicMaker, create_topic
 from cluster_simulation.checks import check_history
 from cluster_simulation.clients import Producer, Reader, SeldomProducer, TransactionalProducer
 from cluster_simulation.compacted import KeyedProducer, check_compacted
@@ -43,6 +43,7 @@ WORKLOADS: Final = (
     "pairs",
     "voters",
     "quotas",
+    "topics",
 )  # beside plain clients
 PAIRS: Final = "pairs"  # a topic with two replicas
 SNAPSHOT_AFTER_BYTES: Final = (1 << 20, 8000, 2000)  # of the quorum's journal
@@ -298,6 +299,10 @@ class Scenario:
         if "admin" in self.workloads:
             makes["admin-0"] = lambda name, client, random: Administrator(
                 name, client, history, random, places, nodes=nodes, may_relax=self.may_relax
+            )
+        if "topics" in self.workloads:
+            makes["topics-0"] = lambda name, client, random: TopicMaker(
+                name, client, history, random, places, nodes=nodes, may_relax=False
             )
         if "voters" in self.workloads:
             makes["voters-0"] = lambda name, client, random: VoterChanger(name, client, history, random, nodes=nodes)
