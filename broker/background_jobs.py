@@ -8,7 +8,7 @@ from typing import Final
 from tidemark.broker.coordinators import Coordinators
 from tidemark.broker.core.periodic import Job
 from tidemark.broker.metadata.dynamic_config import DynamicConfig
-from tidemark.broker.replication.housekeeping import in_chunks
+from tidemark.broker.replication.many_replicas import in_chunks
 from tidemark.broker.replication.replicas import Replicas
 
 TICK_MS: Final = 1000  # how punctual flush.ms and file.delete.delay.ms are

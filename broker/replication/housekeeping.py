@@ -8,19 +8,15 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from functools import partial
-from itertools import islice
-from typing import Final
 
 from tidemark.broker.core.deferred import Deferred
-from tidemark.broker.core.time_slice import TimeSlice
+from tidemark.broker.replication.many_replicas import in_chunks
 from tidemark.broker.replication.replica import Replica
 from tidemark.broker.replication.replica_table import ReplicaTable
 from tidemark.broker.replication.sync_threads import SyncThreads
 from tidemark.storage import LogDirectory, StorageError
 
 log = logging.getLogger(__name__)
-
-CHUNK: Final = 50  # replicas between two looks at the clock
 
 
 def _nothing(_path: str, _error: BaseException) -> None: ...
@@ -132,14 +128,6 @@ class Housekeeping:
         places = (((each.topic, each.index), each) for each in replicas)
         # The log itself, and not just one in its place: a topic may have been deleted and made anew meanwhile.
         return {place: each.high_watermark for place, each in places if logs.get(place) is each.log}
-
-
-async def in_chunks(replicas: Iterable[Replica], work: Callable[[Sequence[Replica]], None]) -> None:
-    """Work on very many replicas: clients have their turn in between."""
-    remaining, time_slice = iter(replicas), TimeSlice()
-    while chunk := list(islice(remaining, CHUNK)):
-        work(chunk)
-        await time_slice.pause()
 
 
 def _at_rest(replicas: Iterable[Replica]) -> Iterator[Replica]:

@@ -16,7 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from tidemark.broker.config import BrokerConfig
-from tidemark.broker.replication.housekeeping import in_chunks
+from tidemark.broker.replication.many_replicas import in_chunks
 from tidemark.broker.replication.partition import Partition
 from tidemark.broker.replication.replica import Replica
 from tidemark.broker.replication.replica_table import ReplicaTable

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from tidemark.broker.core.time_slice import SLICE_SECONDS
-from tidemark.broker.replication.housekeeping import in_chunks
 from tidemark.protocol.records import EndTransaction, Record, build_batch, read_header
 from tidemark.storage import LogDirectory
 
@@ -63,23 +60,6 @@ async def test_what_is_committed_is_forgotten_where_nobody_reads(new_cluster: Ne
     assert led.log.producer_states.unreplicated_count == 20
     cluster.nodes[1].housekeeping.forget_replicated(cluster.nodes[1].table)
     assert led.log.producer_states.unreplicated_count == 0
-
-
-async def test_work_on_very_many_replicas_lets_others_have_their_turn(new_cluster: New) -> None:
-    replica = new_cluster(nodes=1).led(1)
-    sizes: list[int] = []
-    turns: list[int] = []
-
-    def take_long(chunk: Sequence[Any]) -> None:
-        sizes.append(len(chunk))
-        time.sleep(SLICE_SECONDS)
-
-    work = asyncio.ensure_future(in_chunks([replica] * 120, take_long))
-    while not work.done():
-        turns.append(sum(sizes))
-        await asyncio.sleep(0)
-    assert sizes == [50, 50, 20]
-    assert {50, 100, 120} <= set(turns)
 
 
 async def test_the_high_watermark_of_a_deleted_topic_is_not_that_of_a_new_one_of_its_name(new_cluster: New) -> None:
