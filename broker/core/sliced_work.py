@@ -47,6 +47,15 @@ def in_slices(make: Callable[[A], T], items: Iterable[A]) -> Job[list[T]]:
     return made
 
 
+def gathered(items: Iterable[T]) -> Job[list[T]]:
+    """`list(items)`, as a job: for a generator that takes its time between two items."""
+    found = []
+    for item in items:
+        found.append(item)
+        yield
+    return found
+
+
 def at_once(job: Job[T]) -> T:
     """What a job returns that is known to be short."""
     try:
@@ -61,8 +70,11 @@ async def finished(job: Job[T]) -> T:
     """What a job returns, for a coroutine: it pauses after each slice. On a broker's own event loop all of these share
     one slice per turn: there may be thousands of them."""
     shared: SlicedWork | None = getattr(asyncio.get_running_loop(), "shared_work", None)
-    if shared is not None:
-        return await shared.finish_in_turn(job)
+    return await finished_apart(job) if shared is None else await shared.finish_in_turn(job)
+
+
+async def finished_apart(job: Job[T]) -> T:
+    """As `finished`, for what no number of clients may hold up: it does not wait for their turns."""
     until = monotonic() + SLICE_SECONDS
     try:
         while True:
