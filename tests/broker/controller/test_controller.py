@@ -205,6 +205,7 @@ async def test_a_new_controller_gives_the_cluster_an_id_and_a_min_isr_and_probes
     assert 2 in setup.probed
 
 
+@pytest.mark.usefixtures("frozen_heap")
 async def test_all_partitions_of_a_broker_change_their_leader_while_others_are_served(
     setup: Setup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
