@@ -221,7 +221,7 @@ class Partition(Replica):
     def append_checked(self, batch: bytearray | memoryview, header: BatchHeader, now_ms: int) -> Appended:
         """Append a batch whose turn it is, and in which everything is as it should be."""
         if self._unwritten:
-            self._check_first(header)
+            self.check_first(header)
         is_timed = header.batch_length > UNTIMED_BYTES_MAX
         begun, slept = (monotonic(), sleeps()) if is_timed else (0.0, 0)
         try:
@@ -239,7 +239,7 @@ class Partition(Replica):
         if len(batch) <= self.writers.at_once_bytes_max:
             return self.append_checked(batch, header, now_ms)
         if self._unwritten:
-            self._check_first(header)
+            self.check_first(header)
         try:
             return self.log.begin_append(batch, header, leader_epoch=self.leader_epoch, now_ms=now_ms)
         except _UNAPPENDED as error:
@@ -256,7 +256,11 @@ class Partition(Replica):
             self._has_appended(pending.header)
         return appended
 
-    def _check_first(self, header: BatchHeader) -> None:
+    def note_unwritten(self, header: BatchHeader, why: Exception) -> None:
+        """A batch was refused, and its producer sends it again: what it has sent behind it is to hear the same."""
+        self._unwritten.add(header, why)
+
+    def check_first(self, header: BatchHeader) -> None:
         """A producer that the log does not know may begin at any sequence number; but not behind what is missing."""
         if self.log.producer(header.producer_id) is None and (why := self._unwritten.why_skipped(header)) is not None:
             raise why

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tidemark.broker.replication import unwritten_batches
-from tidemark.broker.replication.unwritten_batches import UnwrittenBatches
+from tidemark.broker.replication.unwritten_batches import UnwrittenBatches, UnwrittenBound
 from tidemark.protocol.records import BatchHeader, Record, build_batch, read_header
 from tidemark.storage import OutOfOrderSequence, WriteFailed
 
@@ -89,3 +89,32 @@ def test_what_is_long_ago_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(unwritten_batches, "IN_FLIGHT_SECONDS_MAX", 0.0)
     unwritten.add(header(8, 0), WriteFailed("no room"))
     assert list(unwritten._by_producer) == [8]
+
+
+def test_all_partitions_of_a_node_remember_so_many_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(unwritten_batches, "REMEMBERED_MAX", 3)
+    bound = UnwrittenBound()
+    partitions = [UnwrittenBatches(bound) for _ in range(3)]
+    for partition in partitions:
+        for producer_id in (1, 2):
+            partition.add(header(producer_id, 5), WriteFailed("no room"))
+    remembered = [list(partition._by_producer) for partition in partitions]
+    assert remembered == [[], [2], [1, 2]]
+    assert len(bound) == 3
+
+
+def test_one_that_was_refused_again_since_is_not_forgotten_with_the_first_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(unwritten_batches, "REMEMBERED_MAX", 2)
+    unwritten = UnwrittenBatches(UnwrittenBound())
+    for sequence in (5, 6, 7):
+        unwritten.add(header(1, sequence), WriteFailed("no room"))
+    assert unwritten.why_skipped(header(1, 8)) is not None
+
+
+def test_what_is_over_in_one_partition_is_forgotten_by_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    bound = UnwrittenBound()
+    one, other = UnwrittenBatches(bound), UnwrittenBatches(bound)
+    one.add(header(1, 5), WriteFailed("no room"))
+    monkeypatch.setattr(unwritten_batches, "IN_FLIGHT_SECONDS_MAX", 0.0)
+    other.add(header(2, 5), WriteFailed("no room"))
+    assert not one
