@@ -67,6 +67,8 @@ class TransactionalAppends:
             return partition.append(records, now_ms, at_once)
         code = self._codes.get((partition.topic, partition.index), ErrorCode.NONE)
         if code:
+            if code == ErrorCode.NOT_ENOUGH_REPLICAS:  # of those that come here, the one to try again after
+                partition.note_refused(header, code)
             raise Refused(code, "The transaction coordinator does not count this partition in.")
         records, header = partition.validated_transactional(records, header, now_ms, at_once)
         self._check_transaction(partition, header)
@@ -140,6 +142,7 @@ _PRODUCE_CODES_BEFORE_ABORTABLE: Final = {
 def _check_first_sequence(partition: Partition, header: BatchHeader) -> None:
     """Every transaction has a new epoch, so an unknown producer must begin at sequence 0; else a batch was lost."""
     if header.base_sequence > 0 and partition.log.producer(header.producer_id) is None:
+        partition.check_first(header)
         raise OutOfOrderSequence(
             f"producer {header.producer_id} began at sequence {header.base_sequence}; a transaction begins at 0"
         )
