@@ -61,7 +61,12 @@ def _from_options(args: argparse.Namespace) -> dict[str, str]:
 def _login(args: argparse.Namespace) -> dict[str, str]:
     if args.user is None:
         return {}
-    password = read_password(args.password_file, f"Password of {args.user}", variable=PASSWORD_VARIABLE)
+    password = read_password(
+        args.password_file,
+        f"Password of {args.user}",
+        variable=PASSWORD_VARIABLE,
+        stdin_is_data=getattr(args, "stdin_is_data", False),
+    )
     return {
         "sasl.mechanisms": args.mechanism or DEFAULT_MECHANISM,
         "sasl.username": args.user,
