@@ -9,6 +9,8 @@ import sys
 
 import pytest
 
+import tidemark
+
 ASK = """
 import sys
 from tidemark.cli.passwords import read_password
@@ -17,20 +19,21 @@ print("data:", sys.stdin.read().strip())
 """
 
 
-def at_terminal(command: list[str], *, stdin: str, typed: str) -> str:
-    """What a command shows at a terminal, with standard input from elsewhere."""
+def at_terminal(command: list[str], *, stdin: str | None, typed: str) -> str:
+    """What a command shows at a terminal, perhaps with standard input from elsewhere."""
     pid, terminal = pty.fork()
     if pid == 0:
-        reading, writing = os.pipe()
-        os.write(writing, stdin.encode())
-        os.close(writing)
-        os.dup2(reading, 0)
+        if stdin is not None:
+            reading, writing = os.pipe()
+            os.write(writing, stdin.encode())
+            os.close(writing)
+            os.dup2(reading, 0)
         os.execv(command[0], command)
     shown = b""
     try:
         while True:
             shown += os.read(terminal, 4096)
-            if typed and b"Password of ann:" in shown:
+            if typed and b"Password of" in shown:
                 os.write(terminal, f"{typed}\n".encode())
                 typed = ""
     except OSError:  # it has ended
@@ -38,6 +41,15 @@ def at_terminal(command: list[str], *, stdin: str, typed: str) -> str:
     os.close(terminal)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0, shown.decode()
     return shown.decode()
+
+
+def test_a_command_asks_for_a_password_once() -> None:
+    with tidemark.embedded(security="scram") as broker:
+        user, password = (str(broker.client_settings[f"sasl.{name}"]) for name in ("username", "password"))
+        words = ["topics", "create", "asked", "-b", broker.bootstrap, "--user", user]
+        command = [sys.executable, "-m", "tidemark.cli.main", *words]
+        shown = at_terminal(command, stdin=None, typed=password)
+    assert shown.count("Password of") == 1
 
 
 def test_records_from_standard_input_are_not_taken_for_a_password() -> None:
