@@ -1,9 +1,10 @@
 """What a client without a quota notices of one that is held to 5 MB/s: `python bench/quota_neighbour.py [--kafka]`.
 
-The neighbour produces 100 B at a time and waits for each answer. It runs alone; beside a librdkafka producer and
-consumer that are held to their quota at another broker on this machine, which take from it what any busy process would;
-and beside the same clients at its own broker. What these two differ by is this broker's doing. Each in every round,
-medians of rounds. With --kafka, both brokers are Apache Kafka. `--rounds N`, `--seconds S` (of each measurement).
+Two brokers run, and at each a neighbour, which produces 100 B at a time and waits for each answer. A librdkafka
+producer or consumer is held to its quota at one of the brokers, and at the other in the next round. Everything else on
+this machine is the same for both neighbours at the same time: what their figures differ by is the broker's doing. Told
+are medians over the rounds of the one beside the held client, and of its ratio to the other; without a held client the
+ratio shows what the machine does. With --kafka, both are Apache Kafka. `--rounds N`, `--seconds S` (of each).
 """
 
 import argparse
@@ -33,8 +34,8 @@ from tidemark.cli.main import main as tidemark  # noqa: E402
 RATE: Final = 5_000_000
 SIZE: Final = 1000
 SETTLING_S: Final = 3.0  # until the held client waits: it may use half a second's worth at first, Kafka's more
-ALONE: Final = "alone"
-BESIDE: Final = tuple(f"{client}, {where}" for client in ("producer", "consumer") for where in ("elsewhere", "here"))
+NOBODY: Final = "nobody"
+FIGURES: Final = ("rate", "p50_ms", "p99_ms")
 
 
 def neighbour(port: int, seconds: float) -> dict[str, float]:
@@ -75,7 +76,7 @@ def held_consumer(settings: dict[str, Any], seconds: float) -> float:
     got, begun = 0, time.perf_counter()
     while (now := time.perf_counter() - begun) < SETTLING_S + seconds:
         messages = consumer.consume(1000, 0.2)
-        got = 0 if now < SETTLING_S else got + sum(len(each.value()) for each in messages)
+        got = 0 if now < SETTLING_S else got + sum(len(each.value() or b"") for each in messages)
     consumer.close()
     return got / seconds
 
@@ -101,18 +102,23 @@ def prepare(broker: Running, *, rounds: int) -> None:
     filler.flush()
 
 
-def measured(brokers: dict[str, Running], case: str, number: int, seconds: float) -> dict[str, float]:
-    here = brokers["here"].launch.port
-    if case == ALONE:
-        return neighbour(here, seconds)
-    client, where = case.split(", ")
-    command = [sys.executable, __file__, "--held", client, "--seconds", str(seconds)]
-    target = ["--client-id", f"{client}-{number}", "--bootstrap", brokers[where].bootstrap]
-    with subprocess.Popen([*command, *target], stdout=subprocess.PIPE, text=True) as process:
+def measured(brokers: list[Running], client: str, number: int, seconds: float) -> dict[str, float]:
+    """Of the neighbour at the first broker, where the held client is, and `ratio_` to the one at the second."""
+    held = None
+    if client != NOBODY:
+        target = ["--client-id", f"{client}-{number}", "--bootstrap", brokers[0].bootstrap]
+        held = _start("--held", client, "--seconds", str(seconds), *target)
         time.sleep(SETTLING_S)
-        figures = neighbour(here, seconds)
-        assert process.stdout is not None
-        return {**figures, "held_mb": json.loads(process.stdout.read()) / 1e6}
+    neighbours = [_start("--neighbour", str(each.launch.port), "--seconds", str(seconds)) for each in brokers]
+    beside, other = (json.loads(each.communicate()[0]) for each in neighbours)
+    figures: dict[str, float] = {**beside, **{f"ratio_{name}": beside[name] / other[name] for name in FIGURES}}
+    if held is not None:
+        figures["held_mb"] = json.loads(held.communicate()[0]) / 1e6
+    return figures
+
+
+def _start(*words: str) -> subprocess.Popen[str]:
+    return subprocess.Popen([sys.executable, __file__, *words], stdout=subprocess.PIPE, text=True)
 
 
 def launch(name: str, directory: Path, *, kafka: bool) -> Launch:
@@ -123,28 +129,26 @@ def launch(name: str, directory: Path, *, kafka: bool) -> Launch:
 
 def main(arguments: argparse.Namespace) -> None:
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as directory, contextlib.ExitStack() as stack:
-        brokers = {
-            name: stack.enter_context(Running(launch(name, Path(directory), kafka=arguments.kafka)))
-            for name in ("here", "elsewhere")
-        }
-        for broker in brokers.values():
+        brokers = [
+            stack.enter_context(Running(launch(name, Path(directory), kafka=arguments.kafka)))
+            for name in ("first", "second")
+        ]
+        for broker in brokers:
             prepare(broker, rounds=arguments.rounds)
-        neighbour(brokers["here"].launch.port, arguments.warm_up)
-        found: dict[str, list[dict[str, float]]] = {case: [] for case in (ALONE, *BESIDE)}
+            neighbour(broker.launch.port, arguments.warm_up)
+        found: dict[str, list[dict[str, float]]] = {client: [] for client in (NOBODY, *HELD)}
         for number in range(arguments.rounds):
-            for case, rounds in found.items():
-                rounds.append(measured(brokers, case, number, arguments.seconds))
-    middles = {
-        case: {name: statistics.median(each[name] for each in rounds) for name in rounds[0]}
-        for case, rounds in found.items()
-    }
-    for case, figures in middles.items():
-        ratios = {name: figures[name] / middles[ALONE][name] for name in ("rate", "p50_ms", "p99_ms")}
-        spread = sorted(each["p99_ms"] for each in found[case])
+            for client, rounds in found.items():
+                rounds.append(measured(brokers, client, number, arguments.seconds))
+            brokers.reverse()
+    for client, rounds in found.items():
+        middle = {name: statistics.median(each[name] for each in rounds) for name in rounds[0]}
+        ratios = sorted(each["ratio_p99_ms"] for each in rounds)
         print(
-            f"{case:20} {figures['rate']:5.0f}/s ({ratios['rate']:.2f}), p50 {figures['p50_ms']:.2f} ms"
-            f" ({ratios['p50_ms']:.2f}), p99 {figures['p99_ms']:.2f} ms ({ratios['p99_ms']:.2f},"
-            f" {spread[0]:.2f}–{spread[-1]:.2f}), held to {figures.get('held_mb', 0.0):.2f} MB/s"
+            f"beside {client:9} {middle['rate']:4.0f}/s ({middle['ratio_rate']:.2f} of the other), p50"
+            f" {middle['p50_ms']:.2f} ms ({middle['ratio_p50_ms']:.2f}), p99 {middle['p99_ms']:.2f} ms"
+            f" ({middle['ratio_p99_ms']:.2f}; {ratios[0]:.2f}–{ratios[-1]:.2f}),"
+            f" held to {middle.get('held_mb', 0):.2f} MB/s"
         )
 
 
@@ -154,6 +158,7 @@ if __name__ == "__main__":
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=10.0)
     parser.add_argument("--warm-up", type=float, default=5.0)
+    parser.add_argument("--neighbour", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--held", choices=tuple(HELD), help=argparse.SUPPRESS)
     parser.add_argument("--client-id", help=argparse.SUPPRESS)
     parser.add_argument("--bootstrap", help=argparse.SUPPRESS)
@@ -161,5 +166,7 @@ if __name__ == "__main__":
     if chosen.held:
         settings = {"bootstrap.servers": chosen.bootstrap, "client.id": chosen.client_id}
         print(json.dumps(HELD[chosen.held](settings, chosen.seconds)))
+    elif chosen.neighbour:
+        print(json.dumps(neighbour(chosen.neighbour, chosen.seconds)))
     else:
         main(chosen)
