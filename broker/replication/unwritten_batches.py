@@ -7,7 +7,6 @@ where it may have been written (librdkafka issue 4953). Told what the first batc
 
 from __future__ import annotations
 
-from collections import deque
 from typing import Final, NamedTuple
 
 from tidemark.broker.core.errors import Refused
