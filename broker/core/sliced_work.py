@@ -86,9 +86,9 @@ async def _finished(job: Job[T], name: str, slice_seconds: float) -> T:
 
 
 class SlicedWork:
-    def __init__(self, clock: Callable[[], float] = monotonic, *, slice_seconds: float = SLICE_SECONDS) -> None:
+    def __init__(self, clock: Callable[[], float] = monotonic, *, slice_seconds: float | None = None) -> None:
         self._clock = clock
-        self._slice_seconds = slice_seconds
+        self._slice_seconds = SLICE_SECONDS if slice_seconds is None else slice_seconds
         self._jobs: deque[tuple[Job[Any], Wanted, Deferred[Any]]] = deque()
         self._until: float | None = None  # in this turn of the loop, for what is begun by `finish_in_turn`
 

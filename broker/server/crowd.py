@@ -32,10 +32,12 @@ Event = tuple[selectors.SelectorKey, int]
 class Turn:
     """Of an event loop. For how long it serves one connection before the others: less, the more of them there are."""
 
-    __slots__ = ("slice_seconds",)
+    __slots__ = ("began", "is_timed", "slice_seconds")
 
     def __init__(self) -> None:
         self.slice_seconds = SLICE_SECONDS_MAX
+        self.is_timed = False  # somebody wants to know when it began
+        self.began = 0.0  # when it was known which sockets are ready
 
 
 class CrowdSelector(selectors.DefaultSelector):
@@ -56,6 +58,8 @@ class CrowdSelector(selectors.DefaultSelector):
         if self._served:
             self._measure()
         events = super().select(timeout)
+        if self.turn.is_timed:
+            self.turn.began = monotonic()
         if self.background and len(events) > 1:
             events = self._few_of_background_last(events)
         if len(events) < CROWD_MIN:
