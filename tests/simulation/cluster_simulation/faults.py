@@ -22,6 +22,7 @@ LATER_SECONDS: Final = {
     "rolling_replace": 10.0,
     "lagging_pause": 14.0,
     "isolated_kill": 13.0,
+    "isolated_stop": 20.0,
     "pause_client": 9.0,
 }  # until the last part of it has begun
 
@@ -321,7 +322,7 @@ def unsynced_kills(cluster: Cluster, fault: Fault) -> None:
 
 
 def pause_client(cluster: Cluster, fault: Fault) -> None:
-    """A client stands still, mostly for so long that others take over what it had, and goes on as if nothing had been."""
+    """A client stands still, mostly until others have what it had, and goes on as if nothing had been."""
     clients = [each for each in cluster.clients if each.is_alive]
     members = [each for each in clients if each.machine.name.startswith(("classic", "consumer", "transform"))]
     chosen = members or clients
@@ -354,6 +355,19 @@ def isolated_kill(cluster: Cluster, fault: Fault) -> None:
     isolate(cluster, dataclasses.replace(fault, seconds=lasts))
     cluster.world.after(lasts - 0.1, broker.kill)
     cluster.world.after(lasts + 0.1, broker.start)
+
+
+def isolated_stop(cluster: Cluster, fault: Fault) -> None:
+    """Likewise, and it stops cleanly: the next start trusts what it finds."""
+    broker = _broker(cluster, fault)
+    isolate(cluster, dataclasses.replace(fault, seconds=18.0))
+    begun = broker.process
+
+    def start() -> None:
+        if broker.process is begun:
+            cluster.world.after(0.5, broker.start)
+
+    cluster.world.after(8.0 + 2 * fault.amount, lambda: broker.stop(then=start))
 
 
 def replaced_disk(cluster: Cluster, fault: Fault) -> None:
@@ -402,6 +416,7 @@ KINDS: Final[dict[str, dict[str, Begin]]] = {
         "pause_client": pause_client,
         "lagging_pause": lagging_pause,
         "isolated_kill": isolated_kill,
+        "isolated_stop": isolated_stop,
     },
     "power": {
         "power": power,

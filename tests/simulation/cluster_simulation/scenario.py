@@ -313,9 +313,8 @@ class Scenario:
         return makes
 
     def _heal(self, cluster: Cluster) -> None:
-        faults.heal(cluster)
         last = max((each.ends_at for each in self.faults), default=0.0)
-        cluster.run(0.5 + max(0.0, last - self.options.seconds))  # what is under way ends: pauses, restarts
+        cluster.run(0.5 + max(0.0, last - self.options.seconds))  # what is under way ends: cuts, pauses, restarts
         faults.heal(cluster)
         for broker in cluster.brokers.values():
             broker.start()
