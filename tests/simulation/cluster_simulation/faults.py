@@ -257,7 +257,7 @@ def _pair(cluster: Cluster, fault: Fault) -> tuple[Broker, Broker]:
         if led:
             chosen = led[int(fault.amount * 1000) % len(led)]
             follower = next(each for each in chosen.isr if each != chosen.leader)
-            if chosen.leader in cluster.brokers:
+            if chosen.leader in cluster.brokers and follower in cluster.brokers:
                 return cluster.brokers[follower], cluster.brokers[chosen.leader]
     first = _broker(cluster, fault)
     return first, next(each for each in cluster.brokers.values() if each is not first)

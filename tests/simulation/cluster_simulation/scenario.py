@@ -16,6 +16,7 @@ from cluster_simulation.checks import check_history
 from cluster_simulation.clients import Producer, Reader, SeldomProducer, TransactionalProducer
 from cluster_simulation.compacted import KeyedProducer, check_compacted
 from cluster_simulation.files_check import check_files
+from cluster_simulation.guest import GuestKeeper
 from cluster_simulation.history import Anomaly, History, Place
 from cluster_simulation.hostile import Hostile
 from cluster_simulation.invariants import Invariants
@@ -44,6 +45,7 @@ WORKLOADS: Final = (
     "voters",
     "quotas",
     "topics",
+    "guest",
 )  # beside plain clients
 PAIRS: Final = "pairs"  # a topic with two replicas
 SNAPSHOT_AFTER_BYTES: Final = (1 << 20, 8000, 2000)  # of the quorum's journal
@@ -180,7 +182,7 @@ class Scenario:
         cluster.run(self.options.seconds)
         self._heal(cluster)
         self._check_liveness(cluster, "after all was well")
-        may_miss_one = not {"admin", "voters"} & {*self.workloads}  # they change how many can be missed
+        may_miss_one = not {"admin", "voters", "guest"} & {*self.workloads}  # they change how many can be missed
         if may_miss_one and (self.random.random() < 0.5 or self.options.without_one):
             self._live_without_one(cluster)
         self._stop_clients(cluster)
@@ -250,6 +252,10 @@ class Scenario:
 
     def _start_clients(self, cluster: Cluster, places: list[Place]) -> None:
         makes = {**self._plain_clients(places), **self._more_clients(places)}
+        if "guest" in self.workloads:
+            makes["guest-0"] = lambda name, client, random: GuestKeeper(
+                name, client, self.history, random, places, cluster=cluster, nodes=self.options.nodes
+            )
         if "quotas" in self.workloads:
             slowed = [*makes]
             makes["quotas-0"] = lambda name, client, random: QuotaChanger(name, client, self.history, random, slowed)
