@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final
 
-from cluster_simulation import damage, layouts
+from cluster_simulation import damage, layouts, lost_metadata
 from tidemark.simulation import Broker, Cluster
 
 SECONDS_MAX: Final = 8.0
@@ -23,6 +23,7 @@ LATER_SECONDS: Final = {
     "lagging_pause": 14.0,
     "isolated_kill": 13.0,
     "isolated_stop": 20.0,
+    "replaced_metadata": 10.0,
     "pause_client": 9.0,
 }  # until the last part of it has begun
 
@@ -386,6 +387,10 @@ def replaced_disk(cluster: Cluster, fault: Fault) -> None:
         replace()
 
 
+def replaced_metadata(cluster: Cluster, fault: Fault) -> None:
+    lost_metadata.replace_metadata(cluster, _broker(cluster, fault))
+
+
 def bit_flip(cluster: Cluster, fault: Fault) -> None:
     """Of what a start looks at: after the recovery point. What is before it is checked by `tidemark log verify`."""
     broker = _broker(cluster, fault)
@@ -442,7 +447,12 @@ KINDS: Final[dict[str, dict[str, Begin]]] = {
         "read_errors": read_errors,
         "dead_directory": dead_directory,
     },
-    "damage": {"bit_flip": bit_flip, "replaced_disk": replaced_disk, "rolling_replace": rolling_replace},
+    "damage": {
+        "bit_flip": bit_flip,
+        "replaced_disk": replaced_disk,
+        "rolling_replace": rolling_replace,
+        "replaced_metadata": replaced_metadata,
+    },
     "clock": {"clock_drift": clock_drift, "clock_jump": clock_jump},
 }
 BEGIN: Final = {name: begin for kinds in KINDS.values() for name, begin in kinds.items()}
@@ -454,6 +464,7 @@ NEEDS: Final = {
     "dead_directory": ("two",),
     "replaced_disk": ("two", "apart"),
     "rolling_replace": ("two", "apart"),
+    "replaced_metadata": ("apart",),
 }  # layouts
 
 # What is fair. With min.insync.replicas of 2 nothing acknowledged is lost as long as one replica at a time loses what

@@ -22,7 +22,7 @@ class Invariants:
         self._newest: Any = Image()  # of all that any node has applied
         self._newest_index = 0
         self._controllers: dict[int, int] = {}  # by term
-        self._saved: dict[Broker, tuple[int, int | None]] = {}  # term and vote, as they are on its disk
+        self._saved: dict[tuple[Broker, int], tuple[int, int | None]] = {}  # term and vote on a disk
         self._high_watermarks: dict[int, tuple[Any, int]] = {}  # by a leadership's identity
 
     def check(self) -> None:
@@ -50,13 +50,14 @@ class Invariants:
         if member.is_leader and self._controllers.setdefault(member.term, member.id) != member.id:
             other = self._controllers[member.term]
             raise Anomaly(f"{broker.name}: node {other} leads the quorum in term {member.term}, too")
-        term, vote = self._saved.get(broker, (0, None))
+        disk = broker, broker.machine.disk.replaced
+        term, vote = self._saved.get(disk, (0, None))
         if member.term < term:
             raise Anomaly(f"{broker.name} has forgotten term {term}: it is in {member.term}")
         if member.term == term and vote is not None and member.vote != vote:
             raise Anomaly(f"{broker.name} has forgotten its vote in term {term}: {vote}, and now {member.vote}")
         if member._saving_since is None and not member._hard_state_changed():
-            self._saved[broker] = member.term, member.vote
+            self._saved[disk] = member.term, member.vote
 
     def _check_image(self, broker: Broker, store: Any) -> None:
         image = store.image
