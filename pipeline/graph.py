@@ -55,13 +55,16 @@ class Graph:
         schemas: Mapping[str, str],
         plans: Mapping[str, ReadPlan] | None = None,
         given: Mapping[str, DataFrame] | None = None,
+        lakes: Mapping[str, str] | None = None,
     ) -> None:
-        """`given`: views that are there already, as of a batch; then no source is read."""
+        """`given`: views that are there already, as of a batch; then no source is read. `lakes`: by source, where its
+        older records are."""
         self._spark = spark
         self._pipeline = pipeline
         self._schemas = schemas
         self._plans = plans or {}
         self._given = given
+        self._lakes = lakes or {}
         self._functions: dict[str, Function] = {}
         self.judged: dict[str, DataFrame] = {}  # of steps with rules, with the reason of those that break one
 
@@ -135,6 +138,7 @@ class Graph:
             plan=self._plans.get(source.name, ReadPlan()),
             extra=source_options,
             limit=limit,
+            lake=self._lakes.get(source.name),
         )
 
     def _step(self, step: Step) -> dict[str, DataFrame]:

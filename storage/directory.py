@@ -359,6 +359,10 @@ class LogDirectory:
         with self._writing:
             self._write_recovery_points()
 
+    def noted_recovery_point(self, key: TopicPartition) -> int:
+        """As the file says: a kill takes the log back to it."""
+        return self._recovery_points.get(key, 0)
+
     def _write_recovery_points(self) -> None:
         with self._tables:
             points = {**self._recovery_points, **{key: log.recovery_point for key, log in list(self.logs.items())}}

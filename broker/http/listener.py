@@ -43,6 +43,7 @@ class HttpListener:
         self._loop = asyncio.get_running_loop()
         # One request is begun in each turn of the loop: Kafka's clients do not wait for all of HTTP's in between.
         self.turns = WaitingTurns(self._loop, seconds=0.0)
+        self._background: set[int] = getattr(self._loop, "background", set())  # descriptors that are served last
         self._log = LimitedLog(log, clock=self._loop.time)
         self._seconds_max = config.http_request_timeout_ms / 1000
         self._servers: list[asyncio.Server] = []
@@ -77,6 +78,7 @@ class HttpListener:
 
     def register(self, connection: HttpConnection) -> bool:
         self._connections.add(connection)
+        self._background.add(connection.descriptor)
         if len(self._connections) <= self._config.http_max_connections and not self._closing:
             return True
         if not self._closing:
@@ -90,6 +92,7 @@ class HttpListener:
 
     def forget(self, connection: HttpConnection) -> None:
         self._connections.discard(connection)
+        self._background.discard(connection.descriptor)
         if not self._connections:
             self._emptied.set()
 

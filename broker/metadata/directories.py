@@ -59,7 +59,8 @@ def assign(
     after = partition._replace(directories=directories)
     if after.leader == NO_LEADER:  # its directory had failed, perhaps, and it may lead again
         after = revise(after, circumstances_of(image, topic, config))
-    return after
+    # One more, as with every change: whoever proposes another has to know of this one.
+    return after._replace(partition_epoch=partition.partition_epoch + 1)
 
 
 def fail(image: Image, broker_id: int, failed: Collection[bytes], config: BrokerConfig) -> Iterator[Record]:

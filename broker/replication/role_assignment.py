@@ -112,7 +112,7 @@ class RoleAssignment:
                 topic_id=topic.topic_id,
                 config=config,
                 image=topic,
-                unwritten_bound=table.unwritten_bound,
+                unwritten_on_node=table.unwritten,
             )
             table.topics[topic.name] = table.topics_by_id[topic.topic_id] = hosted
         else:

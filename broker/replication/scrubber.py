@@ -135,7 +135,7 @@ class Scrubber:
             return
         work = partial(prepare, mending_job(replica.log, segments[0], findings), replica.log.files)
         mended = await asyncio.get_running_loop().run_in_executor(self._threads.of_log(replica.log), work)
-        if self.current(replica) is not None and put_in_place(replica.log, mended):
+        if self.current(replica) is not None and put_in_place(replica.log, segments[0], mended):
             self.mended_segments += 1
             for path in sorted({each.path for each in findings}):
                 log.warning("%s is made anew from the batches", path)

@@ -69,10 +69,9 @@ class TransactionalAppends:
             return partition.append(records, now_ms, at_once)
         code = self._codes.get((partition.topic, partition.index), ErrorCode.NONE)
         if code:
-            refusal = Refused(code, "The transaction coordinator does not count this partition in.")
             if code == RETRIED:
-                partition.note_unwritten(header, refusal)
-            raise refusal
+                partition.note_refused(header, code)
+            raise Refused(code, "The transaction coordinator does not count this partition in.")
         records, header = partition.validated_transactional(records, header, now_ms, at_once)
         self._check_transaction(partition, header)
         return partition.append_checked(records, header, now_ms)

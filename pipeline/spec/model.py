@@ -17,6 +17,14 @@ FILE_SINKS = ("parquet", "delta", "iceberg", "console")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Backfill:
+    """Where a source's older records are: a table that keeps them as they came, or the topic's own segment files."""
+
+    kind: str  # parquet, delta, iceberg, segments
+    path: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TopicSource:
     """Topics as a stream of rows, or (`table`) the newest value of each key as a table."""
 
@@ -39,6 +47,7 @@ class TopicSource:
     subject: str | None = None  # of the registry; None: TOPIC-value
     key_format: str | None = None
     key_subject: str | None = None
+    backfill: Backfill | None = None
 
     @property
     def is_framed(self) -> bool:
@@ -182,6 +191,25 @@ def key_subject(each: TopicSource | TopicSink) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Maintenance:
+    """How often the tables of a pipeline are seen to, and what of them is kept."""
+
+    every_s: float
+    keep_s: float = 7 * 86400.0
+    orphans_s: float = 3 * 86400.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lineage:
+    """Where OpenLineage's events go."""
+
+    namespace: str = "tidemark"
+    url: str | None = None
+    api_key: str | None = field(default=None, repr=False)
+    file: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Pipeline:
     name: str
     file: Path
@@ -200,6 +228,8 @@ class Pipeline:
     drain_s: float = 60.0  # how long batches at work may take to end, once a signal has come
     restarts_max: int = 5
     registry: RegistrySettings | None = None
+    maintenance: Maintenance | None = None
+    lineage: Lineage | None = None
     share_reads: bool = True  # one read of a source for all sinks that can be fed by it
 
     @property

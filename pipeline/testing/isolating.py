@@ -30,6 +30,8 @@ def isolated(
         checkpoint=str(directory / "checkpoint"),
         warehouse=str(directory / "lake"),
         metrics_port=None,
+        maintenance=None,
+        lineage=None,
         sources=tuple(_source(each, directory, wanted) for each in pipeline.sources),
         sinks=tuple(_sink(each, directory, catalog) for each in pipeline.sinks if each.name in wanted),
     )
@@ -45,7 +47,7 @@ def _source(source: Source, directory: Path, sinks: Collection[str]) -> Source:
         return source if source.kind == "iceberg" else replace(source, path=str(directory / "sources" / source.name))
     letters = source.on_malformed == "dead_letter" and DEAD_LETTER_PREFIX + source.name in sinks
     malformed = "count" if source.on_malformed == "dead_letter" and not letters else source.on_malformed
-    return replace(source, start="earliest", start_time_ms=None, on_malformed=malformed)
+    return replace(source, start="earliest", start_time_ms=None, backfill=None, on_malformed=malformed)
 
 
 def _sink(sink: Sink, directory: Path, catalog: str) -> Sink:

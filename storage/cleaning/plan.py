@@ -99,6 +99,7 @@ def job_for(
     hash_seed: int,
     map_load_factor: float = 0.9,
     bytes_per_second: float = float("inf"),
+    is_patient: bool = False,
 ) -> CleaningJob:
     """The work of cleaning a log up to where it may be."""
     segments = list(log.segments)
@@ -125,6 +126,7 @@ def job_for(
         index_interval_bytes=log.config.index_interval_bytes,
         hash_seed=hash_seed,
         bytes_per_second=bytes_per_second,
+        is_patient=is_patient,
     )
 
 

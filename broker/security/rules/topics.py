@@ -53,6 +53,7 @@ from tidemark.protocol.messages.produce import (
 from tidemark.protocol.schema import ZERO_UUID
 
 FAILED: Final = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+UNKNOWN: Final = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 TRANSACTION_FAILED: Final = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 ATTRIBUTES_AT: Final = 22  # the lower byte of a batch's attributes
 NULLABLE_NAMES_FROM: Final = 12  # of Metadata
@@ -291,19 +292,23 @@ def delete_topics(request: DeleteTopicsRequest, access: Access, _call: Call) -> 
     for state in wanted:
         name = topic_name(state, access)
         may_describe = name is not None and access.topic(AclOperation.DESCRIBE, name, quietly=True)
-        is_unknown = name is None or (may_describe and name not in access.image.topics)
-        if is_unknown or access.topic(AclOperation.DELETE, name or ""):
+        is_unknown = may_describe and name not in access.image.topics
+        if name is None or access.topic(AclOperation.DELETE, name, quietly=is_unknown):
             allowed.append(state)
-            continue
-        is_shown = may_describe or state.topic_id == ZERO_UUID
-        refusals.append(
-            DeletableTopicResult(
-                name=name if is_shown else None,
-                topic_id=state.topic_id,
-                error_code=FAILED,
-                error_message=TEXT[FAILED],
+        elif is_unknown:  # not for the handler to say: it may be there by then
+            refusals.append(
+                DeletableTopicResult(name=name, error_code=UNKNOWN, error_message=f"There is no topic '{name}'.")
             )
-        )
+        else:
+            is_shown = may_describe or state.topic_id == ZERO_UUID
+            refusals.append(
+                DeletableTopicResult(
+                    name=name if is_shown else None,
+                    topic_id=state.topic_id,
+                    error_code=FAILED,
+                    error_message=TEXT[FAILED],
+                )
+            )
     if not refusals:
         return None
     if not allowed:

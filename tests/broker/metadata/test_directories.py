@@ -47,7 +47,7 @@ def test_a_replica_is_assigned_to_the_directory_that_its_broker_names() -> None:
     image = image_of(partition())
     after = directories.assign(image, image.topics["t"], 0, CONFIG, broker_id=2, directory=B)
     assert (after.directory_of(1), after.directory_of(2)) == (UNASSIGNED, B)
-    assert (after.leader, after.leader_epoch, after.partition_epoch) == (1, 3, 5)
+    assert (after.leader, after.leader_epoch, after.partition_epoch) == (1, 3, 6)
 
 
 def test_only_a_broker_that_has_a_replica_can_say_where_it_is() -> None:

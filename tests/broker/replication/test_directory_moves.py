@@ -180,6 +180,37 @@ async def test_killed_at_any_step_everything_is_there_and_the_move_goes_on(
     assert len(names) >= 3  # in the old directory, in both, in the new one
 
 
+async def test_an_old_copy_is_gone_for_good_before_the_mark_goes_that_tells_the_two_apart(
+    new_cluster: New, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are on two disks: one may keep what the other loses in a power cut."""
+    cluster = new(new_cluster)
+    await fill(cluster, 20)
+    old = where(cluster, 1)
+
+    async def nothing(*_: object) -> None:
+        """The process is killed here."""
+
+    monkeypatch.setattr(DirectoryMoves, "_clear_up", nothing)
+    await move(cluster, 1)
+    await fill(cluster, 5)
+    await cluster.stop(1)
+    done: list[tuple[str, str]] = []
+    for name in ("remove", "sync_directory"):
+        original = getattr(Files, name)
+
+        def call(self: Files, path: str, name: str = name, original: Any = original) -> None:
+            done.append((name, path))
+            original(self, path)
+
+        monkeypatch.setattr(Files, name, call)
+    cluster.start(1)
+    assert len(cluster.values(1)) == 25
+    mark = next(at for at, (_, path) in enumerate(done) if path.endswith("tidemark.moved"))
+    assert ("sync_directory", old) in done[:mark]
+    assert done[mark][0] == "remove"
+
+
 def photograph(root: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     """What a kill would leave, before each change to a file."""
     states: list[Path] = []

@@ -17,6 +17,7 @@ from tidemark.broker.security import audit as audit_log
 from tidemark.broker.security.rule import MODULES, OPEN, rule_of
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
+from tidemark.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from tidemark.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
 from tidemark.protocol.messages.join_group import JoinGroupRequest
 from tidemark.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
@@ -216,3 +217,21 @@ def test_every_api_has_a_rule_or_is_open() -> None:
 def test_an_api_without_a_rule_is_for_nodes_only() -> None:
     assert rule_of("Unheard") is not None
     assert rule_of("ApiVersions") is None
+
+
+@pytest.mark.parametrize("version", [5, 6])
+async def test_who_may_only_describe_deletes_no_topic_that_comes_into_being_meanwhile(
+    guarded: Any, version: int
+) -> None:
+    """It is unknown when the right is looked at, and there when it is this change's turn."""
+    await guarded.allow("ann", (AclOperation.DESCRIBE, ResourceType.TOPIC, "t"))
+    ann = await guarded.connect("ann")
+    creating = asyncio.create_task(guarded.client.create("t"))
+    request = DeleteTopicsRequest(topic_names=["t"], topics=[DeleteTopicState(name="t")])
+    codes = set()
+    while not creating.done():
+        [result] = (await ann.ask(request, version)).responses
+        codes.add(result.error_code)
+    await creating
+    assert codes <= {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, FAILED}
+    assert await guarded.client.topic_id("t") != bytes(16)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from cluster_simulation import memory
 from cluster_simulation.history import Anomaly
 from tidemark.broker.metadata.image import Image
 from tidemark.raft.node import Node as RaftNode
@@ -37,6 +38,7 @@ class Invariants:
         for broker in self._cluster.brokers.values():
             if broker.is_ready and broker.process is not None and broker.process.is_alive:
                 self._check_led(broker, broker.process)
+                memory.check_bounds(broker)
 
     def _is_of(self, process: Process, node: Any) -> bool:
         """Not what is left of the process before it."""

@@ -49,12 +49,9 @@ BUGS: Final = {
         faults=("hand_over",),
         workloads=("pairs",),
         mode="cached",
-        seeds=12,
-        is_hole=True,
+        seeds=4,
     ),
-    "leases-begin-with-the-answer": Bug(
-        patches=_leases_begin_with_the_answer, faults=("lagging_pause",), seeds=8, is_hole=True
-    ),
+    "leases-begin-with-the-answer": Bug(patches=_leases_begin_with_the_answer, faults=("lagging_pause",), seeds=8),
     "votes-are-not-saved": Bug(patches=_votes_are_not_saved, faults=("crash",), seeds=4),
     "a-hung-disk-keeps-the-lead": Bug(
         patches=_a_hung_disk_keeps_the_lead, faults=("slow",), without_one="disk_hang", seeds=8
