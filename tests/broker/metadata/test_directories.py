@@ -81,7 +81,7 @@ def test_a_replica_in_a_failed_directory_is_not_elected_though_its_broker_is_the
 
 def test_a_failure_that_is_known_changes_nothing() -> None:
     image = image_of(partition(directories=(A, B)), of_1=(C,), of_2=(B,))
-    assert directories.fail(image, 1, [A], CONFIG) == []
+    assert list(directories.fail(image, 1, [A], CONFIG)) == []
 
 
 def test_a_broker_with_one_directory_has_its_new_replicas_there() -> None:

@@ -6,6 +6,7 @@ import asyncio
 import errno
 import os
 import shutil
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +16,7 @@ import pytest
 
 from tidemark.broker.metadata.image import TOPIC_RESOURCE
 from tidemark.broker.replication.directory_moves import DirectoryMoves
+from tidemark.broker.replication.sync_threads import PER_DIRECTORY
 from tidemark.protocol.records import Record, build_batch, read_header
 from tidemark.storage import Files, LogDirectory
 
@@ -86,6 +88,22 @@ async def test_what_is_synced_with_every_acknowledgement_stays_so(new_cluster: N
     await load
     log = cluster.replica(1).log
     assert log.recovery_point == log.end_offset == 200
+
+
+async def test_a_log_that_has_left_a_disk_does_not_wait_for_it_any_more(new_cluster: New) -> None:
+    cluster = new(new_cluster)
+    cluster.configure({(TOPIC_RESOURCE, "t"): {**SMALL, "flush.messages": "1"}})
+    await fill(cluster, 1)
+    left = cluster.nodes[1]._threads.of_log(cluster.replica(1).log)
+    await move(cluster, 1)
+    hangs = threading.Event()
+    for _ in range(PER_DIRECTORY):
+        left.submit(hangs.wait)
+    try:
+        async with asyncio.timeout(20):
+            await fill(cluster, 1)
+    finally:
+        hangs.set()
 
 
 async def test_what_a_thread_writes_while_a_log_moves_is_in_the_new_directory(new_cluster: New) -> None:
