@@ -5,7 +5,7 @@ from __future__ import annotations
 from tidemark.storage.aborted import AbortedTransaction
 from tidemark.storage.cache import SegmentCache
 from tidemark.storage.checking import Finding, Known
-from tidemark.storage.cleaning.job import CleanedGroup, CleaningFailed, CleaningJob, CleaningStats
+from tidemark.storage.cleaning.job import CleanedGroup, CleaningFailed, CleaningJob, CleaningStarved, CleaningStats
 from tidemark.storage.cleaning.plan import Dirtiness, is_due, job_for, measure
 from tidemark.storage.cleaning.running import Runner, runner_for
 from tidemark.storage.cleaning.swap import swap
@@ -64,6 +64,7 @@ __all__ = [
     "CleanedGroup",
     "CleaningFailed",
     "CleaningJob",
+    "CleaningStarved",
     "CleaningStats",
     "ColdRead",
     "CorruptFile",

@@ -48,6 +48,15 @@ def in_slices(make: Callable[[A], T], items: Iterable[A]) -> Job[list[T]]:
     return made
 
 
+def gathered(items: Iterable[T]) -> Job[list[T]]:
+    """`list(items)`, as a job: for a generator that takes its time between two items."""
+    found = []
+    for item in items:
+        found.append(item)
+        yield
+    return found
+
+
 def at_once(job: Job[T]) -> T:
     """What a job returns that is known to be short."""
     try:
@@ -71,8 +80,11 @@ async def finished_in_background(job: Job[T]) -> T:
 
 async def _finished(job: Job[T], name: str, slice_seconds: float) -> T:
     shared: SlicedWork | None = getattr(asyncio.get_running_loop(), name, None)
-    if shared is not None:
-        return await shared.finish_in_turn(job)
+    return await (finished_apart(job, slice_seconds) if shared is None else shared.finish_in_turn(job))
+
+
+async def finished_apart(job: Job[T], slice_seconds: float = SLICE_SECONDS) -> T:
+    """As `finished`, for what no number of clients may hold up: it does not wait for their turns."""
     until = monotonic() + slice_seconds
     try:
         while True:
