@@ -209,7 +209,6 @@ class HttpConnection(asyncio.BufferedProtocol):
                 self._transport.write(self._whole(_refusal(self._refused), "GET", goes_on=False))
                 self._linger()
         else:
-            self._deadline = self._listener.deadline()
             self._read_on()
 
     def _begin_answer(self) -> None:
@@ -241,6 +240,7 @@ class HttpConnection(asyncio.BufferedProtocol):
             self._task = None
         if not goes_on or self._listener.is_closing:
             self._hang_up()
+        self._deadline = self._listener.deadline()  # from here, not from its last byte: bytes can come one by one
         self._answer_next()
 
     async def _answered(self, request: HttpRequest) -> Answer:

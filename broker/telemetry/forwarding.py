@@ -41,16 +41,17 @@ class Forwarder:
         self._path = parts.path if parts.path not in ("", "/") else "/v1/metrics"
         self._thread = new_executor(1, name="otlp")
         self._queue: deque[tuple[Client, bytes]] = deque()
-        self._queued_bytes = 0
+        self._taken_bytes = 0  # into the queue, by the event loop …
+        self._left_bytes = 0  # … and out of it, by the thread: each has a number of its own, and no lock is needed
         self._log = LimitedLog(log, clock=monotonic, lines_max=1, seconds=60.0)
         self.sent = self.failed = 0
 
     def __call__(self, client: Client, data: bytes) -> None:
-        if self._queued_bytes + len(data) > QUEUED_BYTES_MAX:
+        if self._taken_bytes - self._left_bytes + len(data) > QUEUED_BYTES_MAX:
             self.failed += 1
             return
         self._queue.append((client, data))
-        self._queued_bytes += len(data)
+        self._taken_bytes += len(data)
         self._thread.submit(self._send_next)
 
     def close(self) -> None:
@@ -58,7 +59,7 @@ class Forwarder:
 
     def _send_next(self) -> None:
         client, data = self._queue.popleft()
-        self._queued_bytes -= len(data)
+        self._left_bytes += len(data)
         try:
             self._send(with_client(client, data))
             self.sent += 1

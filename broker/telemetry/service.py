@@ -116,7 +116,7 @@ class Telemetry:
             raise self._refused(instance, ErrorCode.TELEMETRY_TOO_LARGE, f"Over {self.max_bytes} bytes.")
         instance.is_terminated = terminating
         try:
-            await self._take(instance, codec, data)
+            await self._take(instance_id, instance, codec, data)
         except TooLarge as error:
             raise self._refused(instance, ErrorCode.TELEMETRY_TOO_LARGE, str(error)) from None
         except (DecompressionError, InvalidTelemetry) as error:
@@ -129,7 +129,7 @@ class Telemetry:
         self.refusals[code] += 1
         return Refused(code, why)
 
-    async def _take(self, instance: Instance, codec: int, data: bytes) -> None:
+    async def _take(self, instance_id: bytes, instance: Instance, codec: int, data: bytes) -> None:
         limit = EXPANDED * self.max_bytes
         if len(data) <= INLINE_BYTES_MAX and codec == NONE:
             plain, found = _read(codec, data, limit)
@@ -137,6 +137,8 @@ class Telemetry:
             plain, found = await asyncio.get_running_loop().run_in_executor(None, _read, codec, data, limit)
         if self._forward is not None and plain:
             self._forward(instance.client, plain)
+        if self._instances.get(instance_id) is not instance:
+            return  # it was forgotten meanwhile, with its series: nobody would count these off again
         if not instance.is_terminated:
             self._note(instance, found)
         else:

@@ -124,3 +124,20 @@ async def test_a_stream_ends_with_a_word_when_its_topic_is_deleted(start_http: A
         assert (await client.delete("/topics/t")).status_code == 204
         assert json.loads(await anext(lines))["error"] == "UNKNOWN_TOPIC_OR_PARTITION"
         assert [line async for line in lines] == []
+
+
+async def test_clients_that_send_a_byte_now_and_then_are_cut_off_in_time(
+    start_http: Any, browse: Any, dial: Any
+) -> None:
+    node = await start_http(http_request_timeout_ms="600", http_max_connections="300")
+    client, loop = browse(node), asyncio.get_running_loop()
+    assert (await client.get("/livez")).status_code == 200
+    starts = (b"GET /topics HTTP/1.1\r\nX: ", b"\r\n\r\n", POST + b"Content-Length: 100000\r\n\r\n")
+    slow = [await dial(node, starts[number % 3]) for number in range(240)]
+    began = loop.time()
+    while node._http.load[0] > 5:
+        assert loop.time() < began + 10, f"{node._http.load[0]} of them are still connected"
+        for each in slow:
+            each.writer.write(b"\r\n" if each.writer is slow[1].writer else b"x")
+        assert (await client.get("/livez")).status_code == 200
+        await asyncio.sleep(0.05)

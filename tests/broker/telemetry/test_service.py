@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import struct
 import urllib.request
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import cramjam
 import pytest
 from shared_broker import SharedBroker
 
+from tidemark.broker.telemetry import service
 from tidemark.broker.telemetry.forwarding import with_client
 from tidemark.broker.telemetry.otlp import POINTS_MAX, InvalidTelemetry, points
 from tidemark.broker.telemetry.subscriptions import Client
@@ -208,3 +211,23 @@ def test_what_is_forwarded_says_which_client_it_is_of() -> None:
     assert [each.name for each in points(memoryview(sent))] == ["a"]
     assert b"client_instance_id" in sent
     assert b"app?" in sent
+
+
+async def test_a_client_that_is_forgotten_while_it_pushes_leaves_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(service, "INSTANCES_MAX", 1)
+    settings = SimpleNamespace(current=SimpleNamespace(telemetry_max_bytes=10_000, tidemark_telemetry_series_max=100))
+    store = SimpleNamespace(image=SimpleNamespace(configs={}))
+    telemetry = service.Telemetry(store, settings, clock=lambda: 1000.0, forward=None)  # type: ignore[arg-type]
+    connection = SimpleNamespace(client_software="", peer="127.0.0.1:1")
+    call = SimpleNamespace(connection=connection, client_id="c")
+    first, wanted = telemetry.subscribe(b"1" * 16, call)
+    data = gzip.compress(pushed(metric("m", 1.0)))
+    pushing = asyncio.ensure_future(
+        telemetry.push(first, call, subscription_id=wanted.subscription_id, codec=GZIP, data=data, terminating=False)
+    )
+    await asyncio.sleep(0)  # a thread reads it
+    telemetry.subscribe(b"2" * 16, call)
+    await pushing
+    assert (telemetry.instance_count, telemetry._series_count) == (1, 0)
