@@ -226,9 +226,8 @@ class Struct:
     def __eq__(self, other: object) -> bool:
         # First comparison: likewise. Encoders compare tagged fields with their defaults.
         declared = self.__declared__
-        declared.__eq__ = _compile_eq(declared)
-        equal: bool = declared.__eq__(self, other)
-        return equal
+        compiled = declared.__eq__ = _compile_eq(declared)  # type: ignore[assignment]
+        return compiled(self, other)
 
     def __repr__(self) -> str:
         values = ", ".join(f"{name}={getattr(self, name)!r}" for name in self.__fields__)

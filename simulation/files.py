@@ -179,7 +179,7 @@ class SimulatedFiles(Files):
             file.load(position, length)
         return bytes(file.data[position : position + length])
 
-    def read_cached(self, fd: int, length: int, position: int) -> bytes:  # type: ignore[override]
+    def read_cached(self, fd: int, length: int, position: int) -> bytes:
         """As preadv2 with RWF_NOWAIT."""
         self._use("read", fd)
         file = self._file(fd)

@@ -9,8 +9,16 @@ import pytest
 
 from tests.broker.replication.conftest import TOPIC_ID, Cluster
 from tidemark.broker.core.deferred import awaited
+from tidemark.broker.replication.fetch_session import NO_DIVERGENCE
 from tidemark.protocol.errors import ErrorCode
-from tidemark.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, ReplicaState
+from tidemark.protocol.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    PartitionData,
+    ReplicaState,
+)
 
 NewCluster = Callable[..., Cluster]
 
@@ -74,3 +82,7 @@ async def test_the_session_of_a_broker_that_is_unregistered_is_closed(new_cluste
     cluster.image = replace(cluster.image, brokers=brokers)
     cluster.tell(cluster.nodes[1])
     assert not cluster.nodes[1].follower_sessions._sessions
+
+
+def test_what_says_that_logs_do_not_differ_is_the_default_that_encoders_leave_out_without_a_look() -> None:
+    assert PartitionData().diverging_epoch is NO_DIVERGENCE

@@ -160,7 +160,8 @@ class Administrator:
                     await writer.produce((name, 0), [b"gone soon"])
         except TimeoutError:
             pass
-        await asyncio.sleep(self.random.random() * self.lives_seconds)
+        if self.random.random() < 0.5:  # or at once, while followers are still syncing
+            await asyncio.sleep(self.random.random() * self.lives_seconds)
         await self._delete_topic(name)
 
     async def end_of(self, topic: str) -> int:

@@ -53,7 +53,12 @@ RETRIABLE: Final = {
     ErrorCode.OFFSET_NOT_AVAILABLE,
     ErrorCode.REPLICA_NOT_AVAILABLE,
 }
-FENCED: Final = {ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_TXN_STATE}
+FENCED: Final = {
+    ErrorCode.INVALID_PRODUCER_EPOCH,
+    ErrorCode.PRODUCER_FENCED,
+    ErrorCode.INVALID_TXN_STATE,
+    ErrorCode.TRANSACTION_ABORTABLE,  # KIP-890: the transaction was ended meanwhile
+}
 PRODUCE_VERSIONS: Final = (3, 7, 9, 11)
 FETCH_VERSIONS: Final = (4, 7, 11, 12)
 EARLIEST: Final = -2

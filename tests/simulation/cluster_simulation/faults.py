@@ -341,7 +341,11 @@ def lagging_pause(cluster: Cluster, fault: Fault) -> None:
     cluster.network.slow[name] = 0.6
     seconds, machine_sleeps = 10.0 + 2 * fault.amount, int(fault.amount * 100) % 3 > 0
     cluster.world.after(1.0, lambda: process.pause(seconds, machine_sleeps=machine_sleeps))
-    cluster.world.after(3.0, lambda: cluster.network.slow.pop(name, None))
+
+    def end() -> None:
+        cluster.network.slow.pop(name, None)
+
+    cluster.world.after(3.0, end)
 
 
 def _is_stopped(broker: Broker) -> bool:

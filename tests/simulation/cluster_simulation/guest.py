@@ -1,4 +1,4 @@
-"""A broker that comes, takes part, and goes again: it is drained, stopped and unregistered, and its disk thrown away."""
+"""A broker that comes, takes part, and goes again: it is drained, stopped and unregistered."""
 
 from __future__ import annotations
 

@@ -82,15 +82,16 @@ class Hostile:
         """Fetches as if it were one of the brokers, from ahead: nothing may be acknowledged because of it."""
         topic, partition = self.random.choice(self.places)
         found = (await self.client.refresh(topic)).topics[0]
-        epoch = next(each.leader_epoch for each in found.partitions if each.partition_index == partition)
+        told = next(each for each in found.partitions if each.partition_index == partition)
+        followers = [each for each in told.replica_nodes if each != told.leader_id]
         asked = FetchPartition(
             partition=partition,
-            current_leader_epoch=epoch,
+            current_leader_epoch=told.leader_epoch,
             fetch_offset=self.history.ends[topic, partition] + self.random.choice((0, 1, 2, 5)),
             partition_max_bytes=1 << 20,
         )
         request = FetchRequest(
-            replica_state=ReplicaState(replica_id=self.random.randint(1, self.nodes), replica_epoch=-1),
+            replica_state=ReplicaState(replica_id=self.random.choice(followers), replica_epoch=-1),
             max_wait_ms=100,
             min_bytes=1,
             session_id=0,

@@ -1,5 +1,5 @@
-"""A voter's metadata is on a disk that is lost. Nobody may take the node for the voter that it was; an operator takes its
-vote, lets it in again, and gives the vote back (docs/cluster.md)."""
+"""A voter's metadata is on a disk that is lost. Nobody may take the node for the voter that it was; an operator takes
+its vote, lets it in again, and gives the vote back (docs/cluster.md)."""
 
 from __future__ import annotations
 
