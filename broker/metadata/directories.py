@@ -67,7 +67,10 @@ def assign(
 
 def _without_its_past(partition: PartitionImage, broker_id: int) -> PartitionImage:
     """The directory that a broker had its replica in is not there any more: in another one it has begun anew. So it is
-    no longer one of those that may know best (KIP-966 takes the last leader for that, whatever has become of it)."""
+    no longer one of those that may know best (KIP-966 takes the last leader for that, whatever has become of it). The
+    only replica of a partition stays: there is no other that an operator could choose."""
+    if partition.replicas == (broker_id,):
+        return partition
     return partition._replace(
         elr=tuple(each for each in partition.elr if each != broker_id),
         last_known_elr=tuple(each for each in partition.last_known_elr if each != broker_id),

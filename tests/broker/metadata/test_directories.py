@@ -174,3 +174,13 @@ def test_the_last_leader_whose_log_has_moved_to_another_disk_leads_again() -> No
     cluster.assign(3, D)
     cluster.unfence(3)
     assert cluster.partition.leader == 3
+
+
+def test_the_only_replica_leads_again_with_an_empty_disk() -> None:
+    cluster = DisksAndDeaths()
+    alone = PartitionImage(replicas=(3,), isr=(3,), leader=3, leader_epoch=6, partition_epoch=45, directories=(C,))
+    cluster.image = cluster.image.apply([partition_record(TOPIC, 0, alone)])
+    cluster.come_back(3, D)
+    cluster.assign(3, D)
+    cluster.unfence(3)
+    assert cluster.partition.leader == 3
