@@ -96,10 +96,10 @@ def prepare(broker: Running, *, rounds: int) -> None:
             for number in range(rounds):  # each has an id of its own: one that was idle may use more at first
                 assert tidemark(["quotas", "set", "--for-client-id", f"{client}-{number}", *limits]) == 0
     filler = Producer({"bootstrap.servers": broker.bootstrap})
-    for _ in range(150_000):
-        filler.produce("filled", bytes(SIZE))
-        filler.poll(0)
-    filler.flush()
+    for _ in range(150):
+        for _ in range(1000):
+            filler.produce("filled", bytes(SIZE))
+        filler.flush()
 
 
 def measured(brokers: list[Running], client: str, number: int, seconds: float) -> dict[str, float]:

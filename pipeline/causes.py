@@ -19,6 +19,9 @@ _PASSING = re.compile(
     # An executor that is gone, with what it kept of a table or a batch.
     r"|CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND|Checkpoint block rdd_\d+_\d+ not found|ExecutorLostFailure|FetchFailed"
     r"|LakeChanged"
+    # Another writer was quicker: the batch is tried again on what it left.
+    r"|Concurrent(Write|Append|Delete\w*|Transaction)Exception|MetadataChangedException|ProtocolChangedException"
+    r"|DELTA_(CONCURRENT|METADATA_CHANGED|PROTOCOL_CHANGED)|iceberg\.exceptions\.Commit\w+Exception"
     r"|LeaderNotAvailable|_STATE|EOFException|No resolvable bootstrap|fetching offsets|UnknownTopicOrPartition"
 )
 _LOSS = re.compile(

@@ -161,11 +161,16 @@ class Graph:
         return made
 
     def _by_python(self, step: Step, named: str, rows: DataFrame) -> DataFrame:
+        function = self.function(named, of=step.name)
+        return applied(function, rows, step=step.name, beside=self._pipeline.file.absolute().parent)
+
+    def function(self, named: str, *, of: str) -> Function:
+        """One of the user's own, which the executors then have, too."""
         beside = self._pipeline.file.absolute().parent
         if named not in self._functions:
-            self._functions[named] = function_of(named, step=step.name, beside=beside)
+            self._functions[named] = function_of(named, step=of, beside=beside)
             ship(self._spark, named, beside=beside)
-        return applied(self._functions[named], rows, step=step.name, beside=beside)
+        return self._functions[named]
 
     def _divided(self, rows: DataFrame, step: Step) -> dict[str, DataFrame]:
         """Rows that keep all rules, and the others with those that they break. A condition that is null is broken."""

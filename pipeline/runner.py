@@ -225,6 +225,9 @@ class Runner:
         rows = rows_for(view, sink, self._pipeline)
         writer = self._stream(rows, running.read)
         writer = writer.outputMode("update" if isinstance(sink, FileSink) and sink.is_upsert else sink.mode)
+        if isinstance(sink, FileSink) and sink.python is not None:
+            running.query = writer.foreachBatch(graph.function(sink.python, of=sink.name)).start()
+            return
         if isinstance(sink, FileSink) and not sink.is_upsert:
             running.query = files.start(self._spark, view, sink, writer)
             return

@@ -119,7 +119,7 @@ def _shareable(sink: Sink, pipeline: Pipeline, graph: Graph, checkpoint: Checkpo
         return None
     if isinstance(sink, TopicSink) and sink.rate is not None:
         return None
-    if isinstance(sink, FileSink) and (sink.kind == "console" or sink.commit_every_s is not None):
+    if isinstance(sink, FileSink) and (not sink.is_table or sink.commit_every_s is not None):
         return None
     behind = pipeline.views_behind([sink.view])
     if _VOLATILE & {word.lower() for word in behind | _words_of(sink) | _words_of_rules(behind, pipeline)}:

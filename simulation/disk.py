@@ -185,6 +185,7 @@ class Disk:
         self.room_bytes: int | None = None  # None: more than anyone needs
         self.failing: frozenset[str] = frozenset()  # of "read", "write", "sync"
         self.failing_chance = 1.0
+        self.replaced = 0  # how often
         self.dead: set[str] = set()  # paths of disks that answer nothing but EIO
 
     def lose_power(self) -> None:
@@ -198,6 +199,7 @@ class Disk:
     def replace(self, path: str) -> None:
         """What is mounted there, by an empty one."""
         parent, name = self.parent_of(path)
+        self.replaced += 1
         if name in parent.entries:
             parent.entries[name] = Directory()
 

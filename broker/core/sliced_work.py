@@ -19,7 +19,7 @@ from tidemark.environment import monotonic
 log = logging.getLogger(__name__)
 
 SLICE_SECONDS: Final = 0.005
-BACKGROUND_SLICE_SECONDS: Final = 0.001  # of what is done behind Kafka's clients: HTTP and scrapes
+BACKGROUND_SLICE_SECONDS: Final = 0.00025  # of what is done behind Kafka's clients: HTTP and scrapes
 FIRST_SECONDS_IF_BUSY: Final = 0.0005  # of a job that is new while others wait: the turn has its slice already
 
 A = TypeVar("A")
@@ -98,9 +98,9 @@ async def finished_apart(job: Job[T], slice_seconds: float = SLICE_SECONDS) -> T
 
 
 class SlicedWork:
-    def __init__(self, clock: Callable[[], float] = monotonic, *, slice_seconds: float = SLICE_SECONDS) -> None:
+    def __init__(self, clock: Callable[[], float] = monotonic, *, slice_seconds: float | None = None) -> None:
         self._clock = clock
-        self._slice_seconds = slice_seconds
+        self._slice_seconds = SLICE_SECONDS if slice_seconds is None else slice_seconds
         self._jobs: deque[tuple[Job[Any], Wanted, Deferred[Any]]] = deque()
         self._until: float | None = None  # in this turn of the loop, for what is begun by `finish_in_turn`
 

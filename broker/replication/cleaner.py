@@ -38,6 +38,7 @@ log = logging.getLogger(__name__)
 
 THREADS_MAX: Final = 64
 SEED_BYTES: Final = 16
+PATIENT_BYTES_MIN: Final = 32 << 20  # what takes less than a tenth of a second disturbs nobody
 IMPATIENT_SECONDS: Final = 3600.0  # after a cleaning that was not let run
 
 Key = tuple[bytes, int]  # topic id, partition
@@ -124,7 +125,7 @@ class Cleaner:
         return _Due(replica, directory, dirtiness) if is_due(replica.log, dirtiness) else None
 
     async def _clean(self, due: _Due, runner: Runner, config: BrokerConfig, *, share: int) -> bool:
-        """Whether it was cleaned."""
+        """False: there is no use in trying it again before the next turn."""
         replica = due.replica
         job = job_for(
             replica.log,
@@ -134,7 +135,7 @@ class Cleaner:
             map_load_factor=config.log_cleaner_io_buffer_load_factor,
             hash_seed=int.from_bytes(random_bytes(SEED_BYTES), "big"),
             bytes_per_second=config.log_cleaner_io_max_bytes_per_second / share,
-            is_patient=monotonic() >= self._patient_from,
+            is_patient=monotonic() >= self._patient_from and due.dirtiness.all_bytes >= PATIENT_BYTES_MIN,
         )
         try:
             await self._note_beginning(due)
@@ -142,7 +143,7 @@ class Cleaner:
         except (CleaningFailed, StorageError, OSError) as error:
             runner.close()
             self._note_failure(replica, error)
-            return False
+            return isinstance(error, CleaningStarved)  # which is tried again at once, in another way
         return await self._note_success(due, job, stats)
 
     async def _run(self, job: CleaningJob, replica: Replica, runner: Runner) -> CleaningStats:

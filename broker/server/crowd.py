@@ -6,7 +6,7 @@ clients are a crowd: in each turn all others come first (other nodes, the contro
 finished), and then so many of the crowd as fit into a few milliseconds, in turn. The rest is still ready next time.
 They share these milliseconds: a flood that comes suddenly makes no long turn, either, before it is known for one.
 
-HTTP's sockets are behind the crowd: few of them are served in each turn, after everybody else.
+HTTP's sockets are behind the crowd: one of them is served in each turn, after everybody else.
 
 While fewer than `CROWD_MIN` sockets are ready, all of this is a length and a comparison.
 """
@@ -22,7 +22,7 @@ from tidemark.environment import monotonic
 
 CROWD_MIN: Final = 8
 TURN_SECONDS: Final = 0.01  # of clients, that others wait for at most; one request may take longer
-BACKGROUND_MAX: Final = 4  # sockets behind the crowd in one turn: what they bring is read, and answered later
+BACKGROUND_MAX: Final = 1  # of the sockets behind the crowd in one turn: what it brings is read, and answered later
 LIMIT_MAX: Final = 64  # of the crowd in one turn
 SLICE_SECONDS_MAX: Final = 0.002  # of requests that arrived together, before other connections have their turn
 
@@ -32,10 +32,12 @@ Event = tuple[selectors.SelectorKey, int]
 class Turn:
     """Of an event loop. For how long it serves one connection before the others: less, the more of them there are."""
 
-    __slots__ = ("slice_seconds",)
+    __slots__ = ("began", "is_timed", "slice_seconds")
 
     def __init__(self) -> None:
         self.slice_seconds = SLICE_SECONDS_MAX
+        self.is_timed = False  # somebody wants to know when it began
+        self.began = 0.0  # when it was known which sockets are ready
 
 
 class CrowdSelector(selectors.DefaultSelector):
@@ -56,6 +58,8 @@ class CrowdSelector(selectors.DefaultSelector):
         if self._served:
             self._measure()
         events = super().select(timeout)
+        if self.turn.is_timed:
+            self.turn.began = monotonic()
         if self.background and len(events) > 1:
             events = self._few_of_background_last(events)
         if len(events) < CROWD_MIN:

@@ -13,7 +13,7 @@ _WORD = re.compile(r"\w+")
 FRAMED_FORMATS = ("avro-confluent", "json-confluent", "protobuf-confluent")  # by a schema registry
 FORMATS = ("json", "avro", "csv", "debezium", "string", "binary", *FRAMED_FORMATS)
 MALFORMED = ("dead_letter", "count", "fail")
-FILE_SINKS = ("parquet", "delta", "iceberg", "console")
+FILE_SINKS = ("parquet", "delta", "iceberg", "console", "python")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,6 +166,11 @@ class FileSink:
     delete_when: str | None = None  # SQL: the change deletes its key
     deletes: str = "hard"
     options: Mapping[str, str] = field(default_factory=dict)
+    python: str | None = None  # module:function beside the pipeline, which is given every batch and its number
+
+    @property
+    def is_table(self) -> bool:
+        return self.kind not in ("console", "python")
 
     @property
     def is_upsert(self) -> bool:

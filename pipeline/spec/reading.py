@@ -62,7 +62,7 @@ MAINTENANCE = ("every", "keep", "orphans")
 REGISTRY = ("url", "username", "password", "bearer_token", "ca")
 FILE_SINK = (
     "type", "from", "path", "partition_by", "mode", "keys", "order_by", "delete_when", "deletes", "trigger", "files",
-    "target_file_size", "commit_every", "options",
+    "target_file_size", "commit_every", "options", "python",
 )  # fmt: skip
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 HOME_VARIABLE = "TIDEMARK_PIPELINE_HOME"
@@ -371,7 +371,10 @@ def _sink_schema(section: Section) -> str | None:
 
 
 def _file_sink(name: str, section: Section, kind: str, home: Path) -> FileSink:
-    path = "" if kind == "console" else section.text("path")
+    path = "" if kind in ("console", "python") else section.text("path")
+    function = section.text("python") if kind == "python" else None
+    if function is not None and not _FUNCTION.fullmatch(function):
+        section.refuse(f"sinks.{name}.python: {function!r} is not a function such as module:function", key="python")
     mode = section.text("mode", "append", among=("append", "update", "complete", "upsert"))
     _check_upsert(name, section, kind, mode)
     return FileSink(
@@ -390,6 +393,7 @@ def _file_sink(name: str, section: Section, kind: str, home: Path) -> FileSink:
         target_file_bytes=section.amount("target_file_size", 128 << 20, parse_bytes),
         commit_every_s=section.amount("commit_every", None, parse_seconds),
         options=section.mapping("options"),
+        python=function,
     )
 
 

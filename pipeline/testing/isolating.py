@@ -21,7 +21,9 @@ def isolated(
     if unknown := sorted(set(sinks or ()) - set(known)):
         message = f"There is no sink {unknown[0]!r} in {pipeline.file}; there are {', '.join(known)}."
         raise CommandFailed(message, code=ExitCode.USAGE)
-    wanted = known if sinks is None else sinks
+    # What a function of the user's does with its rows cannot be kept apart from the world.
+    own = {each.name for each in pipeline.sinks if isinstance(each, FileSink) and each.kind == "python"}
+    wanted = [name for name in (known if sinks is None else sinks) if name not in own]
     return replace(
         pipeline,
         bootstrap=bootstrap,
@@ -78,4 +80,4 @@ def topics_to_make(pipeline: Pipeline) -> list[str]:
 
 
 def is_table(sink: Sink) -> bool:
-    return isinstance(sink, FileSink) and sink.kind != "console"
+    return isinstance(sink, FileSink) and sink.is_table

@@ -26,9 +26,12 @@ class Dirtiness:
     is_overdue: bool  # a record has waited for max.compaction.lag.ms
 
     @property
+    def all_bytes(self) -> int:
+        return self.clean_bytes + self.dirty_bytes
+
+    @property
     def ratio(self) -> float:
-        total = self.clean_bytes + self.dirty_bytes
-        return self.dirty_bytes / total if total else 0.0
+        return self.dirty_bytes / self.all_bytes if self.all_bytes else 0.0
 
 
 def measure(log: Log, *, cleaned_up_to: int, high_watermark: int, now_ms: int) -> Dirtiness:

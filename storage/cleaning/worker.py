@@ -19,12 +19,13 @@ from tidemark.pacing import Pace
 from tidemark.portable import keep_freed_memory, run_when_idle, waited_to_run
 from tidemark.storage.cleaning.clean import clean
 from tidemark.storage.cleaning.job import CleaningFailed, CleaningJob, CleaningStarved
-from tidemark.storage.files import REAL_FILES
+from tidemark.storage.cleaning.writer_thread import WriterThread
+from tidemark.storage.files import Files
 from tidemark.storage.workers.messages import read_message, write_message
 
 _NICENESS = 10  # the broker's requests come first; a tenth of a busy core still cleans 20 to 40 MB/s
-_STARVED_AFTER_SECONDS = 10.0  # in which it wanted to run,
-_STARVED_SHARE = 0.05  # and did so for a smaller part of that
+_STARVED_AFTER_SECONDS = 2.0  # in which it wanted to run,
+_STARVED_SHARE = 0.2  # and did so for a smaller part of that
 _KEPT_BYTES_MAX = 128 << 20  # freed memory; a window and its columns take a fraction of that
 
 
@@ -45,6 +46,7 @@ class Hunger:
 
 
 def run(jobs: BinaryIO, results: BinaryIO) -> None:
+    files = WriterThread()
     broker = select.poll()
     broker.register(jobs.fileno(), select.POLLIN)
     while isinstance(job := read_message(jobs), CleaningJob):
@@ -58,11 +60,11 @@ def run(jobs: BinaryIO, results: BinaryIO) -> None:
                 hunger.check(job.directory)
             pace(count)
 
-        _clean(job, results, paced)
+        _clean(job, files, results, paced)
 
 
-def _clean(job: CleaningJob, results: BinaryIO, paced: Callable[[int], None]) -> None:
-    cleaning = clean(job, files=REAL_FILES, paced=paced)
+def _clean(job: CleaningJob, files: Files, results: BinaryIO, paced: Callable[[int], None]) -> None:
+    cleaning = clean(job, files=files, paced=paced)
     try:
         while True:
             write_message(results, next(cleaning))

@@ -9,7 +9,7 @@ from typing import Any, Final
 from tidemark.broker.core.acl import AclOperation, ResourceType
 from tidemark.broker.core.errors import CloseConnection
 from tidemark.broker.core.registry import Call
-from tidemark.broker.core.sliced_work import Job
+from tidemark.broker.core.sliced_work import Job, in_slices
 from tidemark.broker.replication.validation import TRANSACTIONAL
 from tidemark.broker.security.access import TEXT, Access
 from tidemark.broker.security.rule import Narrowed, Rule, Verdict, adding, each, narrow, split, topic_name
@@ -66,14 +66,14 @@ def _named(operation: AclOperation) -> Callable[[Access, Any], bool]:
 # -- records -------------------------------------------------------------
 
 
-def produce(request: ProduceRequest, access: Access, _call: Call) -> Verdict:
+def produce(request: ProduceRequest, access: Access, _call: Call) -> Job[Verdict]:
     transactional_id = request.transactional_id
     if _is_transactional(request) and not (
         transactional_id is not None and access.transactional_id(AclOperation.WRITE, transactional_id)
     ):
         answer = ProduceResponse(responses=[_unproduced(topic, TRANSACTION_FAILED) for topic in request.topic_data])
         return _unless_silent(request, answer)
-    narrowed = narrow(
+    narrowed = yield from narrow(
         request,
         access,
         lambda topic: (name := topic_name(topic, access)) is None or access.topic(AclOperation.WRITE, name),
@@ -165,12 +165,12 @@ def _without_producers(topic: Any) -> TopicResponse:
 # -- metadata ------------------------------------------------------------
 
 
-def metadata(request: MetadataRequest, access: Access, call: Call) -> Verdict:
+def metadata(request: MetadataRequest, access: Access, call: Call) -> Job[Verdict]:
     asked_all = request.topics is None or (call.version == 0 and not request.topics)
     if asked_all:
         return Narrowed(request, lambda response: _hide_topics(response, access))
-    allowed, denied = split(request.topics or (), lambda topic: _may_describe(topic, request, access))
-    refusals = [_undescribed(topic, call.version) for topic in denied]
+    allowed, denied = yield from split(request.topics or (), lambda topic: _may_describe(topic, request, access))
+    refusals = yield from in_slices(lambda topic: _undescribed(topic, call.version), denied)
     request.topics = allowed
     return Narrowed(request, lambda response: _complete_metadata(response, access, refusals, bool(allowed)))
 
@@ -223,10 +223,10 @@ def _operations(response: MetadataResponse, access: Access) -> Job[None]:
     yield from cluster_operations(response, access)
 
 
-def describe_topic_partitions(request: DescribeTopicPartitionsRequest, access: Access, _call: Call) -> Job[Any] | Any:
+def describe_topic_partitions(request: DescribeTopicPartitionsRequest, access: Access, _call: Call) -> Job[Verdict]:
     names = [topic.name for topic in request.topics] or list(access.image.topics)
     quietly = not request.topics
-    allowed, denied = split(names, lambda name: access.topic(AclOperation.DESCRIBE, name, quietly=quietly))
+    allowed, denied = yield from split(names, lambda name: access.topic(AclOperation.DESCRIBE, name, quietly=quietly))
     refusals = (
         [] if quietly else [DescribeTopicPartitionsResponseTopic(name=name, error_code=FAILED) for name in denied]
     )
@@ -255,9 +255,9 @@ def _complete_partitions(
 # -- creating and deleting -----------------------------------------------
 
 
-def create_topics(request: CreateTopicsRequest, access: Access, _call: Call) -> Verdict:
+def create_topics(request: CreateTopicsRequest, access: Access, _call: Call) -> Job[Verdict]:
     may_create_any = access.cluster(AclOperation.CREATE, quietly=True)
-    allowed, denied = split(
+    allowed, denied = yield from split(
         request.topics, lambda topic: may_create_any or access.topic(AclOperation.CREATE, topic.name)
     )
     refusals = [
@@ -282,7 +282,7 @@ def _complete_creation(
     response.topics += refusals
 
 
-def delete_topics(request: DeleteTopicsRequest, access: Access, _call: Call) -> Verdict:
+def delete_topics(request: DeleteTopicsRequest, access: Access, _call: Call) -> Job[Verdict]:
     """A topic that the client may describe, and that is not there, is unknown; and the name of one that is asked for by
     its id is told only if the client may describe it."""
     by_name = not request.topics
@@ -290,6 +290,7 @@ def delete_topics(request: DeleteTopicsRequest, access: Access, _call: Call) -> 
     refusals = []
     allowed = []
     for state in wanted:
+        yield
         name = topic_name(state, access)
         may_describe = name is not None and access.topic(AclOperation.DESCRIBE, name, quietly=True)
         is_unknown = may_describe and name not in access.image.topics

@@ -155,3 +155,11 @@ def test_a_source_can_begin_in_a_lake(loading: Load, tmp_path: Path) -> None:
         loading(GOOD, "sources.orders.type=table", "sources.orders.backfill={path: x}")
     with pytest.raises(CommandFailed, match="path"):
         loading(GOOD, "sources.orders.backfill={type: parquet}")
+
+
+def test_a_sink_can_be_a_function(loading: Load) -> None:
+    *_, sink = loading(GOOD + "  own: {type: python, from: big, python: 'mine:save'}\n").sinks
+    assert isinstance(sink, FileSink)
+    assert (sink.python, sink.is_table) == ("mine:save", False)
+    with pytest.raises(CommandFailed, match="is not a function such as module:function"):
+        loading(GOOD + "  own: {type: python, from: big, python: mine}\n")

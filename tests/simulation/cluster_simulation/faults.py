@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final
 
-from cluster_simulation import damage, layouts
+from cluster_simulation import damage, layouts, lost_metadata
 from tidemark.simulation import Broker, Cluster
 
 SECONDS_MAX: Final = 8.0
@@ -22,6 +22,8 @@ LATER_SECONDS: Final = {
     "rolling_replace": 10.0,
     "lagging_pause": 14.0,
     "isolated_kill": 13.0,
+    "isolated_stop": 20.0,
+    "replaced_metadata": 10.0,
     "pause_client": 9.0,
 }  # until the last part of it has begun
 
@@ -256,7 +258,7 @@ def _pair(cluster: Cluster, fault: Fault) -> tuple[Broker, Broker]:
         if led:
             chosen = led[int(fault.amount * 1000) % len(led)]
             follower = next(each for each in chosen.isr if each != chosen.leader)
-            if chosen.leader in cluster.brokers:
+            if chosen.leader in cluster.brokers and follower in cluster.brokers:
                 return cluster.brokers[follower], cluster.brokers[chosen.leader]
     first = _broker(cluster, fault)
     return first, next(each for each in cluster.brokers.values() if each is not first)
@@ -321,7 +323,7 @@ def unsynced_kills(cluster: Cluster, fault: Fault) -> None:
 
 
 def pause_client(cluster: Cluster, fault: Fault) -> None:
-    """A client stands still, mostly for so long that others take over what it had, and goes on as if nothing had been."""
+    """A client stands still, mostly until others have what it had, and goes on as if nothing had been."""
     clients = [each for each in cluster.clients if each.is_alive]
     members = [each for each in clients if each.machine.name.startswith(("classic", "consumer", "transform"))]
     chosen = members or clients
@@ -356,6 +358,19 @@ def isolated_kill(cluster: Cluster, fault: Fault) -> None:
     cluster.world.after(lasts + 0.1, broker.start)
 
 
+def isolated_stop(cluster: Cluster, fault: Fault) -> None:
+    """Likewise, and it stops cleanly: the next start trusts what it finds."""
+    broker = _broker(cluster, fault)
+    isolate(cluster, dataclasses.replace(fault, seconds=18.0))
+    begun = broker.process
+
+    def start() -> None:
+        if broker.process is begun:
+            cluster.world.after(0.5, broker.start)
+
+    cluster.world.after(8.0 + 2 * fault.amount, lambda: broker.stop(then=start))
+
+
 def replaced_disk(cluster: Cluster, fault: Fault) -> None:
     """An empty disk takes the place of one without metadata, after a clean stop or an unclean one."""
     broker = _broker(cluster, fault)
@@ -370,6 +385,10 @@ def replaced_disk(cluster: Cluster, fault: Fault) -> None:
     else:
         broker.kill()
         replace()
+
+
+def replaced_metadata(cluster: Cluster, fault: Fault) -> None:
+    lost_metadata.replace_metadata(cluster, _broker(cluster, fault))
 
 
 def bit_flip(cluster: Cluster, fault: Fault) -> None:
@@ -402,6 +421,7 @@ KINDS: Final[dict[str, dict[str, Begin]]] = {
         "pause_client": pause_client,
         "lagging_pause": lagging_pause,
         "isolated_kill": isolated_kill,
+        "isolated_stop": isolated_stop,
     },
     "power": {
         "power": power,
@@ -427,7 +447,12 @@ KINDS: Final[dict[str, dict[str, Begin]]] = {
         "read_errors": read_errors,
         "dead_directory": dead_directory,
     },
-    "damage": {"bit_flip": bit_flip, "replaced_disk": replaced_disk, "rolling_replace": rolling_replace},
+    "damage": {
+        "bit_flip": bit_flip,
+        "replaced_disk": replaced_disk,
+        "rolling_replace": rolling_replace,
+        "replaced_metadata": replaced_metadata,
+    },
     "clock": {"clock_drift": clock_drift, "clock_jump": clock_jump},
 }
 BEGIN: Final = {name: begin for kinds in KINDS.values() for name, begin in kinds.items()}
@@ -439,6 +464,7 @@ NEEDS: Final = {
     "dead_directory": ("two",),
     "replaced_disk": ("two", "apart"),
     "rolling_replace": ("two", "apart"),
+    "replaced_metadata": ("apart",),
 }  # layouts
 
 # What is fair. With min.insync.replicas of 2 nothing acknowledged is lost as long as one replica at a time loses what

@@ -10,12 +10,13 @@ from random import Random
 from typing import Any, Final
 from unittest.mock import patch
 
-from cluster_simulation import compacted, faults, layouts, members, memory
+from cluster_simulation import compacted, faults, layouts, lost_metadata, members, memory
 from cluster_simulation.administrator import Administrator, Relaxer, TopicMaker, create_topic
 from cluster_simulation.checks import check_history
 from cluster_simulation.clients import Producer, Reader, SeldomProducer, TransactionalProducer
 from cluster_simulation.compacted import KeyedProducer, check_compacted
 from cluster_simulation.files_check import check_files
+from cluster_simulation.guest import GuestKeeper
 from cluster_simulation.history import Anomaly, History, Place
 from cluster_simulation.hostile import Hostile
 from cluster_simulation.invariants import Invariants
@@ -44,6 +45,7 @@ WORKLOADS: Final = (
     "voters",
     "quotas",
     "topics",
+    "guest",
 )  # beside plain clients
 PAIRS: Final = "pairs"  # a topic with two replicas
 SNAPSHOT_AFTER_BYTES: Final = (1 << 20, 8000, 2000)  # of the quorum's journal
@@ -106,6 +108,8 @@ class Scenario:
             mode=self.mode,
             layout=self.layout,
         )
+        if "voters" in self.workloads:  # with two voters left, none of them may lose what it knows
+            self.faults = [each for each in self.faults if each.kind != "replaced_metadata"]
         self.may_relax = self.mode != faults.UNLUCKY  # alone in sync, a replica must keep what it has
         self.history = History()
         self.recovery_seconds = 0.0
@@ -180,7 +184,7 @@ class Scenario:
         cluster.run(self.options.seconds)
         self._heal(cluster)
         self._check_liveness(cluster, "after all was well")
-        may_miss_one = not {"admin", "voters"} & {*self.workloads}  # they change how many can be missed
+        may_miss_one = not {"admin", "voters", "guest"} & {*self.workloads}  # they change how many can be missed
         if may_miss_one and (self.random.random() < 0.5 or self.options.without_one):
             self._live_without_one(cluster)
         self._stop_clients(cluster)
@@ -250,6 +254,10 @@ class Scenario:
 
     def _start_clients(self, cluster: Cluster, places: list[Place]) -> None:
         makes = {**self._plain_clients(places), **self._more_clients(places)}
+        if "guest" in self.workloads:
+            makes["guest-0"] = lambda name, client, random: GuestKeeper(
+                name, client, self.history, random, places, cluster=cluster, nodes=self.options.nodes
+            )
         if "quotas" in self.workloads:
             slowed = [*makes]
             makes["quotas-0"] = lambda name, client, random: QuotaChanger(name, client, self.history, random, slowed)
@@ -313,9 +321,8 @@ class Scenario:
         return makes
 
     def _heal(self, cluster: Cluster) -> None:
-        faults.heal(cluster)
         last = max((each.ends_at for each in self.faults), default=0.0)
-        cluster.run(0.5 + max(0.0, last - self.options.seconds))  # what is under way ends: pauses, restarts
+        cluster.run(0.5 + max(0.0, last - self.options.seconds))  # what is under way ends: cuts, pauses, restarts
         faults.heal(cluster)
         for broker in cluster.brokers.values():
             broker.start()
@@ -358,7 +365,11 @@ class Scenario:
 
         try:
             cluster.run_until(
-                lambda: all(each.is_ready for each in cluster.brokers.values()) and not missing(),
+                lambda: (
+                    all(each.is_ready for each in cluster.brokers.values())
+                    and lost_metadata.operators_are_done(cluster)
+                    and not missing()
+                ),
                 seconds_max=RECOVER_SECONDS_MAX,
             )
         except OutOfTime:

@@ -106,7 +106,7 @@ def _epochs_are_lost() -> Any:
 BUGS: Final = {
     "epochs-are-lost": Bug(
         patches=_epochs_are_lost,
-        faults=("isolated_kill",),
+        faults=("isolated_stop",),
         mode="cached",
         seeds=8,
     ),
