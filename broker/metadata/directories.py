@@ -57,10 +57,24 @@ def assign(
         return partition
     directories = tuple(directory if each == broker_id else partition.directory_of(each) for each in partition.replicas)
     after = partition._replace(directories=directories)
+    if not image.is_online(broker_id, partition):
+        after = _without_its_past(after, broker_id)
     if after.leader == NO_LEADER:  # its directory had failed, perhaps, and it may lead again
         after = revise(after, circumstances_of(image, topic, config))
     # One more, as with every change: whoever proposes another has to know of this one.
     return after._replace(partition_epoch=partition.partition_epoch + 1)
+
+
+def _without_its_past(partition: PartitionImage, broker_id: int) -> PartitionImage:
+    """The directory that a broker had its replica in is not there any more: in another one it has begun anew. So it is
+    no longer one of those that may know best (KIP-966 takes the last leader for that, whatever has become of it). The
+    only replica of a partition stays: there is no other that an operator could choose."""
+    if partition.replicas == (broker_id,):
+        return partition
+    return partition._replace(
+        elr=tuple(each for each in partition.elr if each != broker_id),
+        last_known_elr=tuple(each for each in partition.last_known_elr if each != broker_id),
+    )
 
 
 def fail(image: Image, broker_id: int, failed: Collection[bytes], config: BrokerConfig) -> Iterator[Record]:

@@ -112,6 +112,9 @@ def _note_eligible(before: PartitionImage, after: PartitionImage, circumstances:
     last_known = after.last_known_elr
     if not after.isr and before.leader != NO_LEADER and before.leader in after.replicas:
         last_known = (before.leader,)  # where no replica is eligible, the last leader is the best guess
+    if not after.isr:  # and those that were eligible are the next best, should its disk be lost
+        stopped = (each for each in (*before.elr, *before.isr) if each in circumstances.lost_data)
+        last_known = tuple(dict.fromkeys((*last_known, *(each for each in stopped if each in after.replicas))))
     return after._replace(elr=tuple(eligible), last_known_elr=last_known)
 
 
@@ -139,9 +142,9 @@ def _elect_last_resort(partition: PartitionImage, circumstances: Circumstances) 
     is_active = circumstances.is_active
     last_known = partition.last_known_elr
     nobody_eligible = not partition.isr and not partition.elr
-    if nobody_eligible and len(last_known) == 1 and last_known[0] in partition.replicas and is_active(last_known[0]):
+    if nobody_eligible and last_known and last_known[0] in partition.replicas and is_active(last_known[0]):
         # All stopped uncleanly, and no other replica can hold more than the last leader does (KIP-966).
-        return partition._replace(leader=last_known[0], isr=last_known, leader_recovery_state=RECOVERING)
+        return partition._replace(leader=last_known[0], isr=last_known[:1], leader_recovery_state=RECOVERING)
     if circumstances.unclean_allowed or circumstances.election is Election.UNCLEAN:
         for candidate in partition.replicas:
             if is_active(candidate):

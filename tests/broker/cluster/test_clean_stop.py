@@ -15,6 +15,7 @@ from harness.ports import free_port
 
 from tidemark.broker.config import load_config
 from tidemark.broker.core.errors import Refused
+from tidemark.broker.metadata.image import UNASSIGNED
 from tidemark.broker.node import Node
 from tidemark.protocol.messages.create_topics import (
     CreatableReplicaAssignment,
@@ -154,3 +155,23 @@ async def test_a_broker_whose_logs_could_not_be_synced_at_its_stop_is_not_electe
         await nodes.stop(2)
     await nodes.until(lambda: set(nodes.partition(3).elr) == {2})
     await check_that_two_waits_for_one(nodes)
+
+
+async def test_the_last_leader_is_not_elected_with_an_empty_disk_when_the_other_was_killed(
+    nodes: FourNodes, connect: Any
+) -> None:
+    """The other has everything, but stopped uncleanly. By KIP-966 the last leader may lead then, whatever it has."""
+    await fill_and_stop_all_but_the_last_leader(nodes, connect)
+    await nodes.stop(2)
+    await nodes.until(lambda: set(nodes.partition(3).elr) == {2})
+    before = nodes.partition(3).directory_of(1)
+    await nodes.stop(1)
+    (nodes.path / "data-2" / ".kafka_cleanshutdown").unlink()  # as a kill would have left it
+    shutil.rmtree(nodes.path / "data-1")
+    await nodes.start(1)
+    await nodes.until(lambda: nodes.running[1]._store.image.brokers[1].is_active)
+    await nodes.until(lambda: nodes.partition(1).directory_of(1) not in (before, UNASSIGNED))
+    await nodes.start(2)
+    await nodes.until(lambda: nodes.partition(1).leader != -1)
+    assert nodes.partition(1).leader == 2
+    await nodes.until(lambda: nodes.records_led_by(2) == 6)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from tidemark.broker.config import BrokerConfig
+from tidemark.broker.config import BrokerConfig, load_config
 from tidemark.broker.core.errors import Refused
-from tidemark.broker.metadata import directories
+from tidemark.broker.metadata import brokers, directories
 from tidemark.broker.metadata.features import new_cluster
 from tidemark.broker.metadata.image import (
+    RECOVERING,
     UNASSIGNED,
     BrokerImage,
     Image,
@@ -20,19 +23,19 @@ from tidemark.broker.metadata.records import TopicRecord
 from tidemark.protocol.errors import ErrorCode
 
 TOPIC = bytes(15) + b"t"
-A, B, C = (bytes(15) + each for each in (b"a", b"b", b"c"))
+A, B, C, D = (bytes(15) + each for each in (b"a", b"b", b"c", b"d"))
 CONFIG = BrokerConfig(node_id=1)
 
 
 def image_of(partition: PartitionImage, **log_dirs: tuple[bytes, ...]) -> Image:
-    brokers = [
+    registered = [
         BrokerImage(broker_id=each, broker_epoch=each, rack=None, endpoints={}, log_dirs=log_dirs.get(f"of_{each}", ()))
         for each in partition.replicas
     ]
     return Image().apply(
         [
             *new_cluster("c"),
-            *map(broker_record, brokers),
+            *map(broker_record, registered),
             TopicRecord(name="t", topic_id=TOPIC),
             partition_record(TOPIC, 0, partition),
         ]
@@ -95,3 +98,89 @@ def test_directories_survive_a_snapshot() -> None:
     again = Image().apply(image.records())
     assert again.topics["t"].partitions[0].directories == (A, B)
     assert again.brokers[1].log_dirs == (A,)
+
+
+class DisksAndDeaths:
+    """Brokers 1, 2 and 3, of which 3 leads and 2 is in sync; min.insync.replicas is 2."""
+
+    config = load_config(overrides={"min.insync.replicas": 2})
+
+    def __init__(self) -> None:
+        led = PartitionImage(
+            replicas=(3, 1, 2), isr=(3, 2), leader=3, leader_epoch=6, partition_epoch=45, directories=(C, A, B)
+        )
+        self.image = image_of(led, of_1=(A,), of_2=(B,), of_3=(C,))
+        self.epoch = 200
+
+    @property
+    def partition(self) -> PartitionImage:
+        return self.image.topics["t"].partitions[0]
+
+    def fence(self, broker_id: int) -> None:
+        self.image = self.image.apply(brokers.fence(self.image, broker_id, self.config))
+
+    def come_back(self, broker_id: int, directory: bytes) -> None:
+        """After an unclean stop."""
+        self.epoch += 1
+        wanted = replace(self.image.brokers[broker_id], broker_epoch=self.epoch, log_dirs=(directory,))
+        records = brokers.register(self.image, wanted, self.config, stopped_cleanly=False, has_session=False)
+        self.image = self.image.apply(records)
+
+    def assign(self, broker_id: int, directory: bytes) -> None:
+        topic = self.image.topics["t"]
+        after = directories.assign(self.image, topic, 0, self.config, broker_id=broker_id, directory=directory)
+        self.image = self.image.apply([partition_record(TOPIC, 0, after)])
+
+    def unfence(self, broker_id: int) -> None:
+        self.image = self.image.apply(brokers.unfence(self.image, broker_id, self.config))
+
+
+@pytest.mark.parametrize("comes_early", [False, True])
+def test_the_last_leader_does_not_lead_again_with_an_empty_disk(comes_early: bool) -> None:
+    """It lost all that two of three replicas had acknowledged, when the other was killed and came back, too."""
+    cluster = DisksAndDeaths()
+    cluster.fence(2)
+    cluster.come_back(3, D)
+    assert (cluster.partition.leader, cluster.partition.elr) == (-1, (2,))
+    if comes_early:
+        cluster.come_back(2, B)
+    cluster.assign(3, D)
+    cluster.unfence(3)
+    if not comes_early:
+        cluster.come_back(2, B)
+    cluster.unfence(1)
+    assert cluster.partition.leader == -1, "one has nothing, the other was not in sync"
+    cluster.unfence(2)
+    assert (cluster.partition.leader, cluster.partition.leader_recovery_state) == (2, RECOVERING)
+
+
+def test_the_last_leader_leads_again_with_the_disk_that_it_had() -> None:
+    cluster = DisksAndDeaths()
+    cluster.fence(2)
+    cluster.come_back(3, C)
+    cluster.come_back(2, B)
+    cluster.unfence(2)
+    assert cluster.partition.leader == -1, "another may have more"
+    cluster.unfence(3)
+    assert (cluster.partition.leader, cluster.partition.leader_recovery_state) == (3, RECOVERING)
+
+
+def test_the_last_leader_whose_log_has_moved_to_another_disk_leads_again() -> None:
+    cluster = DisksAndDeaths()
+    cluster.fence(2)
+    cluster.come_back(3, C)
+    cluster.come_back(2, B)
+    cluster.image = cluster.image.apply([broker_record(replace(cluster.image.brokers[3], log_dirs=(C, D)))])
+    cluster.assign(3, D)
+    cluster.unfence(3)
+    assert cluster.partition.leader == 3
+
+
+def test_the_only_replica_leads_again_with_an_empty_disk() -> None:
+    cluster = DisksAndDeaths()
+    alone = PartitionImage(replicas=(3,), isr=(3,), leader=3, leader_epoch=6, partition_epoch=45, directories=(C,))
+    cluster.image = cluster.image.apply([partition_record(TOPIC, 0, alone)])
+    cluster.come_back(3, D)
+    cluster.assign(3, D)
+    cluster.unfence(3)
+    assert cluster.partition.leader == 3
