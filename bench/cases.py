@@ -55,6 +55,7 @@ class Scale:
     txn_commits: int = 1_000
     txn_bytes: int = 500_000_000
     clicks: int = 200_000
+    changes: int = 200_000
     click_probes: int = 10
     steady_s: float = 10.0
     cold_bytes: int = 4_000_000_000
@@ -86,6 +87,7 @@ QUICK = Scale(
     txn_commits=200,
     txn_bytes=100_000_000,
     clicks=20_000,
+    changes=20_000,
     click_probes=3,
     steady_s=3.0,
     cold_bytes=400_000_000,

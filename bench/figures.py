@@ -149,6 +149,14 @@ FIGURES: dict[str, Figure] = {
     "spark-clickstream.latency": Figure(
         title="an event to its count in a topic, p50", unit="s", higher_is_better=False, goal=1.0
     ),
+    "spark-upsert.rate": Figure(
+        title="changes merged into a Delta table", unit="records/s", higher_is_better=True, goal=1.0
+    ),
+    "spark-upsert.cpu": Figure(title="the same, broker CPU", unit="CPU s/million", higher_is_better=False),
+    "pipeline-tests.rate": Figure(
+        title="cases of a pipeline, after the first", unit="per minute", higher_is_better=True
+    ),
+    "pipeline-tests.first": Figure(title="the first case, with Spark's start", unit="s", higher_is_better=False),
     "latency.p50": Figure(title="end to end, p50", unit="ms", higher_is_better=False, goal=0.8),
     "latency.p99": Figure(title="end to end, p99", unit="ms", higher_is_better=False, goal=1.0),
     "start.ready": Figure(title="start to first Metadata", unit="s", higher_is_better=False, goal=1 / 8),

@@ -1,5 +1,5 @@
-"""Spark reads a topic: through the official connector, with `format("tidemark")` by files and by protocol; and a
-pipeline reads one."""
+"""Spark reads a topic: through the official connector, with `format("tidemark")` by files and by protocol; pipelines
+read one; and a pipeline's cases are run."""
 
 import itertools
 from collections.abc import Iterator
@@ -97,16 +97,71 @@ def _clickstream(broker: Running, scale: Scale) -> Iterator[Round]:
 def _fill_with_clicks(broker: Running, name: str, count: int) -> None:
     sender = Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": 20, "partitioner": "murmur2_random"})
     for made in itertools.islice(clickstream.records(Random(1), rate=CLICKS_PER_SECOND), count):
-        while True:
-            try:
-                sender.produce(name, made.value, made.key)
-                break
-            except BufferError:
-                sender.poll(0.1)
+        _produce(sender, name, made.value, made.key)
     if sender.flush(60):
         raise RuntimeError("clicks were not acknowledged")
 
 
-SPARK_CASES: dict[str, Case] = {"spark-read": _read, "spark-clickstream": _clickstream}
+@contextmanager
+def _upsert(broker: Running, scale: Scale) -> Iterator[Round]:
+    """Changes of a tenth as many keys, merged into a Delta table in ten batches."""
+    with ExitStack() as stack:
+
+        def one_round() -> dict[str, float]:
+            name = stack.enter_context(topic(broker, fresh_name("changes"), partitions=2))
+            _fill_with_changes(broker, name, scale.changes)
+            write_dirty_pages()
+            parameters = {
+                "master": MASTER, "broker_pid": broker.pid, "bootstrap": broker.bootstrap, "topic": name,
+                "records": scale.changes, "keys": scale.changes // 10,
+            }  # fmt: skip
+            (report,) = sample(broker, [Load(module="spark_upsert", parameters=parameters)]).reports
+            return {
+                "spark-upsert.rate": scale.changes / report["wall_s"],
+                "spark-upsert.cpu": report["cpu_s"] / (scale.changes / 1e6),
+            }
+
+        yield one_round
+
+
+def _fill_with_changes(broker: Running, name: str, count: int) -> None:
+    sender = Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": 20, "partitioner": "murmur2_random"})
+    chance = Random(1)
+    for number in range(count):
+        key = chance.randrange(count // 10)
+        value = f'{{"id": {key}, "amount": {number}, "gone": {"true" if number % 50 == 0 else "false"}}}'
+        _produce(sender, name, value.encode(), str(key).encode())
+    if sender.flush(60):
+        raise RuntimeError("changes were not acknowledged")
+
+
+@contextmanager
+def _pipeline_tests(broker: Running, scale: Scale) -> Iterator[Round]:
+    """`tidemark pipeline test` on a broker of its own; which one this is beside does not matter."""
+
+    def one_round() -> dict[str, float]:
+        (report,) = sample(broker, [Load(module="pipeline_cases", parameters={})]).reports
+        return {
+            "pipeline-tests.rate": 60 * (report["cases"] - 1) / report["rest_s"],
+            "pipeline-tests.first": report["first_s"],
+        }
+
+    yield one_round
+
+
+def _produce(sender: Producer, name: str, value: bytes | None, key: bytes | None) -> None:
+    while True:
+        try:
+            return sender.produce(name, value, key)
+        except BufferError:
+            sender.poll(0.1)
+
+
+SPARK_CASES: dict[str, Case] = {
+    "spark-read": _read,
+    "spark-clickstream": _clickstream,
+    "spark-upsert": _upsert,
+    "pipeline-tests": _pipeline_tests,
+}
 # Every round is a session of its own, which practises each way of reading before it takes the time.
 UNREHEARSED_SPARK = frozenset(SPARK_CASES)

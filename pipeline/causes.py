@@ -16,6 +16,12 @@ _PASSING = re.compile(
     r"|NullPointerException|Cannot invoke \".*\" because \".*\" is null|failed to connect back"
     r"|BatchesUnreadable|RegistryAway|_FENCED|PRODUCER_FENCED"
     r"|INVALID_PRODUCER_EPOCH|NOT_COORDINATOR|COORDINATOR_|CoordinatorNotAvailable|NotLeaderOrFollower"
+    # An executor that is gone, with what it kept of a table or a batch.
+    r"|CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND|Checkpoint block rdd_\d+_\d+ not found|ExecutorLostFailure|FetchFailed"
+    r"|LakeChanged"
+    # Another writer was quicker: the batch is tried again on what it left.
+    r"|Concurrent(Write|Append|Delete\w*|Transaction)Exception|MetadataChangedException|ProtocolChangedException"
+    r"|DELTA_(CONCURRENT|METADATA_CHANGED|PROTOCOL_CHANGED)|iceberg\.exceptions\.Commit\w+Exception"
     r"|LeaderNotAvailable|_STATE|EOFException|No resolvable bootstrap|fetching offsets|UnknownTopicOrPartition"
 )
 _LOSS = re.compile(
@@ -40,7 +46,8 @@ _NOT_THEIRS = re.compile(r"/site-packages/|/pyspark[./]|/tidemark[/.]|/pipeline/
 _MORE = re.compile(r"\.\.\. \d+ more")
 _LEFT_OVER = re.compile(r"LeftOver: (?P<what>[^\n]+)")
 _PYTHON = re.compile(
-    r"^(?P<what>[A-Za-z_.]*(Error|Exception|Failed|Unreadable|Disagree|LeftOver): [^\n]+)$", re.MULTILINE
+    r"^(?P<what>[A-Za-z_.]*(Error|Exception|Failed|Unreadable|Disagree|LeftOver|DataLoss|LakeChanged): [^\n]+)$",
+    re.MULTILINE,
 )
 
 

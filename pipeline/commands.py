@@ -1,4 +1,4 @@
-"""`tidemark pipeline …`: run, validate, test, explain, status, compact, generate."""
+"""`tidemark pipeline …`: run, validate, test, explain, status, compact, maintain, generate."""
 
 from __future__ import annotations
 
@@ -44,6 +44,15 @@ def parser() -> argparse.ArgumentParser:
     compact.add_argument("--warehouse", metavar="DIRECTORY", help="where Iceberg tables are kept")
     compact.add_argument("--file", type=Path, metavar="FILE", help="the pipeline that says where they are kept")
     _with_master(compact).set_defaults(command=_compact)
+    maintain = commands.add_parser(
+        "maintain", help="see to a pipeline's tables: compact them, expire old versions, remove files without an owner"
+    )
+    _with_file(maintain, _maintain)
+    maintain.add_argument("--sink", action="append", default=[], metavar="NAME", help="only this one; may be repeated")
+    maintain.add_argument("--keep", default="7 days", metavar="TIME", help="versions (default: %(default)s)")
+    maintain.add_argument("--orphans", default="3 days", metavar="TIME", help="stray files (default: %(default)s)")
+    maintain.add_argument("--dry-run", action="store_true", help="only say what would be removed")
+    _with_master(maintain)
     test = _with_file(commands.add_parser("test", help="run the cases beside a pipeline: records in, rows out"), _test)
     test.add_argument("--cases", type=Path, metavar="FILE", help="where they are (default: NAME.cases.yaml beside it)")
     test.add_argument("-k", dest="only", metavar="TEXT", help="only the cases with this in their name")
@@ -133,6 +142,7 @@ def _require_sources(pipeline: Pipeline) -> None:
 
 
 def _run(args: argparse.Namespace) -> int:
+    from tidemark.pipeline.lineage import told
     from tidemark.pipeline.places import require_not_left_behind
     from tidemark.pipeline.runner import Runner, stop_on_signals
     from tidemark.pipeline.spark import reporting_jvm_exit
@@ -145,7 +155,8 @@ def _run(args: argparse.Namespace) -> int:
     with reporting_jvm_exit(spark, log=log):
         runner = Runner(spark, pipeline, once=args.once)
         stop_on_signals(runner)
-        runner.run()
+        with told(pipeline, lambda: runner.metrics.rows):
+            runner.run()
     return ExitCode.OK
 
 
@@ -231,6 +242,38 @@ def _compact(args: argparse.Namespace) -> int:
     spark = session("compact", master=args.master, warehouse=warehouse, settings=settings, log=_passing_log())
     try:
         print(compact(spark, args.table, target_file_bytes=target))
+    finally:
+        spark.stop()
+    return ExitCode.OK
+
+
+def _maintain(args: argparse.Namespace) -> int:
+    from tidemark.pipeline.maintenance import Upkeep, maintain
+    from tidemark.pipeline.spec import FileSink
+    from tidemark.pipeline.spec.units import parse_seconds
+    from tidemark.pipeline.status import running_pid
+
+    pipeline = load(args.file, overrides=args.overrides)
+    tables = [each for each in pipeline.sinks if isinstance(each, FileSink) and each.path]
+    chosen = [each for each in tables if not args.sink or each.name in args.sink]
+    if unknown := sorted(set(args.sink) - {each.name for each in tables}):
+        raise CommandFailed(f"{args.file} has no table sink {unknown[0]!r}.", code=ExitCode.USAGE)
+    try:
+        keep_s, orphans_s = parse_seconds(args.keep), parse_seconds(args.orphans)
+    except ValueError as error:
+        raise CommandFailed(f"--keep, --orphans: {error}.", code=ExitCode.USAGE) from None
+    pid = running_pid(pipeline)
+    if pid is not None and not args.dry_run:
+        raise CommandFailed(
+            f"{pipeline.name} runs (process {pid}). Stop it first; or let it do this itself: 'maintenance' in its file."
+        )
+    spark = _session(pipeline, args.master, log=_passing_log(), **{"spark.ui.enabled": "false"})
+    try:
+        for sink in chosen:
+            upkeep = Upkeep(
+                target_file_bytes=sink.target_file_bytes, keep_s=keep_s, orphans_s=orphans_s, dry_run=args.dry_run
+            )
+            print(*maintain(spark, sink.path, upkeep), sep="\n", flush=True)
     finally:
         spark.stop()
     return ExitCode.OK

@@ -93,7 +93,7 @@ def _without_log(spark: SparkSession, directory: Path, target: int) -> str:
     before leaves the table as it was; between the two renames it is missing, and `recover` brings it back."""
     new, old = _beside(directory)
     groups: dict[Path, list[Path]] = defaultdict(list)
-    before = _files_below(directory)
+    before = files_below(directory)
     for file in before:
         groups[file.parent].append(file)
     shutil.copytree(directory, new, copy_function=os.link)
@@ -195,7 +195,7 @@ def _rewritten(spark: SparkSession, folder: Path, files: list[Path], wanted: int
     return made
 
 
-def _files_below(directory: Path) -> list[Path]:
+def files_below(directory: Path) -> list[Path]:
     return sorted(
         path
         for path in directory.rglob("*.parquet")

@@ -55,13 +55,16 @@ class Graph:
         schemas: Mapping[str, str],
         plans: Mapping[str, ReadPlan] | None = None,
         given: Mapping[str, DataFrame] | None = None,
+        lakes: Mapping[str, str] | None = None,
     ) -> None:
-        """`given`: views that are there already, as of a batch; then no source is read."""
+        """`given`: views that are there already, as of a batch; then no source is read. `lakes`: by source, where its
+        older records are."""
         self._spark = spark
         self._pipeline = pipeline
         self._schemas = schemas
         self._plans = plans or {}
         self._given = given
+        self._lakes = lakes or {}
         self._functions: dict[str, Function] = {}
         self.judged: dict[str, DataFrame] = {}  # of steps with rules, with the reason of those that break one
 
@@ -135,6 +138,7 @@ class Graph:
             plan=self._plans.get(source.name, ReadPlan()),
             extra=source_options,
             limit=limit,
+            lake=self._lakes.get(source.name),
         )
 
     def _step(self, step: Step) -> dict[str, DataFrame]:
@@ -157,11 +161,16 @@ class Graph:
         return made
 
     def _by_python(self, step: Step, named: str, rows: DataFrame) -> DataFrame:
+        function = self.function(named, of=step.name)
+        return applied(function, rows, step=step.name, beside=self._pipeline.file.absolute().parent)
+
+    def function(self, named: str, *, of: str) -> Function:
+        """One of the user's own, which the executors then have, too."""
         beside = self._pipeline.file.absolute().parent
         if named not in self._functions:
-            self._functions[named] = function_of(named, step=step.name, beside=beside)
+            self._functions[named] = function_of(named, step=of, beside=beside)
             ship(self._spark, named, beside=beside)
-        return applied(self._functions[named], rows, step=step.name, beside=beside)
+        return self._functions[named]
 
     def _divided(self, rows: DataFrame, step: Step) -> dict[str, DataFrame]:
         """Rows that keep all rules, and the others with those that they break. A condition that is null is broken."""

@@ -36,6 +36,7 @@ class GrowingTable:
         self._tell = tell
         self._rows: DataFrame | None = None
         self._ends: dict[Partition, int] = {}
+        self._topic_ids: dict[str, str] = {}
 
     def rows(self, spark: SparkSession) -> DataFrame:
         """The newest value of each key, as of now."""
@@ -43,6 +44,7 @@ class GrowingTable:
         ends = self._cluster.ends(partitions)
         if self._rows is not None and ends == self._ends:
             return self._rows
+        self._begin_again_if_recreated(partitions, ends)
         lows = {each: low for each, (low, _) in self._cluster.ranges(partitions).items()}
         starts = {each: max(lows[each], self._ends.get(each, 0)) for each in partitions}
         added = self._added(spark, starts, {each: max(ends[each], starts[each]) for each in partitions})
@@ -51,6 +53,17 @@ class GrowingTable:
         self._rows = newest_of_each_key(known).localCheckpoint(eager=True)
         self._ends = ends
         return self._rows
+
+    def _begin_again_if_recreated(self, partitions: list[Partition], ends: Mapping[Partition, int]) -> None:
+        """Offsets of a topic that was deleted and made anew say nothing about the new one."""
+        now = self._cluster.topic_ids({topic for topic, _ in partitions})
+        anew = sorted(name for name, was in self._topic_ids.items() if now.get(name, was) != was)
+        if not anew and any(ends.get(each, 0) < end for each, end in self._ends.items()):
+            anew = sorted({topic for topic, _ in self._ends})  # its log was cut off, or its id is not told
+        if anew:
+            self._tell(f"sources.{self._source.name}: {', '.join(anew)} was made anew, and is read from its beginning.")
+            self._rows, self._ends = None, {}
+        self._topic_ids = now
 
     def _added(self, spark: SparkSession, starts: Mapping[Partition, int], ends: Mapping[Partition, int]) -> DataFrame:
         options = {

@@ -41,6 +41,12 @@ class Metrics:
                 self._rejected[f'sink="{progress.sink}",step="{step}"'] += judged.rejected
 
     @property
+    def rows(self) -> dict[str, int]:
+        """By sink, of this run."""
+        with self._lock:
+            return dict(self._rows)
+
+    @property
     def malformed(self) -> dict[str, int]:
         with self._lock:
             return dict(self._malformed)

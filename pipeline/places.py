@@ -14,7 +14,7 @@ CHECKPOINT, WAREHOUSE = "checkpoint", "warehouse"
 
 def places(pipeline: Pipeline) -> dict[str, str]:
     found = {CHECKPOINT: Checkpoint(pipeline.checkpoint).location}
-    tables = [each for each in pipeline.sinks if isinstance(each, FileSink) and each.kind != "console"]
+    tables = [each for each in pipeline.sinks if isinstance(each, FileSink) and each.is_table]
     if any(each.kind == "iceberg" for each in tables):
         found[WAREHOUSE] = pipeline.warehouse
     return found | {f"sinks.{each.name}": each.path for each in tables}

@@ -12,6 +12,8 @@ from tidemark.pipeline.checkpoint import positions_in
 from tidemark.pipeline.cluster import Partition
 from tidemark.pipeline.lag import records_behind
 
+LARGE_BACKLOG_BATCHES = 2
+SECONDS_WORTH_TELLING = 5
 SOURCE_PREFIX, RULES_PREFIX = "source:", "rules:"  # of the names that counts travel by
 
 
@@ -88,6 +90,18 @@ def _offsets(reported: object) -> object:
     return json.loads(reported) if isinstance(reported, str) else reported
 
 
+def time_left(progress: Progress) -> str:
+    """For a backlog of more than a few such batches; it does not know of what is still to come."""
+    if not progress.rows_per_second or progress.lag <= LARGE_BACKLOG_BATCHES * progress.rows:
+        return ""
+    seconds = progress.lag / progress.rows_per_second
+    if seconds < SECONDS_WORTH_TELLING:
+        return ""
+    if seconds < 120:
+        return f"about {seconds:.0f} s to go"
+    return f"about {seconds / 60:.0f} min to go" if seconds < 7200 else f"about {seconds / 3600:.1f} h to go"
+
+
 def line(progress: Progress) -> str:
     parts = [
         f"{datetime.fromtimestamp(progress.at):%H:%M:%S}",
@@ -98,6 +112,8 @@ def line(progress: Progress) -> str:
         f"lag {progress.lag:,}",
         f"{progress.batch_seconds:.1f} s",
     ]
+    if left := time_left(progress):
+        parts.append(left)
     if progress.state_rows:
         parts.append(f"state {progress.state_rows:,} rows, {progress.state_bytes / (1 << 20):.1f} MB")
     bad = sum(progress.malformed.values())

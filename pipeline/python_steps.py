@@ -12,14 +12,14 @@ import tempfile
 import traceback
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tidemark.failure import CommandFailed, ExitCode
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-Function = Callable[["DataFrame"], "DataFrame"]
+Function = Callable[..., Any]  # the user's own, so its result is looked at
 
 
 def function_of(named: str, *, step: str, beside: Path) -> Function:

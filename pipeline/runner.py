@@ -14,14 +14,16 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from tidemark.failure import CommandFailed
 from tidemark.pipeline import causes, loss, recreated, report
+from tidemark.pipeline.backfill import ToTheEnd, list_lakes
 from tidemark.pipeline.balance import ReadPlan, plan_reads
 from tidemark.pipeline.checkpoint import Checkpoint
 from tidemark.pipeline.cluster import ClusterAdmin, Partition
-from tidemark.pipeline.graph import Graph, all_sinks
+from tidemark.pipeline.graph import DEAD_LETTER_PREFIX, Graph, all_sinks
 from tidemark.pipeline.growing_table import GrowingTable
 from tidemark.pipeline.history import History
 from tidemark.pipeline.inputs import BatchLimit, partitions_of, record_bytes
 from tidemark.pipeline.lag import LogEnds, records_behind
+from tidemark.pipeline.maintenance import Schedule
 from tidemark.pipeline.metrics import Metrics
 from tidemark.pipeline.places import places, require_unmoved
 from tidemark.pipeline.positions import GroupPosition
@@ -86,6 +88,8 @@ class Runner:
         self._streamed: list[Partition] = []  # what the sources read as streams, as of the last look
         self._ends = LogEnds(lambda: self._cluster.ends(self._streamed))
         self._rates: dict[str, float] = dict(self._checkpoint.read_note(RATES_NOTE))
+        self._to_the_end: ToTheEnd | None = None  # with `once`, of sources that Spark does not read to it by itself
+        self._upkeep = Schedule(pipeline, self._checkpoint, now=time.time())
         self.metrics = Metrics(pipeline.name)
         self.history = History()
 
@@ -100,6 +104,7 @@ class Runner:
                 self._pipeline,
                 schemas=resolve_schemas(self._spark, self._pipeline, self._cluster, self._checkpoint),
                 plans=self._read_plans(),
+                lakes=list_lakes(self._spark, self._pipeline, self._checkpoint),
             )
             for read in reads_of(self._pipeline, self._sinks, graph, self._checkpoint):
                 running = _Running(read)
@@ -107,7 +112,9 @@ class Runner:
                 self._running.append(running)
             self._print_start(None if server is None else server.server_port)
             while not self._check_queries(graph):
+                self._see_to_tables(graph)
                 time.sleep(LOOK_EVERY_S)
+            self._see_to_tables(graph)
         finally:
             self._ending = True
             self._stop()
@@ -143,6 +150,18 @@ class Runner:
             )
         self._look_at_topics()
         self._report_losses(at_start=True)
+        self._upkeep.keep()  # or a pipeline that is started every minute would never be due
+        if self._once and self._backfilled:
+            of_them = [each for source in self._backfilled for each in partitions_of(source, self._cluster)]
+            self._to_the_end = ToTheEnd(self._cluster.ends(of_them))
+
+    @property
+    def _backfilled(self) -> list[TopicSource]:
+        return [each for each in self._pipeline.topic_sources if each.backfill is not None]
+
+    def _reads_backfilled(self, read: Read) -> bool:
+        behind = self._pipeline.views_behind([sink.view.removeprefix(DEAD_LETTER_PREFIX) for sink in read.sinks])
+        return any(source.name in behind for source in self._backfilled)
 
     def _look_at_topics(self) -> None:
         """Which partitions there are now, and whether a topic is still the one that was read."""
@@ -185,7 +204,7 @@ class Runner:
             for sink in read.sinks
             if isinstance(sink, TopicSink)
         ]
-        if read.source is not None:
+        if read.source is not None or self._reads_backfilled(read):
             usual.append(SHARED_RECORDS_MAX)
         return BatchLimit(usual=min(usual, default=None), forced=records_max)
 
@@ -206,6 +225,9 @@ class Runner:
         rows = rows_for(view, sink, self._pipeline)
         writer = self._stream(rows, running.read)
         writer = writer.outputMode("update" if isinstance(sink, FileSink) and sink.is_upsert else sink.mode)
+        if isinstance(sink, FileSink) and sink.python is not None:
+            running.query = writer.foreachBatch(graph.function(sink.python, of=sink.name)).start()
+            return
         if isinstance(sink, FileSink) and not sink.is_upsert:
             running.query = files.start(self._spark, view, sink, writer)
             return
@@ -282,10 +304,32 @@ class Runner:
             failure = running.query.exception()
             if failure is not None:
                 self._restart(graph, running, causes.text_of(failure))
+            elif self._to_the_end is not None and not running.query.isActive and not self._stopping:
+                self._go_on_if_ahead(graph, running, self._to_the_end)
         self._position.commit()
         self._watch_topics()
         self._note_lag()
         return self._stopping or not any(running.query.isActive for running in self._running)
+
+    def _go_on_if_ahead(self, graph: Graph, running: _Running, to_the_end: ToTheEnd) -> None:
+        self._read_progress(running)
+        at = self._position.of_sink(running.read.sinks[0].name)
+        if self._reads_backfilled(running.read) and to_the_end.is_ahead(running.read.name, at):
+            self._start(graph, running)
+
+    def _see_to_tables(self, graph: Graph) -> None:
+        """A table that is due is seen to while its query stands still between two batches; others go on."""
+        for sink in [] if self._stopping else self._upkeep.due(now=time.time()):
+            of_it = [each for each in self._running if any(one.name == sink.name for one in each.read.sinks)]
+            at_work = [each for each in of_it if each.query.isActive]
+            self._drain(at_work)
+            for running in at_work:
+                running.query.stop()
+                self._forget_begun(running)
+            for said in self._upkeep.see_to(self._spark, sink, now=time.time()):
+                self._print(said)
+            for running in at_work:
+                self._start(graph, running)
 
     def _note_lag(self) -> None:
         """Whether a batch ends or not: an alert on lag must fire when nothing moves, too."""
@@ -354,6 +398,7 @@ class Runner:
         self._print(f"{running.read.label}: {why} Starting again ({running.restarts}/{self._pipeline.restarts_max}).")
         time.sleep(RESTART_PAUSE_S * running.restarts)
         self.metrics.restarts += 1
+        list_lakes(self._spark, self._pipeline, self._checkpoint)  # a file that is gone may be why
         self._start(graph, running)
 
     def _plan_anew(self, running: _Running, slow: causes.TooSlow) -> None:
@@ -382,6 +427,8 @@ class Runner:
         """What retention took before we came. Spark only knows that something is missing; we say what."""
         failing = {source.name: source.on_data_loss == "fail" for source in self._pipeline.topic_sources}
         for source in self._pipeline.topic_sources:
+            if source.backfill is not None:
+                continue  # what the topic has no longer, the lake may have: its reader tells
             reading = set(partitions_of(source, self._cluster))
             at = {each: offset for each, offset in self._position.position().items() if each in reading}
             found = loss.lost(at, self._cluster.ranges(at))
@@ -405,7 +452,9 @@ class Runner:
         except CommandFailed:
             if self._topic_ids.changed(self._cluster.topic_ids(self._topic_ids.known)):
                 raise
-        lenient = [each for each in self._pipeline.topic_sources if each.on_data_loss == "continue"]
+        lenient = [
+            each for each in self._pipeline.topic_sources if each.on_data_loss == "continue" and not each.backfill
+        ]
         if not lenient:
             return
         with suppress(CommandFailed):  # a broker that is away is Spark's to wait for
@@ -418,7 +467,8 @@ class Runner:
 
         if self._stopping:
             with suppress(StreamingQueryException, Py4JError, OSError):
-                self._drain()
+                self._print_draining()
+                self._drain(self._running)
         for running in self._running:
             # One that does not end in time, or whose JVM is gone: its batch is finished by the next run.
             with suppress(StreamingQueryException, Py4JError, OSError):
@@ -429,14 +479,15 @@ class Runner:
         self._position.commit()
         self._position.close()
 
-    def _drain(self) -> None:
+    def _print_draining(self) -> None:
+        if named := ", ".join(each.read.label for each in self._running if each.query.isActive):
+            self._print(f"Stopping: {named} finish their batches (at most {self._pipeline.drain_s:.0f} s).")
+
+    def _drain(self, queries: list[_Running]) -> None:
         """Each query is stopped when it is between two batches, or has just finished one."""
         deadline = time.monotonic() + self._pipeline.drain_s
-        at_work = {running.read.name: running for running in self._running if running.query.isActive}
+        at_work = {running.read.name: running for running in queries if running.query.isActive}
         done = {name: self._checkpoint.last_batch(name) for name in at_work}
-        if at_work:
-            named = ", ".join(each.read.label for each in at_work.values())
-            self._print(f"Stopping: {named} finish their batches (at most {self._pipeline.drain_s:.0f} s).")
         while at_work and not self._hurrying and time.monotonic() < deadline:
             for name, running in list(at_work.items()):
                 is_busy = running.query.isActive and running.query.status["isTriggerActive"]

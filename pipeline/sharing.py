@@ -6,13 +6,14 @@ is a plain set of rows, and each sink takes its part of it, exactly once by the 
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from tidemark.failure import CommandFailed, ExitCode
-from tidemark.pipeline.checkpoint import READS_NOTE, Checkpoint
+from tidemark.pipeline.checkpoint import READS_NOTE, Checkpoint, as_json
 from tidemark.pipeline.graph import DEAD_LETTER_PREFIX, Graph
 from tidemark.pipeline.spec import FileSink, Pipeline, Sink, TopicSink, TopicSource
 
@@ -21,8 +22,9 @@ _ROW_BY_ROW = ("Project", "Filter", "SubqueryAlias", "View", "CollectMetrics", "
 # What would differ when a batch is tried again. A stream fixes the time of its batches; rows of ours would not have it.
 _VOLATILE = {
     "current_timestamp", "now", "localtimestamp", "current_date", "curdate", "current_time", "rand", "randn", "random",
-    "uuid",
+    "uuid", "shuffle", "monotonically_increasing_id", "spark_partition_id",
 }  # fmt: skip
+LEFT_NOTE = "left-reads.json"  # beside READS_NOTE
 _LEAVES = ("StreamingRelationV2", "StreamingRelation")
 
 
@@ -48,6 +50,7 @@ def reads_of(pipeline: Pipeline, sinks: list[Sink], graph: Graph, checkpoint: Ch
     """Every sink in one of them. What was shared in earlier runs stays so: its position is that of the shared read."""
     before: Mapping[str, list[str]] = checkpoint.read_note(READS_NOTE)
     member_of = {sink: read for read, members in before.items() for sink in members}
+    left = _left(before, sinks, checkpoint)
     shared: dict[str, list[Sink]] = {}
     sources: dict[str, TopicSource] = {}
     for sink in sinks:
@@ -72,8 +75,29 @@ def reads_of(pipeline: Pipeline, sinks: list[Sink], graph: Graph, checkpoint: Ch
     made = [each for each in made if each.name in before or _is_worth_it(each, pipeline)]
     together = {sink.name for each in made for sink in each.sinks}
     alone = [sink for sink in sinks if sink.name not in together]
+    checkpoint.write_note(LEFT_NOTE, left)
     checkpoint.write_note(READS_NOTE, {each.name: [sink.name for sink in each.sinks] for each in made})
     return [*made, *(Read(name=sink.name, sinks=(sink,)) for sink in alone)]
+
+
+def _left(before: Mapping[str, list[str]], sinks: list[Sink], checkpoint: Checkpoint) -> dict[str, Any]:
+    """The sinks that were taken out of a read, and where it was then. One that comes back has missed what the others
+    got meanwhile, or would begin again and write what it has: neither is done in silence."""
+    now = {sink.name for sink in sinks}
+    left = checkpoint.read_note(LEFT_NOTE)
+    for read, members in before.items():
+        at = as_json(checkpoint.positions(read))
+        left |= {name: {"read": read, "at": at} for name in members if name not in now and at}
+    for sink in sinks:
+        if sink.name in left and not checkpoint.exists(sink.name):
+            raise CommandFailed(
+                f"sinks.{sink.name} was taken out of the pipeline while it shared the reading of its source, and has "
+                f"what was read before {json.dumps(left[sink.name]['at'])}. It cannot be put back as it was. Give it "
+                "another name (and place), and it starts anew; or remove its line from "
+                f"{checkpoint.path / LEFT_NOTE}, and it writes everything again.",
+                code=ExitCode.USAGE,
+            )
+    return left
 
 
 def _name(source: TopicSource, sink: Sink, there: list[str]) -> str:
@@ -95,11 +119,13 @@ def _shareable(sink: Sink, pipeline: Pipeline, graph: Graph, checkpoint: Checkpo
         return None
     if isinstance(sink, TopicSink) and sink.rate is not None:
         return None
-    if isinstance(sink, FileSink) and (sink.kind == "console" or sink.commit_every_s is not None):
+    if isinstance(sink, FileSink) and (not sink.is_table or sink.commit_every_s is not None):
         return None
     behind = pipeline.views_behind([sink.view])
-    if _VOLATILE & {word.lower() for word in behind | _words_of(sink)}:
+    if _VOLATILE & {word.lower() for word in behind | _words_of(sink) | _words_of_rules(behind, pipeline)}:
         return None
+    if isinstance(sink, FileSink) and sum(1 for each in pipeline.sinks if _table_of(each) == _table_of(sink)) > 1:
+        return None  # the table's log tells queries apart, and would take the second sink's batch for the first one's
     if any(step.python is not None for step in pipeline.steps if behind & {step.name, step.rejected}):
         return None  # what a function asks of a stream, such as its time, a batch of ours may not have
     streams = {each.name: each for each in pipeline.topic_sources if not each.table}
@@ -114,10 +140,24 @@ def _shareable(sink: Sink, pipeline: Pipeline, graph: Graph, checkpoint: Checkpo
     return found[0] if leaves == 1 and len(found) == 1 else None
 
 
+def _table_of(sink: Sink) -> tuple[str, str] | None:
+    return (sink.kind, sink.path) if isinstance(sink, FileSink) else None
+
+
 def _words_of(sink: Sink) -> set[str]:
-    if not isinstance(sink, TopicSink):
-        return set()
-    said = (sink.key, sink.value, sink.headers, sink.timestamp)
+    if isinstance(sink, TopicSink):
+        return _words(sink.key, sink.value, sink.headers, sink.timestamp)
+    return _words(sink.order_by, sink.delete_when)
+
+
+def _words_of_rules(behind: set[str], pipeline: Pipeline) -> set[str]:
+    """A rule that holds only for a while would send a row to the good ones first, and to the others when a batch is
+    tried again, or to neither."""
+    rules = (rule for step in pipeline.steps if behind & {step.name, step.rejected} for rule in step.rules.values())
+    return _words(*rules)
+
+
+def _words(*said: str | None) -> set[str]:
     return {word for text in said if text is not None for word in re.findall(r"\w+", text)}
 
 

@@ -39,6 +39,8 @@ DEFAULTS: Mapping[str, str] = {
     "spark.sql.catalog.lake.cache-enabled": "false",
     # Delta rebuilds its snapshot with this many tasks; its default of 50 costs seconds per batch on a laptop.
     "spark.databricks.delta.snapshotPartitions": "2",
+    # VACUUM lists a table's directories with this many tasks; the default of 10,000 takes minutes on a laptop.
+    "spark.sql.sources.parallelPartitionDiscovery.parallelism": "16",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "5000",
 }
 

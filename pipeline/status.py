@@ -33,16 +33,21 @@ def status(pipeline: Pipeline) -> dict[str, Any]:
         raise CommandFailed(f"The checkpoint {checkpoint.location} is not a directory of this machine.")
     cluster = ClusterAdmin(pipeline.bootstrap, pipeline.kafka)
     noted = checkpoint.read_note(STATUS_NOTE)
-    pid = noted.get("pid")
     return {
         "pipeline": pipeline.name,
-        "pid": pid if pid is not None and _is_alive(pid) else None,
+        "pid": running_pid(pipeline),
         "group": pipeline.group,
         "sinks": {
             sink.name: _of_sink(sink.name, checkpoint, cluster, noted.get("sinks", {}).get(sink.name, {}))
             for sink in all_sinks(pipeline)
         },
     }
+
+
+def running_pid(pipeline: Pipeline) -> int | None:
+    """The process that runs the pipeline on this machine, as far as its checkpoint tells."""
+    pid = Checkpoint(pipeline.checkpoint).read_note(STATUS_NOTE).get("pid")
+    return int(pid) if pid is not None and _is_alive(int(pid)) else None
 
 
 def _of_sink(name: str, checkpoint: Checkpoint, cluster: ClusterAdmin, noted: dict[str, Any]) -> dict[str, Any]:

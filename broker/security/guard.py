@@ -100,6 +100,9 @@ class Guard:
             AclOperation.DESCRIBE, ResourceType.TOPIC, topic
         )
 
+    def lets_read(self, client: Client, topic: str) -> bool:
+        return self.authorizer.rights(client.principal, client.host).may(AclOperation.READ, ResourceType.TOPIC, topic)
+
     def quick(self, quick: Quick, topic_of: QuickTopic) -> Quick:
         """The quick way of Produce, if the client may write: anything else is left to the handler, and its rule."""
         rights_of, store, write, kind = self.authorizer.rights, self._store, AclOperation.WRITE, ResourceType.TOPIC

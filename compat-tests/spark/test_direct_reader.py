@@ -16,7 +16,7 @@ from harness.waiting import eventually
 from pyspark.sql import DataFrame, SparkSession
 from spark.tables import Topics, by_partition, delete_before, flat, patiently
 
-from tidemark.pipeline.source import register
+from tidemark.pipeline.source import read_available, register
 from tidemark.protocol.records import Record as LoggedRecord
 from tidemark.protocol.records import build_batch
 
@@ -235,3 +235,26 @@ def test_a_stream_keeps_to_its_limit_also_after_a_restart(
         patiently(lambda wanted=enough: run_until(wanted))
     assert {len(batch) for batch in batches} == {10}
     assert distinct() == [*numbered("0-", 0, 25), *numbered("1-", 0, 25)]
+
+
+def test_what_is_there_now_is_read_to_its_end_batch_by_batch(
+    spark: SparkSession, direct: Topics, make_topic: MakeTopic, tmp_path: Path
+) -> None:
+    """What AvailableNow is for, with a limit: Spark itself would end a Python source's query after its first batch."""
+    name = make_topic()
+    produce_all(direct.bootstrap, name, numbered("a", 0, 25))
+    batches: list[list[bytes]] = []
+
+    def keep(frame: DataFrame, _batch: int) -> None:
+        if not batches:
+            produce_all(direct.bootstrap, name, numbered("b", 0, 20))  # came later
+        batches.append([bytes(row.value) for row in frame.collect()])
+
+    options = {"subscribe": name, "startingOffsets": "earliest", "maxOffsetsPerTrigger": "10"}
+    read_available(
+        spark,
+        {"kafka.bootstrap.servers": direct.bootstrap, **options},
+        lambda stream: stream.writeStream.foreachBatch(keep).option("checkpointLocation", str(tmp_path)),
+    )
+    assert [len(batch) for batch in batches] == [10, 10, 5]
+    assert sorted(value for batch in batches for value in batch) == numbered("a", 0, 25)

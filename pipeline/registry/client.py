@@ -141,10 +141,10 @@ class Registry:
                 try:
                     return self._answer(self._request(method, url + path, body))
                 except urllib.error.HTTPError as error:
-                    told = _told(error)
-                    if error.code == 404:
+                    told, is_theirs = _told(error)
+                    if error.code == 404 and is_theirs:
                         return None
-                    if error.code not in _NOT_NOW:
+                    if error.code not in (404, *_NOT_NOW):
                         raise RegistryRefused(f"the registry answers {error.code}: {told}") from None
                     why = f"{url} answers {error.code}: {told}"
                 except (OSError, ValueError) as error:
@@ -185,9 +185,11 @@ def _body(schema: Schema) -> dict[str, Any]:
     return {"schemaType": schema.kind, "schema": schema.text}
 
 
-def _told(error: urllib.error.HTTPError) -> str:
+def _told(error: urllib.error.HTTPError) -> tuple[str, bool]:
+    """What the answer says, and whether a registry says it: its answers have an error code of their own. A proxy's "not
+    found" while the registry is away says nothing about a schema, and must not make its records malformed."""
     try:
-        said = error.read(10_000).decode(errors="replace")
-        return str(json.loads(said)["message"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return str(error.reason)
+        said = json.loads(error.read(10_000).decode(errors="replace"))
+        return str(said.get("message", error.reason)), isinstance(said.get("error_code"), int)
+    except (OSError, ValueError, AttributeError):
+        return str(error.reason), False

@@ -40,7 +40,10 @@ def columns(schema: Schema) -> DataType:
     return found
 
 
-def derived(kind: str, of: DataType, *, name: str) -> Schema:
+def derived(kind: str, of: DataType, *, name: str, latest: Schema | None) -> Schema:
+    """A schema for these columns. `latest`: the subject's newest version, by which Protobuf's fields have numbers."""
+    if kind == PROTOBUF:
+        return protobuf.schema_of(of, name=name, latest=latest)
     made: Schema = _MODULES[kind].schema_of(of, name=name)
     return made
 

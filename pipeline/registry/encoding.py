@@ -60,18 +60,19 @@ def framed(column: Column, of: DataType, framing: Framing, settings: RegistrySet
 
 
 def _schema(of: DataType, framing: Framing, there: Registry, *, register: bool) -> tuple[int, Schema]:
+    latest = there.latest(framing.subject)
     if framing.schema is None and not framing.may_register:
-        latest = there.latest(framing.subject)
         if latest is None:
             raise RegistryRefused(f"there is no subject {framing.subject!r}, and 'auto_register' is false")
         return latest
     if framing.schema is not None:
         wanted = Schema(kind=framing.kind, text=framing.schema)
     else:
-        wanted = derived(framing.kind, of, name=_record_name(framing.subject))
+        before = None if latest is None else latest[1]
+        wanted = derived(framing.kind, of, name=_record_name(framing.subject), latest=before)
     if register:
         return there.register(framing.subject, wanted), wanted
-    if there.latest(framing.subject) is not None and not there.accepts(framing.subject, wanted):
+    if latest is not None and not there.accepts(framing.subject, wanted):
         raise RegistryRefused(f"the registry would not take this schema for {framing.subject!r}: it is not compatible")
     return NOT_REGISTERED, wanted
 

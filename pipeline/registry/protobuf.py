@@ -11,6 +11,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from functools import cache
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +30,7 @@ _TYPES = {  # by FieldDescriptor.TYPE_*
     12: "BINARY", 13: "BIGINT", 14: "STRING", 15: "INT", 16: "BIGINT", 17: "INT", 18: "BIGINT",
 }  # fmt: skip
 _MESSAGE, _ENUM = 11, 14
+_RESERVED_BY_PROTOBUF = range(19_000, 20_000)
 _WRITTEN = {
     "boolean": "bool", "byte": "int32", "short": "int32", "integer": "int32", "long": "int64", "float": "float",
     "double": "double", "string": "string", "binary": "bytes", "timestamp": "google.protobuf.Timestamp",
@@ -62,13 +64,15 @@ def unknown_field(*, writer: Schema, reader: Schema) -> str | None:
     return next((each.name for each in _messages(writer)[(0,)].fields if each.number not in known), None)
 
 
-def schema_of(kind: DataType, *, name: str) -> Schema:
-    """Every field is optional: a null is not there."""
+def schema_of(kind: DataType, *, name: str, latest: Schema | None = None) -> Schema:
+    """Every field is optional: a null is not there. A field keeps the number that it has in `latest`, and no number is
+    given to another: readers know fields by nothing else, and a registry takes a field that was renamed."""
     from pyspark.sql.types import StructType
 
     if not isinstance(kind, StructType):
         raise NoColumns("a Protobuf message needs columns; give a struct")
-    text = _message(kind, name, depth=0)
+    before = None if latest is None or latest.kind != PROTOBUF else _messages(latest)[(0,)]
+    text = _message(kind, name, depth=0, before=before)
     imported = 'import "google/protobuf/timestamp.proto";\n' if "google.protobuf.Timestamp" in text else ""
     return Schema(kind=PROTOBUF, text=f'syntax = "proto3";\n{imported}{text}')
 
@@ -88,18 +92,37 @@ def encoder(schema: Schema) -> Callable[[Any], bytes]:
     return encode
 
 
-def _message(kind: Any, name: str, *, depth: int) -> str:
+def _numbers(names: Sequence[str], before: Descriptor | None) -> tuple[dict[str, int], list[int]]:
+    """A number for each field, and those that must never be a field's again."""
+    from google.protobuf import descriptor_pb2
+
+    if before is None:
+        return {name: number for number, name in enumerate(names, start=1)}, []
+    said = descriptor_pb2.DescriptorProto()
+    before.CopyToProto(said)
+    taken = {each.number for each in before.fields}
+    taken |= {number for each in said.reserved_range for number in range(each.start, min(each.end, each.start + 1000))}
+    known = {each.name: each.number for each in before.fields}
+    free = (number for number in count(max(taken, default=0) + 1) if number not in _RESERVED_BY_PROTOBUF)
+    numbers = {name: known[name] if name in known else next(free) for name in names}
+    return numbers, sorted(taken - set(numbers.values()))
+
+
+def _message(kind: Any, name: str, *, depth: int, before: Descriptor | None) -> str:
     from pyspark.sql.types import ArrayType, MapType, StructType
 
     space = "  " * (depth + 1)
-    inner, fields = [], []
-    for number, each in enumerate(kind.fields, start=1):
+    numbers, gone = _numbers([each.name for each in kind.fields], before)
+    inner, fields = [], [f"{space}reserved {number};\n" for number in gone]
+    for each in kind.fields:
+        number = numbers[each.name]
         of, label = each.dataType, "optional "
         if isinstance(of, ArrayType):
             of, label = of.elementType, "repeated "
         if isinstance(of, StructType):
             nested = f"Of_{each.name}"
-            inner.append(_message(of, nested, depth=depth + 1))
+            was = None if before is None else before.nested_types_by_name.get(nested)
+            inner.append(_message(of, nested, depth=depth + 1, before=was))
             fields.append(f"{space}{label}{nested} {each.name} = {number};\n")
         elif isinstance(of, MapType) and label == "optional ":
             fields.append(f"{space}map<string, {_written(of.valueType)}> {each.name} = {number};\n")

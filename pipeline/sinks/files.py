@@ -53,7 +53,7 @@ def prepare(spark: SparkSession, view: DataFrame, sink: FileSink) -> None:
 def gathered(view: DataFrame, sink: FileSink) -> DataFrame:
     """As many files as wanted per batch (and per partition of the table), not as many as there were tasks."""
     require_columns(view, sink)
-    if sink.kind == "console":
+    if not sink.is_table:
         return view
     return view.repartition(sink.files, *_plain_columns(sink))
 

@@ -13,7 +13,15 @@ from tidemark.pipeline.checkpoint import Checkpoint, as_json
 from tidemark.pipeline.cluster import ClusterAdmin
 from tidemark.pipeline.registry.client import RegistrySettings
 from tidemark.pipeline.sinks.batches import BY_KEY, BY_POSITION, last_part
-from tidemark.pipeline.sinks.transactional import Row, Writing, begun_batch, end_attempts, fence_writers, write_part
+from tidemark.pipeline.sinks.transactional import (
+    Row,
+    Writing,
+    begun_batch,
+    end_attempts,
+    fence_writers,
+    kept_writers,
+    write_part,
+)
 from tidemark.pipeline.spec import TopicSink, key_subject, value_subject
 
 if TYPE_CHECKING:
@@ -219,7 +227,8 @@ def part_writer(writing: Writing) -> Callable[[Iterable[RecordBatch]], Iterable[
 
         context = TaskContext.get()
         assert context is not None
-        rows = write_part(writing, context.partitionId(), _rows(batches), attempt=context.attemptNumber())
+        part, attempt = context.partitionId(), context.attemptNumber()
+        rows = write_part(writing, part, _rows(batches), attempt=attempt, kept=kept_writers())
         yield pyarrow.RecordBatch.from_arrays([pyarrow.array([rows])], ["rows"])
 
     return write

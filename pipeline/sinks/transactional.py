@@ -11,6 +11,10 @@ transaction commits. The order of the steps is the proof:
 4. If the batch is recorded as finished, the part was written, and there is nothing to do. If what is recorded was made
    of other records of the sources, the checkpoint is not of this history, and nothing is written (`is_finished`).
 5. Rows and the record of the batch are committed in one transaction. A writer that was fenced meanwhile fails here.
+
+A process that has committed a part keeps its producer for the same writer's part of a later batch, and leaves out 2 to
+4 there: whoever else has tried a part of this writer since, or drives the sink now, has initialised the transactional
+id, and so fenced what was kept. It then fails in 5, and the next attempt begins with 2.
 """
 
 from __future__ import annotations
@@ -18,6 +22,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from tidemark.pipeline.cluster import BROKER_MAX_S
@@ -29,6 +34,7 @@ if TYPE_CHECKING:
 
 POLL_EVERY_ROWS = 1000
 RETRY_PAUSE_S = 0.2
+KEPT_MAX = 8
 Row = tuple[str, bytes | None, bytes | None, list[dict[str, Any]] | None, int | None]
 
 
@@ -82,7 +88,37 @@ class Writing:
         )
 
 
-def write_part(writing: Writing, writer: int, rows: Iterable[Row], *, attempt: int = 0) -> int:
+class KeptWriters:
+    """Producers of this process that have committed, each for a later batch of its writer. Starting one anew costs a
+    batch some 0.1 s."""
+
+    def __init__(self) -> None:
+        self._kept: dict[tuple[str, str, float], tuple[int, Producer]] = {}
+
+    def take(self, writing: Writing, writer: int, timeout_s: float) -> Producer | None:
+        """None unless it was this run's, and for an earlier batch: of this one it cannot know whether it is written."""
+        batch, producer = self._kept.pop(self._key(writing, writer, timeout_s), (writing.batch, None))
+        return producer if batch < writing.batch else None
+
+    def keep(self, writing: Writing, writer: int, timeout_s: float, producer: Producer) -> None:
+        while len(self._kept) >= KEPT_MAX:
+            del self._kept[next(iter(self._kept))]
+        self._kept[self._key(writing, writer, timeout_s)] = writing.batch, producer
+
+    @staticmethod
+    def _key(writing: Writing, writer: int, timeout_s: float) -> tuple[str, str, float]:
+        return writing.transactional_id(writer), f"{writing.run}.{writing.query}", timeout_s
+
+
+@cache
+def kept_writers() -> KeptWriters:
+    """One per process: Spark gives a Python worker one task after another."""
+    return KeptWriters()
+
+
+def write_part(
+    writing: Writing, writer: int, rows: Iterable[Row], *, attempt: int = 0, kept: KeptWriters | None = None
+) -> int:
     """Writes the rows, unless they are written; the number of rows written now."""
     there = _not_empty(rows)
     if there is None:
@@ -90,10 +126,12 @@ def write_part(writing: Writing, writer: int, rows: Iterable[Row], *, attempt: i
     timeout_s = timeout_of_attempt(
         writing.transaction_timeout_s, attempt=attempt, broker_max_s=writing.broker_timeout_max_s
     )
-    producer = _producer(writing, writer, timeout_s)
-    _patiently(producer.init_transactions, writing.attempt_seconds_max)
-    if _is_written(writing, writer):
-        return 0
+    producer = kept.take(writing, writer, timeout_s) if kept is not None and attempt == 0 else None
+    if producer is None:
+        producer = _producer(writing, writer, timeout_s)
+        _patiently(producer.init_transactions, writing.attempt_seconds_max)
+        if _is_written(writing, writer):
+            return 0
     producer.begin_transaction()
     began = time.monotonic()
     sent = _Sent()
@@ -110,6 +148,8 @@ def write_part(writing: Writing, writer: int, rows: Iterable[Row], *, attempt: i
                 batch=writing.batch, rows=sent.rows, seconds=seconds, timeout_s=timeout_s
             ) from error
         raise
+    if kept is not None:
+        kept.keep(writing, writer, timeout_s, producer)
     return sent.rows
 
 

@@ -16,6 +16,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 from pyspark.sql.types import StructType
 
 from tidemark.pipeline.source.client import ReadingClient, TopicPartition
+from tidemark.pipeline.source.lake import Lake, LakePart, read_part
 from tidemark.pipeline.source.limiting import Limits, limited
 from tidemark.pipeline.source.options import ReadOptions, read_options
 from tidemark.pipeline.source.planning import Planner, Range, split
@@ -39,6 +40,13 @@ class Piece(InputPartition):
     wanted: Range
     topic_id: bytes
     place: Place | None
+
+
+@dataclass(frozen=True)
+class OlderPiece(InputPartition):
+    """What one task reads of the lake."""
+
+    part: LakePart
 
 
 class TidemarkDataSource(DataSource):
@@ -67,9 +75,11 @@ class TidemarkReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         with _cluster(self._options) as cluster:
-            planner = Planner(cluster, self._options)
+            lake = lake_of(self._options)
+            planner = Planner(cluster, self._options, lake)
             selected = planner.partitions()
-            return pieces(planner, planner.ranges(planner.start(selected), planner.end(selected)), self._options)
+            ranges = planner.ranges(planner.start(selected), planner.end(selected))
+            return pieces(planner, ranges, self._options, lake)
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
         return read_piece(partition, self._options)
@@ -85,10 +95,16 @@ class TidemarkStreamReader(DataSourceStreamReader):
         self._position: dict[TopicPartition, int] | None = None
         self._initial: dict[TopicPartition, int] | None = None
         self._progressed_at = 0.0
+        self._lake: Lake | None = None
+
+    def _planner(self, cluster: ReadingClient) -> Planner:
+        if self._lake is None:
+            self._lake = lake_of(self._options)
+        return Planner(cluster, self._options, self._lake)
 
     def initialOffset(self) -> StreamOffset:  # noqa: N802 — Spark's name
         with _cluster(self._options) as cluster:
-            return to_stream(self._start(Planner(cluster, self._options)))
+            return to_stream(self._start(self._planner(cluster)))
 
     def _start(self, planner: Planner) -> dict[TopicPartition, int]:
         """Found out once: "latest" must not move between two questions."""
@@ -98,14 +114,17 @@ class TidemarkStreamReader(DataSourceStreamReader):
 
     def latestOffset(self) -> StreamOffset:  # noqa: N802 — Spark's name
         with _cluster(self._options) as cluster:
-            planner = Planner(cluster, self._options)
+            planner = self._planner(cluster)
             if self._position is None:
                 self._moved_to(self._start(planner))
             known = self._position or {}
             selected = planner.partitions()
-            latest = planner.latest(selected)
+            latest = {
+                key: min(offset, self._options.stream_end.get(key, offset))
+                for key, offset in planner.latest(selected).items()
+            }
             position = {key: offset for key, offset in known.items() if key in latest}
-            position |= planner.earliest(key for key in selected if key not in position)
+            position |= planner.begin(key for key in selected if key not in position)
         limits = Limits(at_most=self._options.trigger_offsets_max, at_least=self._options.trigger_offsets_min)
         waited_ms = 1000 * (time.monotonic() - self._progressed_at)
         end = limited(position, latest, limits, waited_long=waited_ms >= self._options.trigger_delay_ms_max)
@@ -118,13 +137,13 @@ class TidemarkStreamReader(DataSourceStreamReader):
             self._moved_to(stop)
             return []
         with _cluster(self._options) as cluster:
-            planner = Planner(cluster, self._options)
+            planner = self._planner(cluster)
             there = set(planner.partitions())
             added = [key for key in stop if key not in first]
-            first |= planner.earliest(key for key in added if key in there)
+            first |= planner.begin(key for key in added if key in there)
             both = {key: offset for key, offset in first.items() if key in stop and key in there}
             planner.report_gone(first, stop, there=there)
-            planned = pieces(planner, planner.ranges(both, stop), self._options)
+            planned = pieces(planner, planner.ranges(both, stop), self._options, self._lake)
         self._moved_to(stop)
         return planned
 
@@ -142,10 +161,17 @@ class TidemarkStreamReader(DataSourceStreamReader):
         self._progressed_at = time.monotonic()
 
 
-def pieces(planner: Planner, ranges: list[Range], options: ReadOptions) -> list[InputPartition]:
+def lake_of(options: ReadOptions) -> Lake | None:
+    return None if options.lake is None else Lake(options.lake)
+
+
+def pieces(planner: Planner, every: list[Range], options: ReadOptions, lake: Lake | None) -> list[InputPartition]:
+    older = {(each.topic, each.partition): (each.first, each.end) for each in every if each.in_lake}
+    ranges = [each for each in every if not each.in_lake]
+    from_lake = [] if lake is None else [OlderPiece(part) for part in lake.parts(older)]
     places = planner.places({(each.topic, each.partition) for each in ranges})
     parts = split(ranges, partitions_min=options.partitions_min, records_max=options.partition_records_max)
-    return [
+    live = [
         Piece(
             wanted=each,
             topic_id=planner.topics[each.topic].topic_id,
@@ -153,11 +179,14 @@ def pieces(planner: Planner, ranges: list[Range], options: ReadOptions) -> list[
         )
         for each in parts
     ]
+    return [*from_lake, *live]
 
 
 def read_piece(piece: InputPartition | None, options: ReadOptions) -> Iterator[pa.RecordBatch]:
     if piece is None:  # Spark's way to say that there are no partitions
         return iter(())
+    if isinstance(piece, OlderPiece):
+        return read_part(piece.part, with_headers=options.with_headers)
     assert isinstance(piece, Piece)
     return read_range(piece.wanted, options, topic_id=piece.topic_id, place=piece.place)
 

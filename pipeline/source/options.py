@@ -63,6 +63,8 @@ class ReadOptions:
     fetch_bytes: int
     timeout_ms: int
     security: Mapping[str, str] = field(default_factory=dict, repr=False)  # may hold passwords
+    stream_end: Mapping[TopicPartition, int] = field(default_factory=dict)  # a stream goes no further than this
+    lake: str | None = None  # where to read what the topics no longer have
 
 
 def read_options(given: Mapping[str, str], *, streaming: bool) -> ReadOptions:
@@ -100,6 +102,8 @@ def read_options(given: Mapping[str, str], *, streaming: bool) -> ReadOptions:
         moved=_moved(options),
         fetch_bytes=_count(options, "kafka.max.partition.fetch.bytes") or FETCH_BYTES,
         timeout_ms=_count(options, "kafka.request.timeout.ms") or TIMEOUT_MS,
+        stream_end=_by_partition(options.get("tidemark.stream.end", "{}"), "tidemark.stream.end"),
+        lake=options.get("tidemark.lake", "").strip() or None,
     )
 
 

@@ -11,6 +11,7 @@ from itertools import pairwise
 
 from tidemark.pipeline.source.client import EARLIEST, LATEST, ReadFailed, ReadingClient, Topic, TopicPartition
 from tidemark.pipeline.source.fetching import DataLoss
+from tidemark.pipeline.source.lake import Lake
 from tidemark.pipeline.source.options import Position, ReadOptions, Selection
 from tidemark.pipeline.source.segments import Place
 
@@ -25,6 +26,7 @@ class Range:
     partition: int
     first: int
     end: int
+    in_lake: bool = False  # the topic has them no longer
 
     @property
     def size(self) -> int:
@@ -37,9 +39,10 @@ Offsets = dict[TopicPartition, int]
 class Planner:
     """Asks one cluster what there is to read."""
 
-    def __init__(self, cluster: ReadingClient, options: ReadOptions) -> None:
+    def __init__(self, cluster: ReadingClient, options: ReadOptions, lake: Lake | None = None) -> None:
         self._cluster = cluster
         self._options = options
+        self._lake = lake
         self.topics: dict[str, Topic] = {}
 
     def partitions(self) -> list[TopicPartition]:
@@ -74,6 +77,14 @@ class Planner:
     def earliest(self, partitions: Iterable[TopicPartition]) -> Offsets:
         return self._cluster.offsets(dict.fromkeys(partitions, EARLIEST), committed=False)
 
+    def begin(self, partitions: Iterable[TopicPartition]) -> Offsets:
+        """The first that can be read: in the topic, or in the lake, which may go further back."""
+        found = self.earliest(partitions)
+        if self._lake is None:
+            return found
+        in_lake = {key: self._lake.first(key) for key in found}
+        return {key: offset if (first := in_lake[key]) is None else min(first, offset) for key, offset in found.items()}
+
     def start(self, partitions: list[TopicPartition]) -> Offsets:
         position = self._options.starting
         found = self._resolve(position, partitions, option="startingOffsets")
@@ -92,18 +103,28 @@ class Planner:
     def _resolve(self, position: Position, partitions: list[TopicPartition], *, option: str) -> Offsets:
         """An offset for each; -1 where no record is at or after the time asked for."""
         if position.bound is not None:
-            return self.latest(partitions) if position.bound == LATEST else self.earliest(partitions)
+            return self.latest(partitions) if position.bound == LATEST else self.begin(partitions)
         if position.time is not None:
-            return self._cluster.offsets(dict.fromkeys(partitions, position.time), committed=self._options.committed)
+            return self._at_times(dict.fromkeys(partitions, position.time))
         given = position.times or position.offsets
         if set(given) != set(partitions):
             differing = sorted(set(given) ^ set(partitions))
             raise ReadFailed(f"{option} must name every partition that is read and no other; see {_listed(differing)}.")
         if position.times:
-            return self._cluster.offsets(given, committed=self._options.committed)
+            return self._at_times(given)
         found = dict(position.offsets)
         found |= self.latest(each for each, offset in found.items() if offset == LATEST)
-        return found | self.earliest(each for each, offset in position.offsets.items() if offset == EARLIEST)
+        return found | self.begin(each for each, offset in position.offsets.items() if offset == EARLIEST)
+
+    def _at_times(self, times: Mapping[TopicPartition, int]) -> Offsets:
+        found = self._cluster.offsets(times, committed=self._options.committed)
+        if self._lake is None:
+            return found
+        for key, time in times.items():
+            older = self._lake.first_since(key, time)
+            if older is not None and (found[key] < 0 or older < found[key]):
+                found[key] = older
+        return found
 
     def ranges(self, start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]) -> list[Range]:
         """What lies between, checked against what the log has now. Nothing past the latest offset is ever planned:
@@ -113,14 +134,29 @@ class Planner:
         for key in sorted(start):
             first, stop = start[key], end[key]
             if first < earliest[key] and first < stop:
-                self._lost(key, first, min(earliest[key], stop))
-                first = min(earliest[key], stop)
+                gone = min(earliest[key], stop)
+                ranges += self._from_lake(key, first, gone)
+                first = gone
             if stop > latest[key]:
                 self._lost(key, max(first, latest[key]), stop)
                 stop = latest[key]
             if first < stop:
                 ranges.append(Range(topic=key[0], partition=key[1], first=first, end=stop))
         return ranges
+
+    def _from_lake(self, key: TopicPartition, first: int, end: int) -> list[Range]:
+        """What the topic has no longer, and the lake has. Between the lake's last record and the topic's first nothing
+        may be missing: what neither has is lost."""
+        lake = self._lake
+        if lake is not None and (lake.end(key) or 0) < end:
+            lake.look_again()  # it may have grown since
+        lake_end = None if lake is None else lake.end(key)
+        if lake_end is None or lake_end <= first:
+            self._lost(key, first, end)
+            return []
+        if lake_end < end:
+            self._lost(key, lake_end, end)
+        return [Range(topic=key[0], partition=key[1], first=first, end=min(lake_end, end), in_lake=True)]
 
     def report_gone(
         self, first: Mapping[TopicPartition, int], stop: Mapping[TopicPartition, int], *, there: set[TopicPartition]

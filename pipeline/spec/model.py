@@ -13,7 +13,15 @@ _WORD = re.compile(r"\w+")
 FRAMED_FORMATS = ("avro-confluent", "json-confluent", "protobuf-confluent")  # by a schema registry
 FORMATS = ("json", "avro", "csv", "debezium", "string", "binary", *FRAMED_FORMATS)
 MALFORMED = ("dead_letter", "count", "fail")
-FILE_SINKS = ("parquet", "delta", "iceberg", "console")
+FILE_SINKS = ("parquet", "delta", "iceberg", "console", "python")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backfill:
+    """Where a source's older records are: a table that keeps them as they came, or the topic's own segment files."""
+
+    kind: str  # parquet, delta, iceberg, segments
+    path: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +47,7 @@ class TopicSource:
     subject: str | None = None  # of the registry; None: TOPIC-value
     key_format: str | None = None
     key_subject: str | None = None
+    backfill: Backfill | None = None
 
     @property
     def is_framed(self) -> bool:
@@ -157,6 +166,11 @@ class FileSink:
     delete_when: str | None = None  # SQL: the change deletes its key
     deletes: str = "hard"
     options: Mapping[str, str] = field(default_factory=dict)
+    python: str | None = None  # module:function beside the pipeline, which is given every batch and its number
+
+    @property
+    def is_table(self) -> bool:
+        return self.kind not in ("console", "python")
 
     @property
     def is_upsert(self) -> bool:
@@ -182,6 +196,25 @@ def key_subject(each: TopicSource | TopicSink) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Maintenance:
+    """How often the tables of a pipeline are seen to, and what of them is kept."""
+
+    every_s: float
+    keep_s: float = 7 * 86400.0
+    orphans_s: float = 3 * 86400.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lineage:
+    """Where OpenLineage's events go."""
+
+    namespace: str = "tidemark"
+    url: str | None = None
+    api_key: str | None = field(default=None, repr=False)
+    file: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Pipeline:
     name: str
     file: Path
@@ -200,6 +233,8 @@ class Pipeline:
     drain_s: float = 60.0  # how long batches at work may take to end, once a signal has come
     restarts_max: int = 5
     registry: RegistrySettings | None = None
+    maintenance: Maintenance | None = None
+    lineage: Lineage | None = None
     share_reads: bool = True  # one read of a source for all sinks that can be fed by it
 
     @property

@@ -17,9 +17,12 @@ from tidemark.pipeline.spec.model import (
     FORMATS,
     FRAMED_FORMATS,
     MALFORMED,
+    Backfill,
     Dedupe,
     FileSink,
     LakeSource,
+    Lineage,
+    Maintenance,
     Pipeline,
     Sink,
     Source,
@@ -39,13 +42,14 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 TOP = (
     "name", "description", "bootstrap", "kafka", "directory", "checkpoint", "warehouse", "group", "sources", "steps",
     "sinks", "spark", "registry", "metrics_host", "metrics_port", "restarts_max", "drain",
-    "share_reads",
+    "share_reads", "maintenance", "lineage",
 )  # fmt: skip
 TOPIC_SOURCE = (
     "type", "topic", "topics", "pattern", "start", "end_time", "format", "schema", "on_malformed", "dead_letter_topic",
     "on_unknown_fields", "on_data_loss", "on_schema_change", "batch_records_max", "options", "subject", "key_format",
-    "key_subject",
+    "key_subject", "backfill",
 )  # fmt: skip
+BACKFILL = ("type", "path")
 LAKE_SOURCE = ("type", "path", "files_per_batch", "options")
 STEP = ("name", "from", "sql", "python", "watermark", "dedupe", "rules", "thresholds")
 TOPIC_SINK = (
@@ -53,10 +57,12 @@ TOPIC_SINK = (
     "trigger", "transaction_timeout", "partitions", "format", "subject", "schema", "key_format", "key_subject",
     "auto_register",
 )  # fmt: skip
+LINEAGE = ("namespace", "url", "api_key", "file")
+MAINTENANCE = ("every", "keep", "orphans")
 REGISTRY = ("url", "username", "password", "bearer_token", "ca")
 FILE_SINK = (
     "type", "from", "path", "partition_by", "mode", "keys", "order_by", "delete_when", "deletes", "trigger", "files",
-    "target_file_size", "commit_every", "options",
+    "target_file_size", "commit_every", "options", "python",
 )  # fmt: skip
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 HOME_VARIABLE = "TIDEMARK_PIPELINE_HOME"
@@ -88,6 +94,8 @@ def load(path: Path, *, overrides: Sequence[str] = ()) -> Pipeline:
         restarts_max=top.number("restarts_max", 5),
         registry=_registry(top),
         share_reads=top.flag("share_reads", True),
+        maintenance=_maintenance(top),
+        lineage=_lineage(top, home),
     )
     _check(pipeline, top)
     return pipeline
@@ -104,6 +112,38 @@ def _registry(top: Section) -> RegistrySettings | None:
     if not all(each.strip().startswith(("http://", "https://")) for each in urls):
         section.refuse("registry.url must begin with http:// or https://", key="url")
     return RegistrySettings(**said)
+
+
+def _maintenance(top: Section) -> Maintenance | None:
+    section = top.section("maintenance")
+    if section is None:
+        return None
+    section.allow(*MAINTENANCE)
+    found = Maintenance(
+        every_s=section.amount("every", 86400.0, parse_seconds),
+        keep_s=section.amount("keep", 7 * 86400.0, parse_seconds),
+        orphans_s=section.amount("orphans", 3 * 86400.0, parse_seconds),
+    )
+    if found.orphans_s < 86400:
+        section.refuse("maintenance.orphans must be a day at least: younger files may be of a commit under way",
+                       key="orphans")  # fmt: skip
+    return found
+
+
+def _lineage(top: Section, home: Path) -> Lineage | None:
+    section = top.section("lineage")
+    if section is None:
+        return None
+    section.allow(*LINEAGE)
+    said = {key: value for key in LINEAGE if (value := section.text(key, None)) is not None}
+    found = {key: resolve(value, key=f"lineage.{key}") for key, value in said.items()}
+    if "url" not in found and "file" not in found:
+        section.refuse("lineage needs a 'url' or a 'file'")
+    if not found.get("url", "http://").startswith(("http://", "https://")):
+        section.refuse("lineage.url must begin with http:// or https://", key="url")
+    if "file" in found:
+        found["file"] = anchored(found["file"], home)
+    return Lineage(**found)
 
 
 def _home(path: Path, top: Section) -> Path:
@@ -125,7 +165,7 @@ def _source(name: str, section: Section, home: Path) -> Source:
     kind = section.text("type", "topic", among=("topic", "table", "parquet", "delta", "iceberg"))
     section.allow(*(TOPIC_SOURCE if kind in ("topic", "table") else LAKE_SOURCE))
     if kind in ("topic", "table"):
-        return _topic_source(name, section, table=kind == "table")
+        return _topic_source(name, section, home, table=kind == "table")
     return LakeSource(
         name=name,
         kind=kind,
@@ -135,7 +175,23 @@ def _source(name: str, section: Section, home: Path) -> Source:
     )
 
 
-def _topic_source(name: str, section: Section, *, table: bool) -> TopicSource:
+def _backfill(name: str, section: Section, home: Path, *, table: bool) -> Backfill | None:
+    inner = section.section("backfill")
+    if inner is None:
+        return None
+    if table:
+        section.refuse(
+            f"sources.{name}: a 'type: table' source is read as a whole, and has no 'backfill'", key="backfill"
+        )
+    inner.allow(*BACKFILL)
+    kind = inner.text("type", "parquet", among=("parquet", "delta", "iceberg", "segments"))
+    if kind == "segments":
+        return Backfill(kind=kind)
+    path = inner.text("path")
+    return Backfill(kind=kind, path=path if kind == "iceberg" else anchored(path, home))
+
+
+def _topic_source(name: str, section: Section, home: Path, *, table: bool) -> TopicSource:
     topics = section.texts("topics", ()) or section.texts("topic", ())
     pattern = section.text("pattern", None)
     if bool(topics) == (pattern is not None):
@@ -167,6 +223,7 @@ def _topic_source(name: str, section: Section, *, table: bool) -> TopicSource:
         subject=section.text("subject", None),
         key_format=section.text("key_format", None, among=FRAMED_FORMATS),
         key_subject=section.text("key_subject", None),
+        backfill=_backfill(name, section, home, table=table),
     )
 
 
@@ -314,7 +371,10 @@ def _sink_schema(section: Section) -> str | None:
 
 
 def _file_sink(name: str, section: Section, kind: str, home: Path) -> FileSink:
-    path = "" if kind == "console" else section.text("path")
+    path = "" if kind in ("console", "python") else section.text("path")
+    function = section.text("python") if kind == "python" else None
+    if function is not None and not _FUNCTION.fullmatch(function):
+        section.refuse(f"sinks.{name}.python: {function!r} is not a function such as module:function", key="python")
     mode = section.text("mode", "append", among=("append", "update", "complete", "upsert"))
     _check_upsert(name, section, kind, mode)
     return FileSink(
@@ -333,6 +393,7 @@ def _file_sink(name: str, section: Section, kind: str, home: Path) -> FileSink:
         target_file_bytes=section.amount("target_file_size", 128 << 20, parse_bytes),
         commit_every_s=section.amount("commit_every", None, parse_seconds),
         options=section.mapping("options"),
+        python=function,
     )
 
 
@@ -366,6 +427,22 @@ def _check(pipeline: Pipeline, top: Section) -> None:
     for sink in pipeline.sinks:
         if sink.view not in views:
             top.refuse(f"sinks.{sink.name}.from: there is no source or step {sink.view!r}", key="sinks")
+    _check_places(pipeline, top)
+
+
+def _check_places(pipeline: Pipeline, top: Section) -> None:
+    """Parquet's list of files counts batches, not each query's: of two sinks, one's would be taken for written."""
+    owners: dict[str, str] = {}
+    for sink in pipeline.sinks:
+        if not isinstance(sink, FileSink) or sink.kind != "parquet":
+            continue
+        other = owners.setdefault(sink.path, sink.name)
+        if other != sink.name:
+            top.refuse(
+                f"sinks.{other} and sinks.{sink.name} have the same path, which Parquet cannot share: use delta or "
+                "iceberg, or bring the rows together in a step",
+                key="sinks",
+            )
 
 
 def _check_registry(pipeline: Pipeline, top: Section) -> None:

@@ -21,7 +21,9 @@ def isolated(
     if unknown := sorted(set(sinks or ()) - set(known)):
         message = f"There is no sink {unknown[0]!r} in {pipeline.file}; there are {', '.join(known)}."
         raise CommandFailed(message, code=ExitCode.USAGE)
-    wanted = known if sinks is None else sinks
+    # What a function of the user's does with its rows cannot be kept apart from the world.
+    own = {each.name for each in pipeline.sinks if isinstance(each, FileSink) and each.kind == "python"}
+    wanted = [name for name in (known if sinks is None else sinks) if name not in own]
     return replace(
         pipeline,
         bootstrap=bootstrap,
@@ -30,6 +32,8 @@ def isolated(
         checkpoint=str(directory / "checkpoint"),
         warehouse=str(directory / "lake"),
         metrics_port=None,
+        maintenance=None,
+        lineage=None,
         sources=tuple(_source(each, directory, wanted) for each in pipeline.sources),
         sinks=tuple(_sink(each, directory, catalog) for each in pipeline.sinks if each.name in wanted),
     )
@@ -45,7 +49,7 @@ def _source(source: Source, directory: Path, sinks: Collection[str]) -> Source:
         return source if source.kind == "iceberg" else replace(source, path=str(directory / "sources" / source.name))
     letters = source.on_malformed == "dead_letter" and DEAD_LETTER_PREFIX + source.name in sinks
     malformed = "count" if source.on_malformed == "dead_letter" and not letters else source.on_malformed
-    return replace(source, start="earliest", start_time_ms=None, on_malformed=malformed)
+    return replace(source, start="earliest", start_time_ms=None, backfill=None, on_malformed=malformed)
 
 
 def _sink(sink: Sink, directory: Path, catalog: str) -> Sink:
@@ -76,4 +80,4 @@ def topics_to_make(pipeline: Pipeline) -> list[str]:
 
 
 def is_table(sink: Sink) -> bool:
-    return isinstance(sink, FileSink) and sink.kind != "console"
+    return isinstance(sink, FileSink) and sink.is_table

@@ -11,6 +11,9 @@ from tidemark.pipeline import causes
         "org.apache.kafka.common.errors.TimeoutException: Timed out waiting for a node assignment",
         "SparkException: Python worker exited unexpectedly (crashed)",
         'Cannot invoke "scala.collection.immutable.Map.size()" because "offsets" is null',
+        "org.apache.spark.SparkException: [CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND] Checkpoint block rdd_5_0 not found!",
+        "io.delta.exceptions.ProtocolChangedException: [DELTA_PROTOCOL_CHANGED] ProtocolChangedException: The protocol",
+        "org.apache.iceberg.exceptions.CommitFailedException: Requirement failed: branch main has changed",
         'cimpl.KafkaException: KafkaError{code=_TRANSPORT,val=-195,str="x"}',
     ],
 )

@@ -34,6 +34,17 @@ def test_a_batch_is_read_and_shown() -> None:
     assert "counts  batch 3  1,200 rows  400 rows/s  lag 5  3.0 s  state 5 rows, 1.0 MB  7 malformed" in shown
 
 
+def test_a_large_backlog_is_told_with_the_time_that_it_takes() -> None:
+    for behind, told in (
+        (100_000, "about 4 min to go"),
+        (20_000, "about 50 s to go"),
+        (4_000_000, "about 2.8 h to go"),
+    ):
+        progress = read_progress("counts", TOLD, ends={("t", 0): 10 + behind})
+        assert f"lag {behind:,}  3.0 s  {told}" in line(progress)
+    assert "to go" not in line(read_progress("counts", TOLD, ends={("t", 0): 2000}))
+
+
 def test_a_batch_with_a_row_for_every_offset_has_lost_nothing() -> None:
     """Records that were deleted may have been in the consumer's memory already."""
     source = {"startOffset": {"t": {"0": 4, "1": 10}}, "endOffset": {"t": {"0": 10, "1": 20}}}

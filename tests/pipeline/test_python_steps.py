@@ -35,6 +35,15 @@ def wrong(rows):
 
 def nothing(rows):
     return None
+
+
+def save(rows, batch):
+    from pathlib import Path
+
+    with (Path(__file__).parent / "saved.txt").open("a") as file:
+        file.write(f"{batch}: {sorted(row.a for row in rows.collect())}\\n")
+    if any(row.a == 99 for row in rows.collect()):
+        raise ValueError("not this one")
 """
 
 
@@ -50,6 +59,10 @@ def test_a_function_of_a_file_beside_the_pipeline_makes_rows(
     trial.produce(b'{"a": 1}', b'{"a": 21}')
     trial.run(*declared("doubled"))
     assert [json.loads(each.value or b"")["a"] for each in committed(f"{trial.name}-out")] == [2, 42]
+    saving = (declared("doubled")[0], "sinks={own: {type: python, from: things, python: 'own_steps:save'}}")
+    elsewhere = f"checkpoint={trial.checkpoint}-own"
+    trial.run(*saving, elsewhere)
+    assert (trial.file.parent / "saved.txt").read_text() == "0: [1, 21]\n"
     with pytest.raises(CommandFailed, match=r"The step 's': own_steps\.py, line 13: AnalysisException: \[UNRESOLVED"):
         trial.run(*declared("wrong"))
     with pytest.raises(CommandFailed, match=r"The step 's': its function returned NoneType, not a DataFrame"):
@@ -57,6 +70,9 @@ def test_a_function_of_a_file_beside_the_pipeline_makes_rows(
     trial.produce(b'{"a": 13}')
     with pytest.raises(CommandFailed, match=r"own_steps\.py, line 7: ZeroDivisionError"):
         trial.run(*declared("doubled"))
+    trial.produce(b'{"a": 99}')
+    with pytest.raises(CommandFailed, match=r"own_steps\.py, line 26: ValueError: not this one"):
+        trial.run(*saving, elsewhere)
 
 
 @pytest.mark.parametrize(

@@ -168,3 +168,78 @@ def test_a_batch_tried_again_after_the_table_changed_writes_each_row_once(
     trial.run(*described[:-1])  # Spark's connector may fail once in its report of a batch that was begun before
     old = {number for number, _ in first}
     assert written() == [(number, "old" if number in old else "new") for number in range(40)]
+
+
+def reads(trial: Trial) -> set[str]:
+    return {each.name for each in (trial.checkpoint / "sinks").iterdir()}
+
+
+def test_two_sinks_of_one_table_both_get_their_rows(trial: Trial, spark: SparkSession) -> None:
+    """A table's log knows a query's batches by number: shared, the second sink's would be taken for written."""
+    place, iceberg = trial.checkpoint.parent, f"lake.db.t{trial.name[-8:]}"
+    steps = [{"name": f"rows{n}", "sql": f"SELECT a, {n} AS n FROM things"} for n in (1, 2)]
+    sinks = {
+        f"{kind}{n}": {"type": kind, "from": f"rows{n}", "path": path, "trigger": "1 second"}
+        for kind, path in (("delta", f"{place}/delta"), ("iceberg", iceberg))
+        for n in (1, 2)
+    }
+    trial.produce(b'{"a": 7}')
+    trial.run("sources.things.schema={a: LONG}", f"steps={json.dumps(steps)}", f"sinks={json.dumps(sinks)}")
+    for table in (spark.read.format("delta").load(f"{place}/delta"), spark.table(iceberg)):
+        assert sorted((row.a, row.n) for row in table.collect()) == [(7, 1), (7, 2)]
+
+
+def test_a_sink_that_left_a_shared_read_is_not_put_back_in_silence(trial: Trial, committed: Committed) -> None:
+    """It would miss what the others got meanwhile, or write everything again."""
+    schema = "sources.things.schema={a: LONG}"
+    both = [f"sinks.more={{from: things, topic: {trial.name}-more}}", schema]
+    trial.produce(b'{"a": 1}')
+    trial.run(*both)
+    assert reads(trial) == {"read.things.1s"}
+    trial.produce(b'{"a": 2}')
+    trial.run(schema)
+    with pytest.raises(CommandFailed, match=r"sinks\.more was taken out of the pipeline .* before .*\"0\": 1"):
+        trial.run(*both)
+    assert [each.value for each in committed(f"{trial.name}-more")] == [b'{"a":1}']
+    assert [each.value for each in committed(f"{trial.name}-out")] == [b'{"a":1}', b'{"a":2}']
+    trial.run(schema, f"sinks.other={{from: things, topic: {trial.name}-other}}")  # a new one starts anew, alone
+    assert [each.value for each in committed(f"{trial.name}-other")] == [b'{"a":1}', b'{"a":2}']
+
+    # Rules that hold only for a while would judge a row anew when a batch is tried again: nothing is shared then.
+    rules = [{"name": "checked", "from": "things", "rules": {"not from the future": "_timestamp <= now()"}}]
+    sinks = {name: {"from": name, "topic": f"{trial.name}-{name}"} for name in ("checked", "checked_rejected")}
+    elsewhere = f"checkpoint={trial.checkpoint}-2"
+    trial.run(schema, elsewhere, f"steps={json.dumps(rules)}", f"sinks={json.dumps(sinks)}")
+    assert {each.name for each in (trial.checkpoint.with_name("checkpoint-2") / "sinks").iterdir()} == set(sinks)
+
+
+def test_a_table_whose_topic_was_made_anew_is_read_anew(
+    trial: Trial, cluster: ClusterAdmin, committed: Committed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its old offsets say nothing about the new topic: the rows before them would never be in the table."""
+    from tidemark.pipeline import shared_batches
+
+    names = f"{trial.name}-names"
+    trial.create_topic(names)
+    for number in range(3):
+        trial.produce_to(names, b'{"name": "old"}', key=b"%d" % number)
+    trial.produce(b'{"id": "0"}', b'{"id": "0"}')
+    real = shared_batches.SharedBatches.__call__
+
+    def made_anew(self: shared_batches.SharedBatches, batch: DataFrame, batch_id: int) -> None:
+        if batch_id == 1:
+            cluster.admin.delete_topics([names])[names].result()
+            trial.create_topic(names)
+            for key in (b"0", b"7", b"8", b"9"):
+                trial.produce_to(names, b'{"name": "new"}', key=key)
+        real(self, batch, batch_id)
+
+    monkeypatch.setattr(shared_batches.SharedBatches, "__call__", made_anew)
+    source = f"sources.names={{type: table, topic: {names}, format: json, schema: {{name: STRING}}}}"
+    keyed = "SELECT CAST(_key AS STRING) AS k, name FROM names"
+    steps = json.dumps([{"name": "joined", "sql": f"SELECT id, name FROM things LEFT JOIN ({keyed}) ON id = k"}])
+    limited = ["sources.things.schema={id: STRING}", "sources.things.batch_records_max=1"]
+    trial.run(source, *limited, f"steps={steps}", "sinks.out.from=joined")
+    rows = [json.loads(each.value or b"") for each in committed(f"{trial.name}-out")]
+    assert rows == [{"id": "0", "name": "old"}, {"id": "0", "name": "new"}]
+    assert f"{names} was made anew" in trial.said.getvalue()

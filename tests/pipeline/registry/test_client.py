@@ -41,7 +41,7 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         self.server.asked.append(self.path)
         self.server.authorization.append(self.headers.get("Authorization"))
-        answers = self.server.by_path.get(self.path, [(404, {"message": "not there"})])
+        answers = self.server.by_path.get(self.path, [(404, {"error_code": 40403, "message": "not there"})])
         code, body = answers.pop(0) if len(answers) > 1 else answers[0]
         self.send_response(code)
         self.end_headers()
@@ -102,6 +102,15 @@ def test_a_refusal_is_told_and_not_repeated(server: Answers) -> None:
     with pytest.raises(RegistryRefused, match=r"answers 401: who are you\?"):
         Registry(RegistrySettings(url=server.url)).by_id(7)
     assert len(server.asked) == 1
+
+
+def test_a_proxy_that_finds_nothing_is_a_registry_that_is_away(
+    server: Answers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Taken for "no such schema", it would turn good records into malformed ones."""
+    monkeypatch.setattr(client, "RETRY_PAUSE_S", 0.01)
+    server.by_path["/schemas/ids/7"] = [(404, "no backend"), (404, {"message": "?"}), (200, {"schema": '"int"'})]
+    assert Registry(RegistrySettings(url=server.url)).by_id(7).text == '"int"'
 
 
 def test_secrets_are_not_shown() -> None:

@@ -133,6 +133,27 @@ def test_protobuf_is_read_by_the_numbers_of_its_fields() -> None:
         protobuf.decoder(writer=writer, reader=writer)(b"\2\2" + payload)
 
 
+def test_a_column_put_between_others_takes_none_of_their_numbers() -> None:
+    """Counted by their place, b would be read as c by all who have the old schema, and the registry would take it."""
+    from pyspark.sql.types import IntegerType, StringType, StructField, StructType
+
+    def made(names: str, inner: str, latest: Schema | None) -> Schema:
+        plain = [StructField(each, StringType()) for each in names]
+        nested = StructType([StructField(each, IntegerType()) for each in inner])
+        return protobuf.schema_of(
+            StructType([*plain, *([StructField("inner", nested)] if inner else [])]), name="Row", latest=latest
+        )
+
+    first = made("ac", "xz", None)
+    second = made("abc", "xyz", first)
+    row = {"a": "A", "b": "B", "c": "C", "inner": {"x": 1, "y": 2, "z": 3}}
+    written = b"\0" + protobuf.encoder(second)(row)
+    assert protobuf.decoder(writer=second, reader=first)(written) == {"a": "A", "c": "C", "inner": {"x": 1, "z": 3}}
+    without = made("a", "", second)
+    again = made("ad", "", without)
+    assert protobuf.decoder(writer=second, reader=again)(written) == {"a": "A", "d": None}
+
+
 def test_protobuf_that_protoc_refuses_is_told() -> None:
     with pytest.raises(NoColumns, match="protoc refuses it"):
         protobuf.columns(Schema(kind=PROTOBUF, text="message {"))

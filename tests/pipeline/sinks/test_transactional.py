@@ -13,6 +13,7 @@ from tidemark.pipeline.cluster import ClusterAdmin
 from tidemark.pipeline.sinks import transactional
 from tidemark.pipeline.sinks.batches import CheckpointMismatch, Part, PartsDisagree, newest, partition_of
 from tidemark.pipeline.sinks.transactional import (
+    KeptWriters,
     LeftOver,
     Row,
     TransactionTooSlow,
@@ -286,3 +287,56 @@ def test_the_newest_record_is_found_behind_many_aborted_ones(
     found = newest(cluster.settings, doing.batches_topic, partition_of(0))
     assert isinstance(found, Part)
     assert found.batch == 5
+
+
+class Started:
+    """Counts the producers that are started."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.count = 0
+        real = transactional._producer
+
+        def counted(doing: Writing, writer: int | None, timeout_s: float) -> object:
+            self.count += 1
+            return real(doing, writer, timeout_s)
+
+        monkeypatch.setattr(transactional, "_producer", counted)
+
+
+def test_a_process_writes_batch_after_batch_with_one_producer(
+    cluster: ClusterAdmin, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fence_writers(writing(cluster, topic), known_writers=1)
+    started, kept = Started(monkeypatch), KeptWriters()
+    for batch, value in enumerate((b"a", b"b", b"c")):
+        assert write_part(writing(cluster, topic, batch=batch), 0, rows(topic, value), kept=kept) == 1
+    assert started.count == 1
+    assert write_part(writing(cluster, topic, batch=2), 0, rows(topic, b"c"), kept=kept) == 0  # a stage run again
+    assert write_part(writing(cluster, topic, batch=2), 0, rows(topic, b"c"), attempt=1, kept=kept) == 0
+    assert committed(cluster, topic) == [b"a", b"b", b"c"]
+    assert started.count == 3
+
+
+def test_a_kept_producer_cannot_commit_what_another_process_has_written(cluster: ClusterAdmin, topic: str) -> None:
+    fence_writers(writing(cluster, topic), known_writers=1)
+    here, there = KeptWriters(), KeptWriters()
+    write_part(writing(cluster, topic, batch=0), 0, rows(topic, b"a"), kept=here)
+    assert write_part(writing(cluster, topic, batch=1), 0, rows(topic, b"b"), kept=there) == 1
+    with pytest.raises(KafkaException):
+        write_part(writing(cluster, topic, batch=1), 0, rows(topic, b"b"), kept=here)
+    assert write_part(writing(cluster, topic, batch=1), 0, rows(topic, b"b"), attempt=1, kept=here) == 0
+    assert write_part(writing(cluster, topic, batch=2), 0, rows(topic, b"c"), kept=here) == 1
+    assert committed(cluster, topic) == [b"a", b"b", b"c"]
+
+
+def test_a_kept_producer_of_an_older_run_cannot_commit(cluster: ClusterAdmin, topic: str) -> None:
+    fence_writers(writing(cluster, topic, run="old"), known_writers=1)
+    kept = KeptWriters()
+    write_part(writing(cluster, topic, run="old", batch=0), 0, rows(topic, b"a"), kept=kept)
+    fence_writers(writing(cluster, topic, run="new"), known_writers=1)
+    with pytest.raises(KafkaException):
+        write_part(writing(cluster, topic, run="old", batch=1), 0, rows(topic, b"zombie"), kept=kept)
+    with pytest.raises(LeftOver):
+        write_part(writing(cluster, topic, run="old", batch=1), 0, rows(topic, b"zombie"), attempt=1, kept=kept)
+    assert write_part(writing(cluster, topic, run="new", batch=1), 0, rows(topic, b"b"), kept=kept) == 1
+    assert committed(cluster, topic) == [b"a", b"b"]

@@ -138,3 +138,28 @@ def test_thresholds_are_shares(loading: Load) -> None:
         loading(GOOD, rules, "steps[0].thresholds={warn: 120%}")
     with pytest.raises(CommandFailed, match="has thresholds, but no rules"):
         loading(GOOD, "steps[0].thresholds={warn: 1%}")
+
+
+def test_two_sinks_cannot_share_a_parquet_path(loading: Load) -> None:
+    """Of two queries with the same batch numbers Spark would leave out one's rows."""
+    both = GOOD + "  a: {type: parquet, from: big, path: lake/x}\n  b: {type: parquet, from: orders, path: ./lake/x}\n"
+    with pytest.raises(CommandFailed, match=r"sinks\.a and sinks\.b have the same path, which Parquet cannot share"):
+        loading(both)
+
+
+def test_a_source_can_begin_in_a_lake(loading: Load, tmp_path: Path) -> None:
+    [source] = loading(GOOD, "sources.orders.backfill={type: delta, path: lake/orders}").topic_sources
+    assert source.backfill is not None
+    assert (source.backfill.kind, source.backfill.path) == ("delta", str(tmp_path / "lake" / "orders"))
+    with pytest.raises(CommandFailed, match="has no 'backfill'"):
+        loading(GOOD, "sources.orders.type=table", "sources.orders.backfill={path: x}")
+    with pytest.raises(CommandFailed, match="path"):
+        loading(GOOD, "sources.orders.backfill={type: parquet}")
+
+
+def test_a_sink_can_be_a_function(loading: Load) -> None:
+    *_, sink = loading(GOOD + "  own: {type: python, from: big, python: 'mine:save'}\n").sinks
+    assert isinstance(sink, FileSink)
+    assert (sink.python, sink.is_table) == ("mine:save", False)
+    with pytest.raises(CommandFailed, match="is not a function such as module:function"):
+        loading(GOOD + "  own: {type: python, from: big, python: mine}\n")
