@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
+from types import GeneratorType
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from tidemark.broker.cluster.refusals import refusal_of
 from tidemark.broker.core.acl import AclOperation
 from tidemark.broker.core.registry import Call
-from tidemark.broker.core.sliced_work import Job, in_slices
+from tidemark.broker.core.sliced_work import Job
 from tidemark.broker.security.access import Access, refusal
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.schema import ZERO_UUID
@@ -98,6 +99,16 @@ def split(items: Iterable[I], may: Callable[[I], bool]) -> Job[tuple[list[I], li
     return allowed, denied
 
 
+def refused_each(refuse: Callable[[I], Any], items: Iterable[I]) -> Job[list[Any]]:
+    """The answers for items that are denied. `refuse` may be a job: one topic may have any number of partitions."""
+    refusals = []
+    for item in items:
+        made = refuse(item)
+        refusals.append((yield from made) if type(made) is GeneratorType else made)
+        yield
+    return refusals
+
+
 def adding(answered: str, refusals: Iterable[Any]) -> Complete:
     """Put refusals into the list of an answer."""
 
@@ -138,7 +149,7 @@ def narrow(
     allowed, denied = yield from split(items or (), may)
     if not denied:
         return None
-    refusals = yield from in_slices(refuse, denied)
+    refusals = yield from refused_each(refuse, denied)
     if not allowed:
         return access.response(**{answered: refusals})
     setattr(request, asked, allowed)

@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Final, TypeVar
 
 from tidemark.broker.core.acl import AclOperation, ResourceType
 from tidemark.broker.core.registry import Call
 from tidemark.broker.core.sliced_work import Job, in_slices
-from tidemark.broker.groups.offset_commit import refuse_all as refuse_commit
 from tidemark.broker.security.access import TEXT, Access
-from tidemark.broker.security.rule import Narrowed, Rule, Verdict, each, narrow, refused, split, topic_name, whole
+from tidemark.broker.security.rule import (
+    Narrowed,
+    Rule,
+    Verdict,
+    each,
+    narrow,
+    refused,
+    refused_each,
+    split,
+    topic_name,
+    whole,
+)
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.messages import consumer_group_describe as consumer_groups
 from tidemark.protocol.messages import describe_groups as classic_groups
@@ -25,6 +36,7 @@ from tidemark.protocol.messages.list_groups import ListGroupsRequest, ListGroups
 from tidemark.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestTopic,
+    OffsetCommitResponse,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
@@ -37,6 +49,8 @@ from tidemark.protocol.messages.offset_delete import (
 from tidemark.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
     OffsetFetchResponse,
     OffsetFetchResponseGroup,
     OffsetFetchResponsePartition,
@@ -69,8 +83,11 @@ def _each_group(operation: AclOperation) -> Callable[[Access, str], bool]:
 
 def offset_commit(request: OffsetCommitRequest, access: Access, _call: Call) -> Job[Verdict]:
     if not access.group(AclOperation.READ, request.group_id):
-        return refuse_commit(request, FAILED)
-    return (yield from narrow(request, access, lambda topic: _may_read(access, topic), _uncommitted))
+        return OffsetCommitResponse(
+            topics=(yield from refused_each(partial(_uncommitted, code=FAILED), request.topics))
+        )
+    uncommitted = partial(_uncommitted, code=TOPIC_FAILED)
+    return (yield from narrow(request, access, lambda topic: _may_read(access, topic), uncommitted))
 
 
 def _may_read(access: Access, topic: Any) -> bool:
@@ -78,11 +95,11 @@ def _may_read(access: Access, topic: Any) -> bool:
     return name is None or access.topic(AclOperation.READ, name)
 
 
-def _uncommitted(topic: OffsetCommitRequestTopic) -> OffsetCommitResponseTopic:
-    partitions = [
-        OffsetCommitResponsePartition(partition_index=each.partition_index, error_code=TOPIC_FAILED)
-        for each in topic.partitions
-    ]
+def _uncommitted(topic: OffsetCommitRequestTopic, code: ErrorCode) -> Job[OffsetCommitResponseTopic]:
+    partitions = yield from in_slices(
+        lambda each: OffsetCommitResponsePartition(partition_index=each.partition_index, error_code=code),
+        topic.partitions,
+    )
     return OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=partitions)
 
 
@@ -92,11 +109,11 @@ def offset_delete(request: OffsetDeleteRequest, access: Access, _call: Call) -> 
     return (yield from narrow(request, access, lambda topic: access.topic(AclOperation.READ, topic.name), _kept))
 
 
-def _kept(topic: OffsetDeleteRequestTopic) -> OffsetDeleteResponseTopic:
-    partitions = [
-        OffsetDeleteResponsePartition(partition_index=each.partition_index, error_code=TOPIC_FAILED)
-        for each in topic.partitions
-    ]
+def _kept(topic: OffsetDeleteRequestTopic) -> Job[OffsetDeleteResponseTopic]:
+    partitions = yield from in_slices(
+        lambda each: OffsetDeleteResponsePartition(partition_index=each.partition_index, error_code=TOPIC_FAILED),
+        topic.partitions,
+    )
     return OffsetDeleteResponseTopic(name=topic.name, partitions=partitions)
 
 
@@ -104,9 +121,8 @@ def offset_fetch(request: OffsetFetchRequest, access: Access, call: Call) -> Job
     if call.version >= MANY_GROUPS_FROM:
         return (yield from _offsets_of_groups(request, access))
     if not access.group(AclOperation.DESCRIBE, request.group_id):
-        topics = (
-            [] if call.version >= GROUP_ERROR_FROM else [_unknown_old(topic, FAILED) for topic in request.topics or ()]
-        )
+        shown = [] if call.version >= GROUP_ERROR_FROM else request.topics or []
+        topics = yield from refused_each(partial(_unknown_old, code=FAILED), shown)
         return OffsetFetchResponse(error_code=FAILED, topics=topics)
     if request.topics is None:
         return Narrowed(request, lambda response: _hide_offsets(response, access))
@@ -115,13 +131,15 @@ def offset_fetch(request: OffsetFetchRequest, access: Access, call: Call) -> Job
             request,
             access,
             lambda topic: access.topic(AclOperation.DESCRIBE, topic.name),
-            lambda topic: _unknown_old(topic, TOPIC_FAILED),
+            partial(_unknown_old, code=TOPIC_FAILED),
         )
     )
 
 
-def _unknown_old(topic: Any, code: ErrorCode) -> OffsetFetchResponseTopic:
-    partitions = [_unknown(OffsetFetchResponsePartition, index, code) for index in topic.partition_indexes]
+def _unknown_old(topic: OffsetFetchRequestTopic, code: ErrorCode) -> Job[OffsetFetchResponseTopic]:
+    partitions = yield from in_slices(
+        lambda index: _unknown(OffsetFetchResponsePartition, index, code), topic.partition_indexes
+    )
     return OffsetFetchResponseTopic(name=topic.name, partitions=partitions)
 
 
@@ -157,16 +175,14 @@ def _narrow_topics(group: OffsetFetchRequestGroup, access: Access) -> Job[list[O
     if group.topics is None:
         return None
     group.topics, denied = yield from split(group.topics, lambda topic: _may_describe(access, topic))
-    return [
-        OffsetFetchResponseTopics(
-            name=topic.name,
-            topic_id=topic.topic_id,
-            partitions=[
-                _unknown(OffsetFetchResponsePartitions, index, TOPIC_FAILED) for index in topic.partition_indexes
-            ],
-        )
-        for topic in denied
-    ]
+    return (yield from refused_each(_unknown_topic, denied))
+
+
+def _unknown_topic(topic: OffsetFetchRequestTopics) -> Job[OffsetFetchResponseTopics]:
+    partitions = yield from in_slices(
+        lambda index: _unknown(OffsetFetchResponsePartitions, index, TOPIC_FAILED), topic.partition_indexes
+    )
+    return OffsetFetchResponseTopics(name=topic.name, topic_id=topic.topic_id, partitions=partitions)
 
 
 def _may_describe(access: Access, topic: Any) -> bool:

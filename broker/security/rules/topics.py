@@ -12,7 +12,7 @@ from tidemark.broker.core.registry import Call
 from tidemark.broker.core.sliced_work import Job, in_slices
 from tidemark.broker.replication.validation import TRANSACTIONAL
 from tidemark.broker.security.access import TEXT, Access
-from tidemark.broker.security.rule import Narrowed, Rule, Verdict, adding, each, narrow, split, topic_name
+from tidemark.broker.security.rule import Narrowed, Rule, Verdict, adding, each, narrow, refused_each, split, topic_name
 from tidemark.broker.security.rules.cluster import cluster_operations
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.messages import fetch as fetching
@@ -23,7 +23,11 @@ from tidemark.protocol.messages.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
-from tidemark.protocol.messages.delete_records import DeleteRecordsPartitionResult, DeleteRecordsTopicResult
+from tidemark.protocol.messages.delete_records import (
+    DeleteRecordsPartitionResult,
+    DeleteRecordsTopic,
+    DeleteRecordsTopicResult,
+)
 from tidemark.protocol.messages.delete_topics import (
     DeletableTopicResult,
     DeleteTopicsRequest,
@@ -31,6 +35,7 @@ from tidemark.protocol.messages.delete_topics import (
     DeleteTopicState,
 )
 from tidemark.protocol.messages.describe_producers import PartitionResponse, TopicResponse
+from tidemark.protocol.messages.describe_producers import TopicRequest as TopicOfProducers
 from tidemark.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
@@ -71,8 +76,8 @@ def produce(request: ProduceRequest, access: Access, _call: Call) -> Job[Verdict
     if _is_transactional(request) and not (
         transactional_id is not None and access.transactional_id(AclOperation.WRITE, transactional_id)
     ):
-        answer = ProduceResponse(responses=[_unproduced(topic, TRANSACTION_FAILED) for topic in request.topic_data])
-        return _unless_silent(request, answer)
+        responses = yield from refused_each(partial(_unproduced, code=TRANSACTION_FAILED), request.topic_data)
+        return _unless_silent(request, ProduceResponse(responses=responses))
     narrowed = yield from narrow(
         request,
         access,
@@ -93,10 +98,10 @@ def _is_transactional(request: ProduceRequest) -> bool:
     )
 
 
-def _unproduced(topic: TopicProduceData, code: ErrorCode) -> TopicProduceResponse:
-    results = [
-        PartitionProduceResponse(index=each.index, base_offset=-1, error_code=code) for each in topic.partition_data
-    ]
+def _unproduced(topic: TopicProduceData, code: ErrorCode) -> Job[TopicProduceResponse]:
+    results = yield from in_slices(
+        lambda each: PartitionProduceResponse(index=each.index, base_offset=-1, error_code=code), topic.partition_data
+    )
     return TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=results)
 
 
@@ -111,33 +116,38 @@ def fetch(request: fetching.FetchRequest, access: Access, _call: Call) -> Verdic
     """What replicas fetch. For consumers it is asked where a session's partitions are known (`Guard.may_read`)."""
     if request.replica_state.replica_id < 0 or access.cluster(AclOperation.CLUSTER_ACTION):
         return None
-    return fetching.FetchResponse(responses=[_unfetched(topic) for topic in request.topics])
+    return _nothing_fetched(request)
 
 
-def _unfetched(topic: fetching.FetchTopic) -> fetching.FetchableTopicResponse:
-    partitions = [
-        fetching.PartitionData(
+def _nothing_fetched(request: fetching.FetchRequest) -> Job[fetching.FetchResponse]:
+    return fetching.FetchResponse(responses=(yield from refused_each(_unfetched, request.topics)))
+
+
+def _unfetched(topic: fetching.FetchTopic) -> Job[fetching.FetchableTopicResponse]:
+    partitions = yield from in_slices(
+        lambda each: fetching.PartitionData(
             partition_index=each.partition, error_code=FAILED, high_watermark=-1, aborted_transactions=None, records=b""
-        )
-        for each in topic.partitions
-    ]
+        ),
+        topic.partitions,
+    )
     return fetching.FetchableTopicResponse(topic=topic.topic, topic_id=topic.topic_id, partitions=partitions)
 
 
-def _unlisted(topic: list_offsets.ListOffsetsTopic) -> list_offsets.ListOffsetsTopicResponse:
-    partitions = [
-        list_offsets.ListOffsetsPartitionResponse(partition_index=each.partition_index, error_code=FAILED)
-        for each in topic.partitions
-    ]
+def _unlisted(topic: list_offsets.ListOffsetsTopic) -> Job[list_offsets.ListOffsetsTopicResponse]:
+    partitions = yield from in_slices(
+        lambda each: list_offsets.ListOffsetsPartitionResponse(partition_index=each.partition_index, error_code=FAILED),
+        topic.partitions,
+    )
     return list_offsets.ListOffsetsTopicResponse(name=topic.name, partitions=partitions)
 
 
 def _without_epoch(
     topic: offset_for_leader_epoch.OffsetForLeaderTopic,
-) -> offset_for_leader_epoch.OffsetForLeaderTopicResult:
-    partitions = [
-        offset_for_leader_epoch.EpochEndOffset(partition=each.partition, error_code=FAILED) for each in topic.partitions
-    ]
+) -> Job[offset_for_leader_epoch.OffsetForLeaderTopicResult]:
+    partitions = yield from in_slices(
+        lambda each: offset_for_leader_epoch.EpochEndOffset(partition=each.partition, error_code=FAILED),
+        topic.partitions,
+    )
     return offset_for_leader_epoch.OffsetForLeaderTopicResult(topic=topic.topic, partitions=partitions)
 
 
@@ -146,19 +156,21 @@ def _may_know_epochs(access: Access, topic: offset_for_leader_epoch.OffsetForLea
     return access.cluster(AclOperation.CLUSTER_ACTION, quietly=True) or access.topic(AclOperation.DESCRIBE, topic.topic)
 
 
-def _undeleted(topic: Any) -> DeleteRecordsTopicResult:
-    partitions = [
-        DeleteRecordsPartitionResult(partition_index=each.partition_index, low_watermark=-1, error_code=FAILED)
-        for each in topic.partitions
-    ]
+def _undeleted(topic: DeleteRecordsTopic) -> Job[DeleteRecordsTopicResult]:
+    partitions = yield from in_slices(
+        lambda each: DeleteRecordsPartitionResult(
+            partition_index=each.partition_index, low_watermark=-1, error_code=FAILED
+        ),
+        topic.partitions,
+    )
     return DeleteRecordsTopicResult(name=topic.name, partitions=partitions)
 
 
-def _without_producers(topic: Any) -> TopicResponse:
-    partitions = [
-        PartitionResponse(partition_index=index, error_code=FAILED, error_message=TEXT[FAILED])
-        for index in topic.partition_indexes
-    ]
+def _without_producers(topic: TopicOfProducers) -> Job[TopicResponse]:
+    partitions = yield from in_slices(
+        lambda index: PartitionResponse(partition_index=index, error_code=FAILED, error_message=TEXT[FAILED]),
+        topic.partition_indexes,
+    )
     return TopicResponse(name=topic.name, partitions=partitions)
 
 

@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Final
 
 from tidemark.broker.core.acl import AclOperation, ResourceType
 from tidemark.broker.core.registry import Call
 from tidemark.broker.core.sliced_work import Job, in_slices
-from tidemark.broker.groups.txn_offset_commit import refuse_all as refuse_commit
 from tidemark.broker.security.access import Access
-from tidemark.broker.security.rule import CLUSTER_FAILED, Narrowed, Rule, Verdict, narrow, refused, split, whole
+from tidemark.broker.security.rule import (
+    CLUSTER_FAILED,
+    Narrowed,
+    Rule,
+    Verdict,
+    narrow,
+    refused,
+    refused_each,
+    split,
+    whole,
+)
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from tidemark.protocol.messages.add_partitions_to_txn import (
@@ -30,6 +40,7 @@ from tidemark.protocol.messages.list_transactions import ListTransactionsRequest
 from tidemark.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestTopic,
+    TxnOffsetCommitResponse,
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
@@ -62,27 +73,27 @@ def add_partitions_to_txn(request: AddPartitionsToTxnRequest, access: Access, ca
         return None if access.cluster(AclOperation.CLUSTER_ACTION) else refused(request, access, CLUSTER_FAILED)
     topics = request.v3_and_below_topics
     if not access.transactional_id(AclOperation.WRITE, request.v3_and_below_transactional_id):
-        return _not_added({topic.name: FAILED for topic in topics}, topics)
+        return (yield from _not_added({topic.name: FAILED for topic in topics}, topics))
     allowed, denied = yield from split(topics, lambda topic: access.topic(AclOperation.WRITE, topic.name))
     if not denied:
         return None
     known = access.image.topics
     codes = {topic.name: NOT_ATTEMPTED if topic.name in known else UNKNOWN for topic in allowed}
-    return _not_added(codes | {topic.name: TOPIC_FAILED for topic in denied}, topics)
+    return (yield from _not_added(codes | {topic.name: TOPIC_FAILED for topic in denied}, topics))
 
 
-def _not_added(codes: Mapping[str, ErrorCode], topics: list[AddPartitionsToTxnTopic]) -> AddPartitionsToTxnResponse:
-    results = [
-        AddPartitionsToTxnTopicResult(
-            name=topic.name,
-            results_by_partition=[
-                AddPartitionsToTxnPartitionResult(partition_index=index, partition_error_code=codes[topic.name])
-                for index in topic.partitions
-            ],
+def _not_added(
+    codes: Mapping[str, ErrorCode], topics: list[AddPartitionsToTxnTopic]
+) -> Job[AddPartitionsToTxnResponse]:
+    def refuse(topic: AddPartitionsToTxnTopic) -> Job[AddPartitionsToTxnTopicResult]:
+        code = codes[topic.name]
+        results = yield from in_slices(
+            lambda index: AddPartitionsToTxnPartitionResult(partition_index=index, partition_error_code=code),
+            topic.partitions,
         )
-        for topic in topics
-    ]
-    return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results)
+        return AddPartitionsToTxnTopicResult(name=topic.name, results_by_partition=results)
+
+    return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=(yield from refused_each(refuse, topics)))
 
 
 def add_offsets_to_txn(request: AddOffsetsToTxnRequest, access: Access, _call: Call) -> Verdict:
@@ -95,17 +106,21 @@ def add_offsets_to_txn(request: AddOffsetsToTxnRequest, access: Access, _call: C
 
 def txn_offset_commit(request: TxnOffsetCommitRequest, access: Access, _call: Call) -> Job[Verdict]:
     if not access.transactional_id(AclOperation.WRITE, request.transactional_id):
-        return refuse_commit(request, FAILED)
+        return TxnOffsetCommitResponse(
+            topics=(yield from refused_each(partial(_uncommitted, code=FAILED), request.topics))
+        )
     if not access.group(AclOperation.READ, request.group_id):
-        return refuse_commit(request, GROUP_FAILED)
-    return (yield from narrow(request, access, lambda topic: access.topic(AclOperation.READ, topic.name), _uncommitted))
+        uncommitted = partial(_uncommitted, code=GROUP_FAILED)
+        return TxnOffsetCommitResponse(topics=(yield from refused_each(uncommitted, request.topics)))
+    uncommitted = partial(_uncommitted, code=TOPIC_FAILED)
+    return (yield from narrow(request, access, lambda topic: access.topic(AclOperation.READ, topic.name), uncommitted))
 
 
-def _uncommitted(topic: TxnOffsetCommitRequestTopic) -> TxnOffsetCommitResponseTopic:
-    partitions = [
-        TxnOffsetCommitResponsePartition(partition_index=each.partition_index, error_code=TOPIC_FAILED)
-        for each in topic.partitions
-    ]
+def _uncommitted(topic: TxnOffsetCommitRequestTopic, code: ErrorCode) -> Job[TxnOffsetCommitResponseTopic]:
+    partitions = yield from in_slices(
+        lambda each: TxnOffsetCommitResponsePartition(partition_index=each.partition_index, error_code=code),
+        topic.partitions,
+    )
     return TxnOffsetCommitResponseTopic(name=topic.name, partitions=partitions)
 
 

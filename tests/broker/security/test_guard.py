@@ -24,7 +24,13 @@ from tidemark.protocol.messages.describe_groups import DescribeGroupsRequest
 from tidemark.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
 from tidemark.protocol.messages.find_coordinator import FindCoordinatorRequest
 from tidemark.protocol.messages.join_group import JoinGroupRequest
+from tidemark.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from tidemark.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from tidemark.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
 from tidemark.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from tidemark.protocol.messages.renew_delegation_token import RenewDelegationTokenRequest
 from tidemark.protocol.schema import api
@@ -260,6 +266,28 @@ NAMES = [f"no-such-{number}" for number in range(1_000)]
             4,
         ),
         (OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=name) for name in NAMES]), 9),
+        (
+            OffsetCommitRequest(
+                group_id="g",
+                topics=[
+                    OffsetCommitRequestTopic(
+                        name="t",
+                        partitions=[OffsetCommitRequestPartition(partition_index=index) for index in range(1_000)],
+                    )
+                ],
+            ),
+            9,
+        ),
+        (
+            ListOffsetsRequest(
+                topics=[
+                    ListOffsetsTopic(
+                        name="t", partitions=[ListOffsetsPartition(partition_index=index) for index in range(1_000)]
+                    )
+                ]
+            ),
+            9,
+        ),
     ],
     ids=lambda value: type(value).__name__,
 )
