@@ -9,6 +9,8 @@ Two very different things look alike:
 
 Below the recovery point everything was synced: a broken batch is damage. Beyond it:
 
+* The batch is whole, and its offset goes back: nothing that is torn off looks so. It is damage, to an offset, which no
+  checksum covers.
 * Nothing whole follows the broken batch, in this file or a later one: a torn tail.
 * Whole batches follow. A killed process cannot cause that, for the kernel keeps what was written in order. A power cut
   can: pages reach the disk in any order. But it leaves a trace: a page that never arrived reads as zeros up to its end,
@@ -147,6 +149,8 @@ def _refuse_unless_torn(
 
     if next_offset < recovery_point:
         raise refuse(f"everything below offset {recovery_point} had been synced")
+    if damage.is_whole:
+        raise refuse("the batch there is whole, so its offset or that of one before was changed")
     fd = segment.open_file().fileno()
     following = find_batch(segment.files, fd, position=damage.position + 1, end=segment.size, next_offset=next_offset)
     if following is not None:

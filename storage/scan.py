@@ -24,11 +24,12 @@ Placed = tuple[int, BatchHeader]  # a position in the file and the header found 
 class Damage(StorageError):
     """The bytes at `position` are no whole, plausible batch."""
 
-    def __init__(self, position: int, reason: str, *, past_end: bool = False) -> None:
+    def __init__(self, position: int, reason: str, *, past_end: bool = False, is_whole: bool = False) -> None:
         super().__init__(reason)
         self.position = position
         self.reason = reason
         self.past_end = past_end  # the file ends before the batch does
+        self.is_whole = is_whole  # the batch there is, by its CRC, which does not cover its offset
 
 
 class Window:
@@ -133,7 +134,8 @@ def checked_headers(files: Files, fd: int, *, position: int, end: int, next_offs
     while position < end:
         header = header_at(window, position, end=end)
         if header.base_offset < next_offset:
-            raise Damage(position, f"offset {header.base_offset} after {next_offset - 1}")
+            is_whole = crc_matches(window, files, position, header)
+            raise Damage(position, f"offset {header.base_offset} after {next_offset - 1}", is_whole=is_whole)
         if not crc_matches(window, files, position, header):
             raise Damage(position, "the CRC does not match")
         yield position, header

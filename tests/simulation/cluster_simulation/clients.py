@@ -300,6 +300,8 @@ class Reader:
         except PeerUnavailable:
             self.client.forget_leader(topic, partition)
             return False
+        if not answer.responses:
+            return False  # as Kafka answers who has used up a quota
         told = answer.responses[0].partitions[0]
         if told.error_code == ErrorCode.OFFSET_OUT_OF_RANGE and self.offset < self.history.may_be_deleted[self.place]:
             await self._reset()

@@ -9,7 +9,7 @@ from cluster_simulation.history import Anomaly
 from tidemark.simulation import Broker, Cluster
 
 FRAME_BYTES_MAX: Final = 1 << 20  # the largest that a client here sends
-UNREPLICATED_MAX: Final = 8  # transactions that ended a moment ago
+UNREPLICATED_MAX: Final = 500  # transactions that ended since housekeeping last looked
 REQUEST_BYTES: Final = ("-1", "20000")  # queued.max.request.bytes
 
 
