@@ -86,6 +86,10 @@ FIGURES: dict[str, Figure] = {
     "quota-small.cpu_us": Figure(
         title="quotas: small request, broker CPU", unit="µs", higher_is_better=False, goal=1.0
     ),
+    "quota-small.without_us": Figure(title="… the same load without quotas", unit="µs", higher_is_better=False),
+    "quota-small.added_us": Figure(
+        title="… what quotas add", unit="µs", higher_is_better=False, goal=2.0, absolute=True
+    ),
     "tls-produce-1k.rate": _rate("TLS: produce 1 KB", 1.0),
     "tls-produce-1k.cpu": _cpu("TLS: produce 1 KB, broker CPU", 1.0),
     "tls-consume-1k.rate": _rate("TLS: consume 1 KB", 1.0),

@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import itertools
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
@@ -22,13 +23,26 @@ def _quotas(*words: str) -> None:
 
 @contextmanager
 def _small(broker: Running, scale: Scale) -> Iterator[Round]:
+    """The same load without and with quotas, right after each other: what it adds is less than a machine changes by
+    from one minute to the next."""
     at = ("-b", broker.bootstrap)
-    _quotas("set", ENTITY, *QUOTAS, *at)
-    try:
-        with small(broker, scale, case="quota-small") as one_round:
-            yield one_round
-    finally:
-        _quotas("remove", ENTITY, *at)
+    orders = itertools.cycle(((False, True), (True, False)))
+    with small(broker, scale, case="quota-small") as one_round:
+
+        def limited() -> dict[str, float]:
+            _quotas("set", ENTITY, *QUOTAS, *at)
+            try:
+                return one_round()
+            finally:
+                _quotas("remove", ENTITY, *at)
+
+        def both() -> dict[str, float]:
+            figures = {is_limited: limited() if is_limited else one_round() for is_limited in next(orders)}
+            without_us = figures[False]["quota-small.cpu_us"]
+            added_us = figures[True]["quota-small.cpu_us"] - without_us
+            return {**figures[True], "quota-small.without_us": without_us, "quota-small.added_us": added_us}
+
+        yield both
 
 
 QUOTA_CASES: dict[str, Case] = {"quota-small": _small}

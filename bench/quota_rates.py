@@ -1,20 +1,16 @@
-"""Clients at a quota of 5 MB/s, and one without a quota beside them: `python bench/quota_rates.py [--java] [--quick]`.
+"""Clients at a quota of 5 MB/s, and what they get: `python bench/quota_rates.py [--java] [--quick]`.
 
 A broker process, a librdkafka producer and consumer (with --java Kafka's ProducerPerformance and ConsumerPerformance,
-too, from the jars of `make jars`), 20 s each, measured from their first record on. Beside them another client produces
-100 B at a time and waits for each answer, alone before and after: its rate and its p99. Everything is on this machine.
+too, from the jars of `make jars`), 20 s each, measured from their first record on. Everything is on this machine.
+bench/quota_neighbour.py tells what others notice of them.
 """
 
 from __future__ import annotations
 
-import json
 import re
-import statistics
-import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +18,7 @@ ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT / "compat-tests")]
 
 from confluent_kafka import Consumer, Producer  # noqa: E402
-from harness.batches import batch_of  # noqa: E402
 from harness.broker_process import Tidemark  # noqa: E402
-from harness.requests import produce  # noqa: E402
-from harness.wire import Wire  # noqa: E402
 
 from tidemark.cli.main import main as tidemark  # noqa: E402
 
@@ -33,25 +26,6 @@ RATE = 5_000_000
 SECONDS = 4.0 if "--quick" in sys.argv else 20.0
 SIZE = 1000
 HELD, JAVA = "held", "held-java"  # client ids with a quota: each begins with the half second's worth of a new client
-
-
-def neighbour(host: str, port: int, topic: str, seconds: float) -> dict[str, float]:
-    took = []
-    with Wire(host, port) as wire:
-        until = time.perf_counter() + seconds
-        while (began := time.perf_counter()) < until:
-            assert produce(wire, topic, batch_of(bytes(100)), acks=1).error_code == 0
-            took.append(time.perf_counter() - began)
-            time.sleep(0.001)
-    return {"rate": len(took) / seconds, "p99_ms": statistics.quantiles(took, n=100)[98] * 1000}
-
-
-def beside(broker: Any, work: Callable[[], float]) -> tuple[float, dict[str, float]]:
-    command = [sys.executable, __file__, "neighbour", broker.host, str(broker.port), str(SECONDS)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        rate = work()
-        assert process.stdout is not None
-        return rate, json.loads(process.stdout.read())
 
 
 def producer_rate(bootstrap: str, topic: str) -> float:
@@ -118,27 +92,18 @@ def main() -> None:
     broker.start()
     try:
         at = ["-b", broker.bootstrap]
-        for topic in ("held", "java", "other"):
+        for topic in ("held", "java"):
             tidemark(["topics", "create", topic, *at])
         filler = Producer({"bootstrap.servers": broker.bootstrap})
         for _ in range(150_000):
             filler.produce("held", bytes(SIZE))
             filler.poll(0)
         filler.flush()
-        alone = neighbour(broker.host, broker.port, "other", SECONDS)
         limits = ["--producer-byte-rate", str(RATE), "--consumer-byte-rate", str(RATE)]
         for client_id in (HELD, JAVA):
             tidemark(["quotas", "set", "--for-client-id", client_id, *limits, *at])
-        produced, with_producer = beside(broker, lambda: producer_rate(broker.bootstrap, "java"))
-        print(shown("librdkafka, produced", produced))
-        fetched, with_consumer = beside(broker, lambda: consumer_rate(broker.bootstrap, "held"))
-        print(shown("librdkafka, fetched", fetched))
-        again = neighbour(broker.host, broker.port, "other", SECONDS)
-        besides = {"alone": alone, "producer": with_producer, "consumer": with_consumer, "alone again": again}
-        for name, figures in besides.items():
-            rate, p99 = figures["rate"] / alone["rate"], figures["p99_ms"] / alone["p99_ms"]
-            told = f"{figures['rate']:.0f}/s ({rate:.2f}), p99 {figures['p99_ms']:.2f} ms ({p99:.2f})"
-            print(f"neighbour of: {name:14} {told}")
+        print(shown("librdkafka, produced", producer_rate(broker.bootstrap, "java")))
+        print(shown("librdkafka, fetched", consumer_rate(broker.bootstrap, "held")))
         if "--java" in sys.argv:
             sent, got = java_rates(broker.bootstrap, "java")
             print(shown("Java, produced", sent))
@@ -148,7 +113,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["neighbour"]:
-        print(json.dumps(neighbour(sys.argv[2], int(sys.argv[3]), "other", float(sys.argv[4]))))
-    else:
-        main()
+    main()

@@ -6,6 +6,7 @@ For measurements that `python -m bench` has no place for: what they need takes l
 from __future__ import annotations
 
 import argparse
+import os
 import statistics
 import sys
 import tempfile
@@ -15,6 +16,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "compat-tests"))
 from harness.broker_process import KINDS, BrokerProcess
+
+# Or every process that a broker starts compiles its modules first, which no installed one does.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 Figures = Mapping[str, float]
 

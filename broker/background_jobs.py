@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Iterable, Iterator
-from itertools import islice
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from tidemark.broker.coordinators import Coordinators
 from tidemark.broker.core.periodic import Job
 from tidemark.broker.metadata.dynamic_config import DynamicConfig
-from tidemark.broker.replication.replica import Replica
+from tidemark.broker.replication.many_replicas import in_chunks
 from tidemark.broker.replication.replicas import Replicas
 
 TICK_MS: Final = 1000  # how punctual flush.ms and file.delete.delay.ms are
-CHUNK: Final = 50  # replicas between two turns of the event loop
 
 
 def background_jobs(settings: DynamicConfig, replicas: Replicas, coordinators: Coordinators) -> Iterator[Job]:
@@ -28,18 +25,19 @@ def background_jobs(settings: DynamicConfig, replicas: Replicas, coordinators: C
         return min(config.log_flush_offset_checkpoint_interval_ms, config.log_flush_start_offset_checkpoint_interval_ms)
 
     async def tick() -> None:
-        housekeeping.flush_due()
+        await in_chunks(replicas.table, housekeeping.flush_due)
         housekeeping.remove_deleted()
         if replicas.table.peers is None:  # with peers, replication sees to it
             replicas.roles.retries.retry()
 
     async def apply_retention() -> None:
-        await _in_chunks(replicas.table, housekeeping.apply_retention)
+        await in_chunks(replicas.table, housekeeping.apply_retention)
 
     async def expire_producers() -> None:
-        await _in_chunks(replicas.table, housekeeping.expire_producers)
+        await in_chunks(replicas.table, housekeeping.expire_producers)
 
     async def checkpoint() -> None:
+        await in_chunks(replicas.table, housekeeping.forget_replicated)
         housekeeping.checkpoint()
 
     async def check_directories() -> None:
@@ -63,10 +61,3 @@ def background_jobs(settings: DynamicConfig, replicas: Replicas, coordinators: C
     yield Job(setting("offsets_retention_check_interval_ms"), coordinators.expire_offsets)
     yield Job(setting("transaction_abort_timed_out_transaction_cleanup_interval_ms"), coordinators.abort_timed_out)
     yield Job(setting("transaction_remove_expired_transaction_cleanup_interval_ms"), coordinators.forget_expired)
-
-
-async def _in_chunks(replicas: Iterable[Replica], work: Callable[[Iterable[Replica]], None]) -> None:
-    remaining = iter(replicas)
-    while chunk := list(islice(remaining, CHUNK)):
-        work(chunk)
-        await asyncio.sleep(0)

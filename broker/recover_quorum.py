@@ -57,7 +57,7 @@ def _fence_lost_voters(survivor: Survivor, image: Image, config: BrokerConfig) -
     records: list[Record] = []
     for broker_id in survivor.configuration.voters:
         if broker_id != config.node_id:
-            fenced = fence(image, broker_id, config)
+            fenced = list(fence(image, broker_id, config))
             image = image.apply(fenced)
             records += fenced
     return records

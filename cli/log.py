@@ -1,8 +1,9 @@
 """`tidemark log`: look into the files of a log, check them, and repair them, without a broker.
 
-These commands work on directories, not on a cluster, so they are the one place where the command line uses storage
-code (storage/tools). They read what Apache Kafka wrote as well.
+They work on directories, not on a cluster, and read what Apache Kafka wrote as well.
 """
+
+# The one place where the command line uses storage code (storage/tools).
 
 from __future__ import annotations
 
@@ -179,7 +180,7 @@ def verify(args: argparse.Namespace) -> int:
 
 def _summary(places: list[PartitionPlace], found: list[Finding]) -> str:
     size = size_text(sum(each.size_bytes for each in places))
-    logs = f"{len(places)} logs, {size}"
+    logs = f"{len(places)} log{'s' * (len(places) != 1)}, {size}"
     if not found:
         return f"{logs}: sound."
     damaged = sum(not each.is_derived for each in found)

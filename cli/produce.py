@@ -58,7 +58,7 @@ def add_parser(commands: Subparsers, *, help: str) -> None:
         "-z", "--compression", "--compression-codec", choices=["none", "gzip", "snappy", "lz4", "zstd"], default="none"
     )
     parser.add_argument("-a", "--acks", choices=["0", "1", "all"], default="all", help="default: all")
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, stdin_is_data=True)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -18,7 +18,15 @@ DEFAULT_MECHANISM: Final = "SCRAM-SHA-512"
 
 
 def security_of(args: argparse.Namespace) -> ClientSecurity:
-    """What was asked for, from the weakest to the strongest word: the file, -X, the options."""
+    """What was asked for, from the weakest to the strongest word: the file, -X, the options. Found out once for a
+    command, however many clients it has: it may have to ask for a password."""
+    if not hasattr(args, "security"):
+        args.security = _find(args)
+    security: ClientSecurity = args.security
+    return security
+
+
+def _find(args: argparse.Namespace) -> ClientSecurity:
     given = {**_from_file(args.command_config), **dict(args.properties), **_from_options(args)}
     given.pop("bootstrap.servers", None)  # files for Kafka's tools often name them; the option is what counts
     try:
@@ -61,7 +69,12 @@ def _from_options(args: argparse.Namespace) -> dict[str, str]:
 def _login(args: argparse.Namespace) -> dict[str, str]:
     if args.user is None:
         return {}
-    password = read_password(args.password_file, f"Password of {args.user}", variable=PASSWORD_VARIABLE)
+    password = read_password(
+        args.password_file,
+        f"Password of {args.user}",
+        variable=PASSWORD_VARIABLE,
+        stdin_is_data=getattr(args, "stdin_is_data", False),
+    )
     return {
         "sasl.mechanisms": args.mechanism or DEFAULT_MECHANISM,
         "sasl.username": args.user,

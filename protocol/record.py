@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from tidemark.protocol.batch import (
@@ -44,10 +44,13 @@ def payload_of(batch: Buffer, *, limit_bytes: int = LIMIT_BYTES) -> memoryview:
 
 def iter_records(batch: Buffer, *, limit_bytes: int = LIMIT_BYTES) -> Iterator[Record]:
     """Every record of one batch. Raises InvalidRecord where it is malformed; decompresses at most `limit_bytes`."""
-    header = read_header(batch)
+    return records_in(read_header(batch), payload_of(batch, limit_bytes=limit_bytes))
+
+
+def records_in(header: BatchHeader, payload: memoryview) -> Iterator[Record]:
+    """As `iter_records`, of what `payload_of` a batch is."""
     append_time = header.max_timestamp if header.attributes & LOG_APPEND_TIME else None
-    for fields in _iter_fields(header, payload_of(batch, limit_bytes=limit_bytes)):
-        timestamp_delta, offset_delta, key, value, headers = fields
+    for timestamp_delta, offset_delta, key, value, headers in _iter_fields(header, payload):
         timestamp = header.base_timestamp + timestamp_delta if append_time is None else append_time
         yield Record(header.base_offset + offset_delta, timestamp, key, value, headers)
 
@@ -171,6 +174,40 @@ def build_batch(
     control: bool = False,
 ) -> bytearray:
     """A whole batch. Raises ValueError when there is no record: Kafka has no empty batches."""
+    building = build_batch_in_slices(
+        records,
+        base_offset=base_offset,
+        leader_epoch=leader_epoch,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+        compression=compression,
+        timestamp_type=timestamp_type,
+        transactional=transactional,
+        control=control,
+    )
+    try:
+        while True:
+            next(building)
+    except StopIteration as stop:
+        built: bytearray = stop.value
+        return built
+
+
+def build_batch_in_slices(
+    records: Iterable[Record],
+    *,
+    base_offset: int = 0,
+    leader_epoch: int = -1,
+    producer_id: int = -1,
+    producer_epoch: int = -1,
+    base_sequence: int = -1,
+    compression: int = NONE,
+    timestamp_type: int = 0,
+    transactional: bool = False,
+    control: bool = False,
+) -> Generator[None, None, bytearray]:
+    """As `build_batch`, with a pause after each record."""
     given = list(records)
     if not given:
         raise ValueError("a batch holds at least one record")
@@ -179,6 +216,7 @@ def build_batch(
     for record in given:
         delta = delta + 1 if record.offset < 0 else record.offset - base_offset
         _put_record(payload, record, timestamp_delta=record.timestamp - base_timestamp, offset_delta=delta)
+        yield
     header = BatchHeader(
         base_offset=base_offset,
         batch_length=0,

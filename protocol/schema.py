@@ -210,7 +210,7 @@ class Api(NamedTuple):
 
 
 class Struct:
-    """What every declared class is built on: an `__init__` that compiles itself, equality by value, a repr."""
+    """What every declared class is built on: an `__init__` and an equality by value that compile themselves, a repr."""
 
     __slots__ = ()
     __fields__: ClassVar[dict[str, Field]] = {}
@@ -224,10 +224,11 @@ class Struct:
         declared.__init__(self, **values)
 
     def __eq__(self, other: object) -> bool:
+        # First comparison: likewise. Encoders compare tagged fields with their defaults.
         declared = self.__declared__
-        if not isinstance(other, declared):
-            return NotImplemented
-        return all(getattr(self, name) == getattr(other, name) for name in self.__fields__)
+        declared.__eq__ = _compile_eq(declared)
+        equal: bool = declared.__eq__(self, other)
+        return equal
 
     def __repr__(self) -> str:
         values = ", ".join(f"{name}={getattr(self, name)!r}" for name in self.__fields__)
@@ -263,6 +264,17 @@ def _compile_init(cls: type[Any]) -> Callable[..., None]:
         return lambda self: None
     exec(f"def __init__(self, *, {', '.join(parameters)}):\n" + "\n".join(body), scope)
     compiled: Callable[..., None] = scope["__init__"]
+    return compiled
+
+
+def _compile_eq(cls: type[Any]) -> Callable[[Any, object], bool]:
+    scope: dict[str, Any] = {"Declared": cls}
+    equal = " and ".join(f"self.{name} == other.{name}" for name in cls.__fields__) or "True"
+    exec(
+        f"def __eq__(self, other):\n if not isinstance(other, Declared):\n  return NotImplemented\n return {equal}",
+        scope,
+    )
+    compiled: Callable[[Any, object], bool] = scope["__eq__"]
     return compiled
 
 

@@ -126,7 +126,7 @@ class Leader:
     def check_quorum(self, now: float) -> bool:
         """Was a majority heard from lately? If not, another leader may exist, and clients should find it."""
         node = self._node
-        since = now - node.settings.election_timeout
+        since = now - node.settings.quorum_timeout
         heard = [voter for voter in node.configuration.voters if voter == node.id or self.peers[voter].contact >= since]
         return len(heard) >= node.configuration.majority
 

@@ -32,6 +32,13 @@ class RaftSettings:
     clock_drift_max: float = 0.05
 
     @property
+    def quorum_timeout(self) -> float:
+        """How long a leader goes on without a word of a majority: as long as its followers wait for it on average, and
+        as KRaft's. Less, and a leader gives up before any follower misses it, when the one voter that it needs stands
+        still for a moment; more, and one that is heard but does not hear keeps the others from electing another."""
+        return 1.5 * self.election_timeout
+
+    @property
     def save_timeout(self) -> float:
         """How long a disk may take for one save before this node leaves the lead to others: the longest that a follower
         waits for a leader. Less, and a disk that is only slow under load would move the lead from node to node."""

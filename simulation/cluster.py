@@ -136,15 +136,22 @@ class Cluster:
         """`settings`: of all brokers, or of the broker with this id."""
         self.world = World(seed)
         self.network = Network(self.world)
-        voters = ",".join(f"{each}@node-{each}:{CONTROLLER_PORT}" for each in range(1, nodes + 1))
-        self.brokers = {
-            each: Broker(
-                self, each, {**_settings(each, voters), **(settings(each) if callable(settings) else settings or {})}
-            )
-            for each in range(1, nodes + 1)
-        }
+        self._settings = settings
+        self._voters = ",".join(f"{each}@node-{each}:{CONTROLLER_PORT}" for each in range(1, nodes + 1))
+        self.brokers = {each: self._new_broker(each) for each in range(1, nodes + 1)}
         self.clients: list[Process] = []
         self._handler = _Timeline(self.world)
+
+    def _new_broker(self, node_id: int, **more: str) -> Broker:
+        own = self._settings(node_id) if callable(self._settings) else self._settings or {}
+        return Broker(self, node_id, {**_settings(node_id, self._voters), **own, **more})
+
+    def add_broker(self, node_id: int) -> Broker:
+        """One more, without a vote and with an empty disk. It is to be started."""
+        listeners = f"PLAINTEXT://node-{node_id}:{CLIENT_PORT}"
+        broker = self._new_broker(node_id, **{"process.roles": "broker", "listeners": listeners})
+        self.brokers[node_id] = broker
+        return broker
 
     @property
     def bootstrap(self) -> list[tuple[str, int]]:

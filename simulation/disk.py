@@ -20,10 +20,11 @@ SECTOR: Final = 512
 class File:
     """Its bytes as a running system sees them, and what was on the disk in pages that were not synced since."""
 
-    __slots__ = ("data", "dirty", "durable_size", "modified_ns")
+    __slots__ = ("cold", "data", "dirty", "durable_size", "modified_ns")
 
     def __init__(self) -> None:
         self.data = bytearray()
+        self.cold: set[int] = set()  # pages that are on the disk and not in memory
         self.dirty: dict[int, bytes] = {}
         self.durable_size = 0
         self.modified_ns = 0
@@ -43,9 +44,23 @@ class File:
 
     def _touch(self, start: int, end: int) -> None:
         dirty, data = self.dirty, self.data
+        if self.cold:
+            self.load(start, end - start)
         for page in range(start // PAGE, -(-end // PAGE)):
             if page not in dirty:
                 dirty[page] = bytes(data[page * PAGE : min((page + 1) * PAGE, self.durable_size)])
+
+    def is_cold(self, position: int, length: int) -> bool:
+        """Whether reading there waits for the disk."""
+        last = min(position + length, len(self.data))
+        return any(page in self.cold for page in range(position // PAGE, -(-last // PAGE)))
+
+    def load(self, position: int, length: int) -> None:
+        self.cold.difference_update(range(position // PAGE, -(-(position + length) // PAGE)))
+
+    def leave_memory(self) -> None:
+        """What is on the disk as it is here need not be kept."""
+        self.cold = {*range(-(-len(self.data) // PAGE))} - self.dirty.keys()
 
     def restore(self, position: int, old: bytes, size: int) -> None:
         """A write that did not happen: what was there before it, and the size of the file then."""
@@ -75,6 +90,7 @@ class File:
     def lose_power(self, random: Random) -> None:
         """Each page that was not synced is there as it is, or as it was, or torn."""
         if not self.dirty:
+            self.leave_memory()
             return
         size = self._size_left(random)
         for page, old in sorted(self.dirty.items()):
@@ -90,6 +106,7 @@ class File:
         else:
             self.data.extend(bytes(size - len(self.data)))
         self.sync()
+        self.leave_memory()
 
     def _size_left(self, random: Random) -> int:
         low, high = sorted((self.durable_size, len(self.data)))
@@ -163,18 +180,26 @@ class Disk:
         self.random = random
         self.root = Directory()
         self.sync_seconds = 0.002
+        self.read_seconds = 0.004  # of what is not in memory
         self.hangs_until = 0.0
         self.room_bytes: int | None = None  # None: more than anyone needs
         self.failing: frozenset[str] = frozenset()  # of "read", "write", "sync"
         self.failing_chance = 1.0
+        self.replaced = 0  # how often
         self.dead: set[str] = set()  # paths of disks that answer nothing but EIO
 
     def lose_power(self) -> None:
         self.root.lose_power(self.random)
 
+    def drop_caches(self) -> None:
+        """As a system does that needs its memory for something else."""
+        for _, file in self.files():
+            file.leave_memory()
+
     def replace(self, path: str) -> None:
         """What is mounted there, by an empty one."""
         parent, name = self.parent_of(path)
+        self.replaced += 1
         if name in parent.entries:
             parent.entries[name] = Directory()
 

@@ -53,17 +53,20 @@ class SimulatedFile:
         return self._files.pread(self._fd, length, position)
 
     def read_cached_into(self, buffer: bytearray | memoryview, position: int) -> int:
+        data = self._files.read_cached(self._fd, len(buffer), position)
+        buffer[: len(data)] = data
+        return len(data)
+
+    def read_into(self, buffer: bytearray | memoryview, position: int) -> int:
         data = self._files.pread(self._fd, len(buffer), position)
         buffer[: len(data)] = data
         return len(data)
 
-    read_into = read_cached_into
-
     def is_cached(self, *, position: int, length: int, strictly: bool = True) -> bool:
-        return True
+        return self._files.is_cached(self._fd, length, position)
 
     def load(self, *, position: int, length: int) -> None:
-        """All of it is in memory."""
+        self._files.pread(self._fd, length, position)
 
     def send_to(self, socket_fd: int, position: int, length: int) -> int:
         raise io.UnsupportedOperation("a simulated socket has no descriptor: what is sent is read and written")
@@ -170,9 +173,23 @@ class SimulatedFiles(Files):
 
     def pread(self, fd: int, length: int, position: int) -> bytes:
         self._use("read", fd)
-        return bytes(self._file(fd).data[position : position + length])
+        file = self._file(fd)
+        if file.cold and file.is_cold(position, length):
+            self._process.spend_on_disk(self._disk.read_seconds * (0.2 + 1.6 * self._disk.random.random()))
+            file.load(position, length)
+        return bytes(file.data[position : position + length])
 
-    read_cached = pread
+    def read_cached(self, fd: int, length: int, position: int) -> bytes:  # type: ignore[override]
+        """As preadv2 with RWF_NOWAIT."""
+        self._use("read", fd)
+        file = self._file(fd)
+        if file.cold and file.is_cold(position, length):
+            raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+        return bytes(file.data[position : position + length])
+
+    def is_cached(self, fd: int, length: int, position: int) -> bool:
+        file = self._file(fd)
+        return not (file.cold and file.is_cold(position, length))
 
     def truncate(self, fd: int, size: int) -> None:
         self._use("write", fd)

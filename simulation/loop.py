@@ -58,7 +58,10 @@ class TimerHandle(Handle):
     def __init__(
         self, when: float, callback: Callable[..., object], args: tuple[Any, ...], context: Context | None
     ) -> None:
-        super().__init__(callback, args, context)
+        self._callback = callback  # as Handle does, without another call
+        self._args = args
+        self._context = copy_context() if context is None else context
+        self._cancelled = False
         self._when = when
 
     def when(self) -> float:
@@ -69,6 +72,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
     def __init__(self, process: Process) -> None:
         self._process = process
         self._world = process.world
+        self._context = process.context
         self._random = process.world.new_random(f"turns of {process.name}")
         self._ready: deque[Handle] = deque()
         self._timers: list[tuple[float, int, TimerHandle]] = []
@@ -96,7 +100,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         """The system has something for the process. If it is idle, it mostly begins at once."""
         if self._closed:
             return
-        self._ready.append(Handle(callback, args, self._process.context))
+        self._ready.append(Handle(callback, args, self._context))
         if self._turn is None and not self._in_turn:
             if self._random.random() < AT_ONCE_CHANCE and events._get_running_loop() is None:
                 self._take_turn()
@@ -165,11 +169,13 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
     def _take_turn(self) -> None:
         if self._closed or self._process.is_stopped:
             return
-        ready, timers, now = self._ready, self._timers, self.time()
-        while timers and timers[0][0] <= now:
-            timer = heappop(timers)[2]
-            if not timer._cancelled:
-                ready.append(timer)
+        ready, timers = self._ready, self._timers
+        if timers:
+            now = self.time()
+            while timers and timers[0][0] <= now:
+                timer = heappop(timers)[2]
+                if not timer._cancelled:
+                    ready.append(timer)
         self._in_turn = True
         events._set_running_loop(self)
         rounds = 1 + int(self._random.random() * ROUNDS_MAX)
@@ -189,7 +195,8 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
                 if self._closed:
                     self._end_turn()
                     return
-        self._end_turn()
+        self._in_turn = False
+        events._set_running_loop(None)
         if ready and self._turn is None:
             self._plan_turn()
         if timers and (self._alarm is None or timers[0][0] < self._alarm_at):

@@ -208,6 +208,7 @@ class Endpoint(asyncio.Transport):
         self.sock = SimulatedSocket(process)
         self._addresses = local, remote
         self._protocol: Any = None
+        self._is_buffered = False
         self._flight: deque[tuple[float, bytes | None]] = deque()  # when it arrives there, if nothing is in its way
         self._outstanding = 0  # bytes in flight, or there and not yet read
         self._received: deque[bytes | None] = deque()
@@ -228,7 +229,7 @@ class Endpoint(asyncio.Transport):
     # What a transport offers
 
     def attach(self, protocol: Any) -> None:
-        self._protocol = protocol
+        self.set_protocol(protocol)
         protocol.connection_made(self)
         if self.sock.options.get((socket.SOL_SOCKET, socket.SO_KEEPALIVE)):
             self._probe()
@@ -241,6 +242,7 @@ class Endpoint(asyncio.Transport):
 
     def set_protocol(self, protocol: Any) -> None:
         self._protocol = protocol
+        self._is_buffered = isinstance(protocol, asyncio.BufferedProtocol)
 
     def get_protocol(self) -> asyncio.BaseProtocol:
         protocol: asyncio.BaseProtocol = self._protocol
@@ -267,7 +269,7 @@ class Endpoint(asyncio.Transport):
         data = bytes(data)
         self._outstanding += len(data)
         self._send(data)
-        if not self._is_paused and self.get_write_buffer_size() > self._high:
+        if self._outstanding > BUFFER_BYTES + self._high and not self._is_paused:
             self._is_paused = True
             self._protocol.pause_writing()
 
@@ -303,7 +305,9 @@ class Endpoint(asyncio.Transport):
 
     def _send(self, data: bytes | None) -> None:
         size = 0 if data is None else len(data)
-        arrival = max(self._last_arrival, self.world.now + self.network.delay(self.peer.process.machine, size))
+        arrival = self.world.now + self.network.delay(self.peer.process.machine, size)
+        if arrival < self._last_arrival:
+            arrival = self._last_arrival
         self._last_arrival = arrival
         self._flight.append((arrival, data))
         if self._delivery is None:
@@ -426,24 +430,31 @@ class Endpoint(asyncio.Transport):
     def _hand_over(self, data: bytes) -> int:
         """How much of it the protocol took before it wanted no more."""
         protocol = self._protocol
-        if not isinstance(protocol, asyncio.BufferedProtocol):
+        if not self._is_buffered:
             protocol.data_received(data)
             return len(data)
+        size = len(data)
+        buffer = protocol.get_buffer(-1)
+        if size <= len(buffer):  # nearly always
+            buffer[:size] = data
+            protocol.buffer_updated(size)
+            return size
         view = memoryview(data)
-        while view and not self._lost:
-            buffer = protocol.get_buffer(-1)
-            size = min(len(buffer), len(view))  # type: ignore[arg-type]
-            buffer[:size] = view[:size]  # type: ignore[index]
+        while True:
+            size = min(len(buffer), len(view))
+            buffer[:size] = view[:size]
             view = view[size:]
             protocol.buffer_updated(size)
-            if view and not self._reading:
+            if not view or self._lost:
+                return len(data)
+            if not self._reading:
                 self._received.appendleft(bytes(view))
                 return len(data) - len(view)
-        return len(data)
+            buffer = protocol.get_buffer(-1)
 
     def _was_read(self, size: int) -> None:
         self._outstanding -= size
-        if self._is_paused and self.get_write_buffer_size() <= 0 and not self._lost:
+        if self._is_paused and self._outstanding <= BUFFER_BYTES and not self._lost:
             self._is_paused = False
             self.process.post(self._resume)
 

@@ -21,16 +21,14 @@ class WorldStuck(Exception):
     """Events without end, and no time passes."""
 
 
-class Event:
-    """Something that will happen, unless it is cancelled."""
+class Event(list[Any]):
+    """Something that will happen, unless it is cancelled: when, its number and the action. It is the queue's own entry,
+    because there is one for everything that happens."""
 
-    __slots__ = ("action",)
-
-    def __init__(self, action: Callable[[], None]) -> None:
-        self.action: Callable[[], None] | None = action
+    __slots__ = ()
 
     def cancel(self) -> None:
-        self.action = None
+        self[2] = None
 
 
 class World:
@@ -42,7 +40,7 @@ class World:
         self.timeline: list[tuple[float, str, str]] = []
         self.listeners: list[Callable[[float, str, str], None]] = []
         self.trace_to: Callable[[str], object] | None = None
-        self._queue: list[tuple[float, int, Event]] = []
+        self._queue: list[Event] = []
         self._count = 0
         self._digest = hashlib.blake2b(digest_size=16)
         self._traced = array("d")
@@ -54,9 +52,9 @@ class World:
         return Random(f"{name} {self.seed}")
 
     def at(self, time: float, action: Callable[[], None]) -> Event:
-        event = Event(action)
         self._count += 1
-        heappush(self._queue, (time if time > self.now else self.now, self._count, event))
+        event = Event((time if time > self.now else self.now, self._count, action))
+        heappush(self._queue, event)
         return event
 
     def after(self, seconds: float, action: Callable[[], None]) -> Event:
@@ -68,8 +66,7 @@ class World:
         while queue and queue[0][0] <= until:
             if done is not None and done():
                 return
-            time, _, event = heappop(queue)
-            action = event.action
+            time, _, action = heappop(queue)
             if action is None:
                 continue
             self.now = time

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tidemark.storage.aborted import AbortedTransaction
 from tidemark.storage.cache import SegmentCache
 from tidemark.storage.checking import Finding, Known
-from tidemark.storage.cleaning.job import CleanedGroup, CleaningFailed, CleaningJob, CleaningStats
+from tidemark.storage.cleaning.job import CleanedGroup, CleaningFailed, CleaningJob, CleaningStarved, CleaningStats
 from tidemark.storage.cleaning.plan import Dirtiness, is_due, job_for, measure
 from tidemark.storage.cleaning.running import Runner, runner_for
 from tidemark.storage.cleaning.swap import swap
@@ -41,7 +41,7 @@ from tidemark.storage.lookup import Found
 from tidemark.storage.moving import MoveFailed, SegmentCopy, SourceFailed, append_parts, catch_up, open_future
 from tidemark.storage.moving import begin as begin_move
 from tidemark.storage.pending_append import PendingAppend
-from tidemark.storage.producers import ProducerState, RememberedBatch
+from tidemark.storage.producers import KEYED_PRODUCER_ID_MIN, ProducerState, RememberedBatch
 from tidemark.storage.scrubbing.job import Scrubbed, ScrubEnded, ScrubJob
 from tidemark.storage.scrubbing.mending import (
     Mended,
@@ -56,6 +56,7 @@ from tidemark.storage.scrubbing.running import ScrubRunner, scrub_runner_for
 from tidemark.storage.slices import FileSlice
 
 __all__ = [
+    "KEYED_PRODUCER_ID_MIN",
     "REAL_FILES",
     "AbortedTransaction",
     "Appended",
@@ -63,6 +64,7 @@ __all__ = [
     "CleanedGroup",
     "CleaningFailed",
     "CleaningJob",
+    "CleaningStarved",
     "CleaningStats",
     "ColdRead",
     "CorruptFile",

@@ -341,12 +341,6 @@ class LogDirectory:
                     self._forgotten |= forgotten
                 raise
 
-    def forget_replicated(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
-        """Lets go of what logs remember only until it is committed."""
-        for key, offset in high_watermarks.items():
-            if key in self.logs:
-                self.logs[key].producer_states.forget_replicated(offset)
-
     def write_high_watermarks(self) -> None:
         """As they are in `high_watermarks`. For any thread."""
         with self._writing:
@@ -364,6 +358,10 @@ class LogDirectory:
     def write_recovery_points(self) -> None:
         with self._writing:
             self._write_recovery_points()
+
+    def noted_recovery_point(self, key: TopicPartition) -> int:
+        """As the file says: a kill takes the log back to it."""
+        return self._recovery_points.get(key, 0)
 
     def _write_recovery_points(self) -> None:
         with self._tables:

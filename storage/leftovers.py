@@ -14,7 +14,7 @@ _TEMPORARY = ".tmp"
 
 def clear(files: Files, directory: str) -> list[str]:
     """Finishes or undoes what was under way. Returns the names of the files that remain."""
-    found = files.list(directory)
+    found = sorted(files.list(directory))
     cleaned = [name for name in found if name.endswith(names.CLEANED)]
     first_cleaned = min((offset for name in cleaned if (offset := names.offset_of(name)) is not None), default=None)
     swaps = [name for name in found if name.endswith(names.SWAP)]
@@ -24,8 +24,9 @@ def clear(files: Files, directory: str) -> list[str]:
         for name in swaps
         if first_cleaned is not None and (offset := names.offset_of(name)) is not None and offset >= first_cleaned
     ]
-    gone = {name for name in found if name.endswith((names.DELETED, _TEMPORARY))} | set(cleaned) | set(undone)
-    for name in sorted(gone):
+    # What is undone goes first: without the .cleaned file beside it, the next start would take the rest for complete.
+    gone = dict.fromkeys((*undone, *cleaned, *(each for each in found if each.endswith((names.DELETED, _TEMPORARY)))))
+    for name in gone:
         files.remove(os.path.join(directory, name))
     remaining = [name for name in found if name not in gone]
     complete = sorted(set(swaps) - set(undone))
@@ -45,7 +46,8 @@ def _finish_swaps(files: Files, directory: str, swaps: list[str], found: list[st
             if offset is not None and first <= offset < end and name.endswith(names.SEGMENT_SUFFIXES):
                 files.remove(os.path.join(directory, name))
                 found.remove(name)
-    for name in swaps:
+    # The log comes first: while there is a .log.swap, what has its offset and no suffix counts as old, indexes too.
+    for name in sorted(swaps, key=lambda each: not each.endswith(names.LOG + names.SWAP)):
         target = name.removesuffix(names.SWAP)
         files.rename(os.path.join(directory, name), os.path.join(directory, target))
         found.remove(name)

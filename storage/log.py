@@ -460,6 +460,10 @@ class Log:
         end = reading.end_of_slice(self.segments, offset, slices[-1], end_offset=self.end_offset, files=files)
         return reading.aborted_transactions(self.segments, from_offset=offset, up_to=end, files=files)
 
+    def offsets_in(self, offset: int, slices: list[FileSlice]) -> int:
+        """How many offsets a read from `offset` returned, for statistics."""
+        return reading.offsets_in(self.segments, offset, slices, end_offset=self.end_offset, files=self.cached_files)
+
     def last_stable_offset(self, high_watermark: int) -> int:
         """The end of what a read_committed reader may see."""
         return self.producer_states.last_stable_offset(high_watermark)

@@ -21,6 +21,10 @@ from tidemark.storage.snapshots import SnapshotEntry
 BATCHES_REMEMBERED = 5  # a client may have that many requests in flight (max.in.flight.requests.per.connection)
 NO_SEQUENCE = -1
 NO_OFFSET = -1
+# Ids from here on are made of a key that stands for one batch (an HTTP client's Idempotency-Key); controllers hand out
+# those below. Anybody can make up any number of keys, so a partition remembers the last ones only.
+KEYED_PRODUCER_ID_MIN = 1 << 62
+KEYED_PRODUCERS_MAX = 5_000
 _SEQUENCE_MASK = 0x7FFFFFFF  # after 2^31-1 comes 0
 
 
@@ -125,10 +129,11 @@ class CompletedTransaction(NamedTuple):
 class Producers:
     """All producers of one partition, and the transactions they hold open."""
 
-    __slots__ = ("_ongoing", "_states", "_unreplicated")
+    __slots__ = ("_keyed", "_ongoing", "_states", "_unreplicated")
 
     def __init__(self) -> None:
         self._states: dict[int, ProducerState] = {}
+        self._keyed: dict[int, None] = {}  # ids that are made of keys, oldest first
         # Keyed by first offset. Transactions begin in offset order, so the dictionary's order is theirs.
         self._ongoing: dict[int, int] = {}
         # Decided, but the marker may not be replicated yet: (first offset, marker's offset).
@@ -183,6 +188,8 @@ class Producers:
         state = self._states.get(header.producer_id)
         if state is None:
             state = self._states[header.producer_id] = ProducerState(header.producer_id, epoch=header.producer_epoch)
+            if header.producer_id >= KEYED_PRODUCER_ID_MIN:
+                self._note_key(header.producer_id)
         elif header.producer_epoch != state.epoch:
             state.enter_epoch(header.producer_epoch)
         sequence = header.base_sequence
@@ -191,6 +198,13 @@ class Producers:
         if header.is_transactional and state.current_txn_first_offset < 0:
             state.current_txn_first_offset = first_offset
             self._ongoing[first_offset] = header.producer_id
+
+    def _note_key(self, producer_id: int) -> None:
+        self._keyed[producer_id] = None
+        while len(self._keyed) > KEYED_PRODUCERS_MAX:
+            oldest = next(iter(self._keyed))
+            del self._keyed[oldest]
+            self._states.pop(oldest, None)
 
     def check_marker(self, header: BatchHeader, *, coordinator_epoch: int) -> None:
         """Whether a coordinator's marker may be appended (replicated markers are not asked)."""
@@ -257,9 +271,11 @@ class Producers:
         ]
         for producer_id in expired:
             del self._states[producer_id]
+            self._keyed.pop(producer_id, None)
 
     def clear(self) -> None:
         self._states.clear()
+        self._keyed.clear()
         self._ongoing.clear()
         self._unreplicated.clear()
 
@@ -271,6 +287,7 @@ class Producers:
     def restore(self, saved: Producers) -> None:
         """Becomes what `saved` is, and shares nothing with it."""
         self._states = {producer_id: state.copy() for producer_id, state in saved._states.items()}
+        self._keyed = saved._keyed.copy()
         self._ongoing = saved._ongoing.copy()
         self._unreplicated = saved._unreplicated.copy()
 
@@ -281,6 +298,8 @@ class Producers:
         self.clear()
         for state in map(ProducerState.from_snapshot, entries):
             self._states[state.producer_id] = state
+            if state.producer_id >= KEYED_PRODUCER_ID_MIN:
+                self._keyed[state.producer_id] = None
         opened = (state for state in self._states.values() if state.current_txn_first_offset >= 0)
         self._ongoing = {s.current_txn_first_offset: s.producer_id for s in sorted(opened, key=_first_offset)}
 

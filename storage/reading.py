@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from tidemark.storage.aborted import AbortedTransaction
-from tidemark.storage.cold import ColdSegment
+from tidemark.storage.cold import ColdRead, ColdSegment
+from tidemark.storage.errors import StorageError
 from tidemark.storage.files import Files
 from tidemark.storage.segments import Segments
 from tidemark.storage.slices import FileSlice, slice_segment
@@ -63,3 +64,23 @@ def end_of_slice(
                 return segment.base_offset_at(end, files)
             return end_offset if next_base is None else next_base
     return end_offset
+
+
+def offsets_in(segments: Segments, offset: int, slices: list[FileSlice], *, end_offset: int, files: Files) -> int:
+    """How many offsets a read from `offset` returned. It waits for no disk: where the next batch's header is not in
+    memory, it goes by the average of the segment."""
+    last, active = slices[-1], segments.active
+    if last.file is active.file and last.position + last.length >= active.size:
+        return end_offset - offset
+    try:
+        return max(end_of_slice(segments, offset, last, end_offset=end_offset, files=files) - offset, 0)
+    except (ColdRead, StorageError):
+        return _offsets_on_average(segments, offset, slices, end_offset=end_offset)
+
+
+def _offsets_on_average(segments: Segments, offset: int, slices: list[FileSlice], *, end_offset: int) -> int:
+    for segment, next_base in segments.starting_with(offset):
+        if segment.file is slices[-1].file and segment.size:
+            span = (end_offset if next_base is None else next_base) - segment.base_offset
+            return span * sum(map(len, slices)) // segment.size
+    return 0

@@ -333,6 +333,29 @@ def raise_descriptor_limit() -> tuple[int, int]:
     return before, before
 
 
+# Processors
+
+
+def run_when_idle() -> bool:
+    """From now on this thread gives way at once to whatever else wants to run; False if it cannot be so, or if
+    `waited_to_run` could not tell how it fares. A low priority is not enough: Linux lets even such a process go on for
+    milliseconds after another has been woken."""
+    try:
+        waited_to_run()
+        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+    except (OSError, AttributeError, ValueError):
+        return False
+    return True
+
+
+def waited_to_run() -> tuple[float, float]:
+    """How long this process's first thread has run, and how long it could have but had to wait: seconds. Raises OSError
+    where the system does not say."""
+    with open("/proc/self/schedstat") as file:
+        run, waited, _ = file.read().split()
+    return int(run) / 1e9, int(waited) / 1e9
+
+
 # Memory
 
 

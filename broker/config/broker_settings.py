@@ -328,7 +328,7 @@ class BrokerSettings(QuotaSettings):
     )
     log_cleaner_dedupe_buffer_size: int = long(
         128 << 20,
-        "How many bytes all cleanings together may use to remember keys, at 24 bytes for each. A log with more"
+        "How many bytes all cleanings together may use to remember keys, at 30 bytes for each. A log with more"
         " keys than fit is cleaned in several turns.",
         check=Between(1 << 20),
         scope=Scope.CLUSTER_WIDE,

@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
+from tidemark.broker.config import BrokerConfig
 from tidemark.broker.controller.sessions import Session, Sessions
 from tidemark.broker.core.errors import Refused
 from tidemark.broker.core.lease import LeaseTimings
 from tidemark.broker.core.ordered_set import OrderedSet
+from tidemark.broker.core.sliced_work import Job, gathered
 from tidemark.broker.metadata import brokers, directories
 from tidemark.broker.metadata.dynamic_config import DynamicConfig
 from tidemark.broker.metadata.elections import return_to_preferred
@@ -120,7 +122,7 @@ class Controller:
         """The epoch of a broker that has started: a new one, or the same again for a request that is repeated."""
         epoch = 0
 
-        def decide(image: Image) -> list[Record]:
+        def decide(image: Image) -> Sequence[Record] | Job[Sequence[Record]]:
             nonlocal epoch
             if cluster_id and image.cluster_id and cluster_id != image.cluster_id:
                 raise Refused(
@@ -133,15 +135,17 @@ class Controller:
                 epoch = known.broker_epoch  # the answer was lost: the broker has not been restarted since
                 return brokers.amend(known, registered)
             epoch = self._store.next_index  # always grows, and says how far the broker must come
-            return brokers.register(
-                image,
-                replace(registered, broker_epoch=epoch),
-                self._settings.current,
-                stopped_cleanly=known is not None and known.broker_epoch == previous_epoch,
-                has_session=self._sessions.is_alive(wanted.broker_id, self._time()),
+            return gathered(
+                brokers.register(
+                    image,
+                    replace(registered, broker_epoch=epoch),
+                    self._settings.current,
+                    stopped_cleanly=known is not None and known.broker_epoch == previous_epoch,
+                    has_session=self._sessions.is_alive(wanted.broker_id, self._time()),
+                )
             )
 
-        await self._store.change(decide)
+        await self._store.change(decide, is_urgent=True)
         self._sessions.begin(wanted.broker_id, broker_epoch=epoch, now=self._time())
         log.info("broker %d is registered, in epoch %d", wanted.broker_id, epoch)
         return epoch
@@ -194,7 +198,7 @@ class Controller:
     async def _may_go(self, broker_id: int, session: Session) -> bool:
         """Controlled shutdown: not before others lead, and all of them know."""
         if session.shutdown_offset is None:
-            await self._store.change(lambda image: brokers.begin_shutdown(image, broker_id, self._settings.current))
+            await self._change(brokers.begin_shutdown, broker_id)
             session.shutdown_offset = self._store.applied_index
         image = self._store.image
         if brokers.leads_anything(image, broker_id):
@@ -205,11 +209,19 @@ class Controller:
 
     async def _fail_directories(self, broker_id: int, failed: Sequence[bytes]) -> None:
         log.warning("broker %d: a log directory has failed; others lead what was in it", broker_id)
-        await self._store.change(lambda image: directories.fail(image, broker_id, failed, self._settings.current))
+        config = self._settings.current
+        await self._store.change(
+            lambda image: gathered(directories.fail(image, broker_id, failed, config)), is_urgent=True
+        )
 
     async def _unfence(self, broker_id: int) -> None:
-        await self._store.change(lambda image: brokers.unfence(image, broker_id, self._settings.current))
+        await self._change(brokers.unfence, broker_id)
         log.info("broker %d is unfenced", broker_id)
+
+    async def _change(self, how: Callable[[Image, int, BrokerConfig], Iterable[Record]], broker_id: int) -> None:
+        """Of a broker's state, with all its partitions. It does not wait for what clients have asked for."""
+        config = self._settings.current
+        await self._store.change(lambda image: gathered(how(image, broker_id, config)), is_urgent=True)
 
     async def _fence(self, broker_id: int, reason: str, *, broker_epoch: int | None = None) -> None:
         broker = self._store.image.brokers.get(broker_id)
@@ -218,13 +230,13 @@ class Controller:
         epoch = broker.broker_epoch
         log.warning("broker %d is fenced: %s", broker_id, reason)
 
-        def decide(image: Image) -> list[Record]:
+        def fence(image: Image, broker_id: int, config: BrokerConfig) -> Iterable[Record]:
             now = image.brokers.get(broker_id)
             if now is None or now.broker_epoch != epoch:
-                return []  # it has registered anew in the meantime
-            return brokers.fence(image, broker_id, self._settings.current)
+                return ()  # it has registered anew in the meantime
+            return brokers.fence(image, broker_id, config)
 
-        await self._store.change(decide)
+        await self._change(fence, broker_id)
         session = self._sessions.get(broker_id)
         if session is not None and session.broker_epoch == epoch:
             # Before it may serve again, it must know which brokers lead in its place.

@@ -19,6 +19,7 @@ from tidemark.environment import monotonic
 log = logging.getLogger(__name__)
 
 SLICE_SECONDS: Final = 0.005
+BACKGROUND_SLICE_SECONDS: Final = 0.00025  # of what is done behind Kafka's clients: HTTP and scrapes
 FIRST_SECONDS_IF_BUSY: Final = 0.0005  # of a job that is new while others wait: the turn has its slice already
 
 A = TypeVar("A")
@@ -47,6 +48,15 @@ def in_slices(make: Callable[[A], T], items: Iterable[A]) -> Job[list[T]]:
     return made
 
 
+def gathered(items: Iterable[T]) -> Job[list[T]]:
+    """`list(items)`, as a job: for a generator that takes its time between two items."""
+    found = []
+    for item in items:
+        found.append(item)
+        yield
+    return found
+
+
 def at_once(job: Job[T]) -> T:
     """What a job returns that is known to be short."""
     try:
@@ -60,24 +70,37 @@ def at_once(job: Job[T]) -> T:
 async def finished(job: Job[T]) -> T:
     """What a job returns, for a coroutine: it pauses after each slice. On a broker's own event loop all of these share
     one slice per turn: there may be thousands of them."""
-    shared: SlicedWork | None = getattr(asyncio.get_running_loop(), "shared_work", None)
-    if shared is not None:
-        return await shared.finish_in_turn(job)
-    until = monotonic() + SLICE_SECONDS
+    return await _finished(job, "shared_work", SLICE_SECONDS)
+
+
+async def finished_in_background(job: Job[T]) -> T:
+    """As `finished`, in slices so short that Kafka's clients do not notice them."""
+    return await _finished(job, "background_work", BACKGROUND_SLICE_SECONDS)
+
+
+async def _finished(job: Job[T], name: str, slice_seconds: float) -> T:
+    shared: SlicedWork | None = getattr(asyncio.get_running_loop(), name, None)
+    return await (finished_apart(job, slice_seconds) if shared is None else shared.finish_in_turn(job))
+
+
+async def finished_apart(job: Job[T], slice_seconds: float = SLICE_SECONDS) -> T:
+    """As `finished`, for what no number of clients may hold up: it does not wait for their turns."""
+    until = monotonic() + slice_seconds
     try:
         while True:
             next(job)
             if monotonic() >= until:
                 await asyncio.sleep(0)
-                until = monotonic() + SLICE_SECONDS
+                until = monotonic() + slice_seconds
     except StopIteration as stop:
         done: T = stop.value
         return done
 
 
 class SlicedWork:
-    def __init__(self, clock: Callable[[], float] = monotonic) -> None:
+    def __init__(self, clock: Callable[[], float] = monotonic, *, slice_seconds: float | None = None) -> None:
         self._clock = clock
+        self._slice_seconds = SLICE_SECONDS if slice_seconds is None else slice_seconds
         self._jobs: deque[tuple[Job[Any], Wanted, Deferred[Any]]] = deque()
         self._until: float | None = None  # in this turn of the loop, for what is begun by `finish_in_turn`
 
@@ -87,7 +110,7 @@ class SlicedWork:
 
     def start(self, job: Job[T]) -> T | Interrupted:
         """What the job returns, if a slice is enough for it; otherwise `add` the rest. Raises what the job raises."""
-        return self._advance(job, FIRST_SECONDS_IF_BUSY if self._jobs else SLICE_SECONDS)
+        return self._advance(job, FIRST_SECONDS_IF_BUSY if self._jobs else self._slice_seconds)
 
     def add(self, job: Job[T], wanted: Wanted = _always) -> Deferred[T]:
         """From the next turn on. A job that is no longer `wanted` is given up where it stands, and never answered."""
@@ -110,7 +133,7 @@ class SlicedWork:
         """As `finish`, but all that is begun so in one turn of the loop has one slice together."""
         now = self._clock()
         if self._until is None:
-            self._until = now + SLICE_SECONDS
+            self._until = now + self._slice_seconds
             asyncio.get_running_loop().call_soon(self._end_turn)
         if not self._jobs and now < self._until:
             done = self._advance(job, self._until - now)
@@ -139,7 +162,7 @@ class SlicedWork:
 
     def _turn(self) -> None:
         """One slice: of one long job, or of several short ones."""
-        until = self._clock() + SLICE_SECONDS
+        until = self._clock() + self._slice_seconds
         try:
             for _ in range(len(self._jobs)):
                 self._step(until - self._clock())  # at least one step of one job, or none would ever end

@@ -8,7 +8,7 @@ from typing import Final
 
 from tidemark.environment import monotonic
 
-SLICE_SECONDS: Final = 0.01
+SLICE_SECONDS: Final = 0.004
 
 
 class TimeSlice:

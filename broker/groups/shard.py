@@ -64,6 +64,8 @@ class GroupShard:
         self.offsets = CommittedOffsets()
         self.expected_members = ExpectedMembers()
         self.replies: list[tuple[Deferred[Any], Any]] = []
+        self.classic_rebalances = 0  # since it was loaded here
+        self.consumer_rebalances = 0
 
     # -- for the groups ----------------------------------------------------
 

@@ -14,6 +14,7 @@ from collections.abc import Callable
 
 from tidemark.broker.core.errors import Refused
 from tidemark.broker.core.registry import Call, handles
+from tidemark.broker.core.sliced_work import Job
 from tidemark.broker.metadata.dynamic_config import DynamicConfig
 from tidemark.broker.metadata.image import Image, PartitionImage, partition_record
 from tidemark.broker.metadata.isr import ANY_EPOCH, IsrProposal, alter_isr, check_sender
@@ -37,7 +38,7 @@ async def alter_partition(
 ) -> AlterPartitionResponse:
     results: list[TopicResult] = []
 
-    def decide(image: Image) -> list[Record]:
+    def decide(image: Image) -> Job[list[Record]]:
         check_sender(image, broker_id=request.broker_id, broker_epoch=request.broker_epoch)
         results.clear()
         records: list[Record] = []
@@ -50,10 +51,11 @@ async def alter_partition(
                 result.partitions.append(answer)
                 if changed is not None:
                     records.append(partition_record(topic.topic_id, data.partition_index, changed))
+                yield
         return records
 
     try:
-        await store.change(decide)
+        await store.change(decide, is_urgent=True)
     except Refused as refusal:
         return AlterPartitionResponse(error_code=refusal.code)
     return AlterPartitionResponse(topics=results)

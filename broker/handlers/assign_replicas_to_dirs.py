@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from tidemark.broker.core.errors import Refused
 from tidemark.broker.core.registry import Call, handles
+from tidemark.broker.core.sliced_work import Job
 from tidemark.broker.metadata import directories
 from tidemark.broker.metadata.dynamic_config import DynamicConfig
 from tidemark.broker.metadata.features import check_security_level
@@ -34,18 +35,20 @@ async def assign_replicas_to_dirs(
 ) -> AssignReplicasToDirsResponse:
     results: list[DirectoryResult] = []
 
-    def decide(image: Image) -> list[Record]:
+    def decide(image: Image) -> Job[list[Record]]:
         check_sender(image, broker_id=request.broker_id, broker_epoch=request.broker_epoch)
         check_security_level(image)
         results.clear()
         records: list[Record] = []
         for each in request.directories:
             directory = bytes(each.id)
-            topics = [
-                _topic(image, topic, settings, records, broker_id=request.broker_id, directory=directory)
-                for topic in each.topics
-            ]
-            results.append(DirectoryResult(id=directory, topics=topics))
+            result = DirectoryResult(id=directory)
+            results.append(result)
+            for topic in each.topics:
+                told = yield from _topic(
+                    image, topic, settings, records, broker_id=request.broker_id, directory=directory
+                )
+                result.topics.append(told)
         return records
 
     try:
@@ -57,10 +60,11 @@ async def assign_replicas_to_dirs(
 
 def _topic(
     image: Image, asked: TopicData, settings: DynamicConfig, records: list[Record], *, broker_id: int, directory: bytes
-) -> TopicResult:
+) -> Job[TopicResult]:
     result = TopicResult(topic_id=asked.topic_id)
     topic = image.topic_by_id(bytes(asked.topic_id))
     for each in asked.partitions:
+        yield
         answer = PartitionResult(partition_index=each.partition_index)
         result.partitions.append(answer)
         if topic is None:

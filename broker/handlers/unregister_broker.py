@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from tidemark.broker.core.errors import Refused
 from tidemark.broker.core.registry import Call, handles
+from tidemark.broker.core.sliced_work import gathered
 from tidemark.broker.metadata.brokers import unregister
 from tidemark.broker.metadata.dynamic_config import DynamicConfig
 from tidemark.broker.metadata.store import MetadataStore
@@ -28,7 +29,7 @@ async def unregister_broker(
     quorum: QuorumMembership | None,
 ) -> UnregisterBrokerResponse:
     try:
-        await store.change(lambda image: unregister(image, request.broker_id, settings.current))
+        await store.change(lambda image: gathered(unregister(image, request.broker_id, settings.current)))
     except Refused as refusal:
         if refusal.code == ErrorCode.NOT_CONTROLLER:
             raise

@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping
 from math import ceil
 from typing import Final
 
+from tidemark.broker.core.sliced_work import finished_in_background, in_slices
 from tidemark.broker.http.calls import Calls, HttpCaller
-from tidemark.broker.http.inputs import Fields, body_of, path_integer
+from tidemark.broker.http.inputs import fields_of, path_integer
 from tidemark.broker.http.messages import HttpRequest, HttpResponse, json_response
 from tidemark.broker.http.problems import Problem, check
 from tidemark.broker.http.router import HttpRoute
@@ -36,7 +37,13 @@ from tidemark.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
-from tidemark.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from tidemark.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
 
 METADATA_VERSION: Final = 12
 TIMEOUT_MS: Final = 30_000
@@ -73,7 +80,7 @@ class Admin:
         brokers = [
             {"id": each.broker_id, "host": each.host, "port": each.port, "rack": each.rack} for each in answer.brokers
         ]
-        return json_response(
+        return await json_response(
             {"cluster_id": answer.cluster_id, "controller_id": answer.controller_id, "brokers": brokers}
         )
 
@@ -81,27 +88,17 @@ class Admin:
 
     async def topics(self, request: HttpRequest) -> HttpResponse:
         answer = await self._metadata(None, self._calls.caller(request))
-        found = [
-            {"name": each.name, "partitions": len(each.partitions), "internal": each.is_internal}
-            for each in sorted(answer.topics, key=lambda each: each.name or "")
-            if not each.error_code
-        ]
-        return json_response({"topics": found})
+        topics = sorted(answer.topics, key=lambda each: each.name or "")
+        shown = await finished_in_background(in_slices(_topic, (each for each in topics if not each.error_code)))
+        return await json_response({"topics": shown})
 
     async def topic(self, request: HttpRequest) -> HttpResponse:
         name = request.path_values["topic"]
         described = (await self._metadata(name, self._calls.caller(request))).topics[0]
         check(described.error_code, None if described.error_code != 3 else f"There is no topic {name[:250]}.")
-        partitions = [
-            {
-                "partition": each.partition_index,
-                "leader": each.leader_id,
-                "replicas": list(each.replica_nodes),
-                "isr": list(each.isr_nodes),
-            }
-            for each in sorted(described.partitions, key=lambda each: each.partition_index)
-        ]
-        return json_response({"name": described.name, "internal": described.is_internal, "partitions": partitions})
+        partitions = sorted(described.partitions, key=lambda each: each.partition_index)
+        shown = await finished_in_background(in_slices(_partition, partitions))
+        return await json_response({"name": described.name, "internal": described.is_internal, "partitions": shown})
 
     async def _metadata(self, topic: str | None, caller: HttpCaller) -> MetadataResponse:
         wanted = None if topic is None else [MetadataRequestTopic(name=topic)]
@@ -109,7 +106,7 @@ class Admin:
         return await self._calls.ask(request, MetadataResponse, caller, version=METADATA_VERSION)
 
     async def create(self, request: HttpRequest) -> HttpResponse:
-        fields = Fields(body_of(request), where="body")
+        fields = await fields_of(request)
         configs = fields.texts("configs")
         topic = CreatableTopic(
             name=fields.text("name"),
@@ -128,7 +125,7 @@ class Admin:
             "partitions": created.num_partitions,
             "replication_factor": created.replication_factor,
         }
-        return json_response(shown, status=201, headers=where)
+        return await json_response(shown, status=201, headers=where)
 
     async def delete(self, request: HttpRequest) -> HttpResponse:
         asked = DeleteTopicsRequest(
@@ -142,7 +139,7 @@ class Admin:
 
     async def add_partitions(self, request: HttpRequest) -> HttpResponse:
         """How many partitions the topic is to have: more than it has."""
-        fields = Fields(body_of(request), where="body")
+        fields = await fields_of(request)
         count = fields.integer("partitions", least=1, most=INT_MAX)
         fields.refuse_others()
         topic = CreatePartitionsTopic(name=request.path_values["topic"], count=count, assignments=None)
@@ -179,11 +176,11 @@ class Admin:
         answer = await self._calls.ask(asked, DescribeConfigsResponse, self._calls.caller(request), node_id=node_id)
         found = answer.results[0]
         check(found.error_code, found.error_message)
-        return json_response({"configs": {each.name: each.value for each in found.configs}})
+        return await json_response({"configs": {each.name: each.value for each in found.configs}})
 
     async def _alter_configs(self, request: HttpRequest, kind: int, name: str) -> HttpResponse:
         """A value of null takes the own setting away."""
-        fields = Fields(body_of(request), where="body")
+        fields = await fields_of(request)
         changes: Mapping[str, str | None] = fields.texts("configs", required=True)
         fields.refuse_others()
         configs = [
@@ -195,6 +192,19 @@ class Admin:
         answer = await self._calls.ask(asked, IncrementalAlterConfigsResponse, self._calls.caller(request))
         check(answer.responses[0].error_code, answer.responses[0].error_message)
         return HttpResponse(status=204)
+
+
+def _topic(topic: MetadataResponseTopic) -> dict[str, object]:
+    return {"name": topic.name, "partitions": len(topic.partitions), "internal": topic.is_internal}
+
+
+def _partition(partition: MetadataResponsePartition) -> dict[str, object]:
+    return {
+        "partition": partition.partition_index,
+        "leader": partition.leader_id,
+        "replicas": list(partition.replica_nodes),
+        "isr": list(partition.isr_nodes),
+    }
 
 
 def _check_quota(code: int, message: str | None, throttle_time_ms: int) -> None:

@@ -40,7 +40,9 @@ class HttpApi:
         """`handler_of`: what answers decoded requests, as the dispatcher has it."""
         node_id = config.node_id
         calls = Calls(handler_of, node_id=node_id, listener=config.parsed_listeners[0].name, forwarding=forwarding)
-        leaders = Leaders(store, calls, may_describe=None if guard is None else guard.lets_describe)
+        leaders = Leaders(store, calls)
+        if guard is not None:
+            leaders = Leaders(store, calls, may_describe=guard.lets_describe, may_read=guard.lets_read)
         fetching = Fetching(calls, leaders, node_id=node_id)
         addresses = Addresses(store, node_id=node_id, is_alone=forwarding is None)
 

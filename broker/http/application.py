@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
-from tidemark.broker.core.principal import Principal
 from tidemark.broker.http.cors import Cors
-from tidemark.broker.http.messages import HttpRequest
+from tidemark.broker.http.messages import Authenticate, HttpRequest, by_connection
 from tidemark.broker.http.problems import Problem
 from tidemark.broker.http.quotas import HttpQuotas
 from tidemark.broker.http.router import Answer, Router, check_query
 
-Authenticate = Callable[[HttpRequest], Awaitable[Principal]]
 
-
-async def by_connection(request: HttpRequest) -> Principal:
-    """Who the connection says: a client's certificate, or nobody in particular."""
-    return request.principal
+def starting_or_stopping() -> Problem:
+    return Problem(503, "BROKER_NOT_AVAILABLE", "This node is starting, or stopping.")
 
 
 class HttpApplication:
@@ -43,7 +38,8 @@ class HttpApplication:
         route = self.router.find(request)
         if not route.is_open:
             if not self.is_serving:
-                raise Problem(503, "BROKER_NOT_AVAILABLE", "This node is starting, or stopping.")
+                raise starting_or_stopping()
+            request.authenticate = self.authenticate
             request.principal = await self.authenticate(request)
         check_query(route, request)
         if self.quotas is None or not self.quotas.counts_time or route.is_open:

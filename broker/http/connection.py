@@ -43,6 +43,7 @@ class HttpConnection(asyncio.BufferedProtocol):
         self.peer = "?"
         self.host = "?"
         self.principal = ANONYMOUS  # of a certificate, if the client has one
+        self.descriptor = -1  # of its socket
         self._waiting: deque[tuple[HttpRequest, bool]] = deque()  # whole requests, and whether the connection goes on
         self._task: asyncio.Task[None] | None = None
         self._answering: HttpRequest | None = None
@@ -75,6 +76,7 @@ class HttpConnection(asyncio.BufferedProtocol):
         transport.set_write_buffer_limits(high=UNSENT_BYTES_MAX)
         address = transport.get_extra_info("peername") or ("?", 0)
         self.host, self.peer = str(address[0]), f"{address[0]}:{address[1]}"
+        self.descriptor = transport.get_extra_info("socket").fileno()
         if not self._listener.register(self):
             self._closing = True
             transport.abort()
@@ -204,7 +206,7 @@ class HttpConnection(asyncio.BufferedProtocol):
                 self._listener.turns.add(self._begin_answer)
         elif self._refused is not None:
             if not self._lingers:
-                self._send(_refusal(self._refused), "GET", goes_on=False)
+                self._transport.write(self._whole(_refusal(self._refused), "GET", goes_on=False))
                 self._linger()
         else:
             self._deadline = self._listener.deadline()
@@ -227,7 +229,7 @@ class HttpConnection(asyncio.BufferedProtocol):
         try:
             answer = await self._answered(request)
             if isinstance(answer, HttpResponse):
-                self._send(answer, request.method, goes_on=goes_on)
+                await self._send(answer, request.method, goes_on=goes_on)
             else:
                 goes_on = await self._stream(answer, request, goes_on=goes_on)
             await self._written()
@@ -250,14 +252,24 @@ class HttpConnection(asyncio.BufferedProtocol):
             log.exception("%s %s from %s failed", request.method, request.path[:200], self.peer)
             return _refusal(Problem(500, "UNKNOWN_SERVER_ERROR", "It failed here; the broker's log says why."))
 
-    def _send(self, answer: HttpResponse, method: str, *, goes_on: bool) -> None:
+    async def _send(self, answer: HttpResponse, method: str, *, goes_on: bool) -> None:
         if self._closing:
             return
+        if len(answer.body) <= UNSENT_BYTES_MAX or method == "HEAD":
+            self._transport.write(self._whole(answer, method, goes_on=goes_on))
+            return
+        # A piece at a time: else all of a long one is copied again and again.
+        self._transport.write(self._whole(answer, "HEAD", goes_on=goes_on))
+        body = memoryview(answer.body)
+        for start in range(0, len(body), UNSENT_BYTES_MAX):
+            self._transport.write(body[start : start + UNSENT_BYTES_MAX])
+            await self._written()
+
+    def _whole(self, answer: HttpResponse, method: str, *, goes_on: bool) -> bytes:
         head = self._head(answer.status, answer.content_type if answer.body else "", answer.headers, goes_on)
         if answer.status != 204:
             head += f"Content-Length: {len(answer.body)}\r\n".encode()
-        body = b"" if method == "HEAD" else answer.body
-        self._transport.write(head + b"\r\n" + body)
+        return head + b"\r\n" + (b"" if method == "HEAD" else answer.body)
 
     async def _stream(self, answer: StreamedResponse, request: HttpRequest, *, goes_on: bool) -> bool:
         """In chunks, each of which waits until the client has read what was before. Whether the connection goes on."""

@@ -15,12 +15,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from tidemark.broker.http.calls import Calls, HttpCaller
-from tidemark.broker.http.decoding import Decoded, Wanted, decoded
+from tidemark.broker.http.decoding import ANSWER_CHARS_MAX, Decoded, Wanted
 from tidemark.broker.http.fetching import EARLIEST, LATEST, NEXT_LEADER, Fetching, TopicPartition
 from tidemark.broker.http.group_member import GroupMember
 from tidemark.broker.http.leaders import Leaders
 from tidemark.broker.http.problems import Problem
 from tidemark.broker.http.quotas import HttpQuotas
+from tidemark.broker.http.standing import Standing
 from tidemark.broker.metadata.store import MetadataStore
 from tidemark.environment import monotonic
 from tidemark.protocol.errors import ErrorCode
@@ -62,7 +63,7 @@ class ConsumerInstance:
         self.used_at = monotonic()
         self.in_use = 0  # requests of its client that are under way
         self.member = GroupMember(
-            group, consumer_id, caller, calls=calls, leaders=leaders, store=store, revoke=self._give_up
+            group, consumer_id, caller, calls=calls, leaders=leaders, store=store, revoke=self._give_up, lose=self._lose
         )
         self.positions: dict[TopicPartition, int] = {}  # in the order in which partitions are read next
         self.given: dict[TopicPartition, int] = {}  # after what the client got and did not commit
@@ -72,7 +73,7 @@ class ConsumerInstance:
 
     # -- reading -----------------------------------------------------------
 
-    async def poll(self, *, wait_ms: int, limit_bytes: int) -> list[str]:
+    async def poll(self, standing: Standing, *, wait_ms: int, limit_bytes: int) -> list[str]:
         """Records as JSON, of whichever partitions have some. Raises Problem."""
         if self.member.subscription is None:
             raise Problem(409, "INVALID_REQUEST", "This consumer is not subscribed to anything yet.")
@@ -83,43 +84,57 @@ class ConsumerInstance:
             if self.options.auto_commit:
                 with contextlib.suppress(Problem):
                     await self.commit()
-            return await self._poll(monotonic() + wait_ms / 1000, limit_bytes)
+            return await self._poll(standing, monotonic() + wait_ms / 1000, limit_bytes)
         finally:
             self._is_polling = False
 
-    async def _poll(self, until: float, limit_bytes: int) -> list[str]:
+    async def _poll(self, standing: Standing, until: float, limit_bytes: int) -> list[str]:
         while True:
             if self.member.failure is not None:
                 raise self.member.failure
             changed = self.member.changed
-            records = await self._poll_once(until, limit_bytes)
+            records = await self._poll_once(standing, until, limit_bytes)
             left = until - monotonic()
             if records or left <= 0:
                 return records
-            if not self.positions:
+            if not self._readable():
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(min(left, RETRY_SECONDS) if self.member.assigned else left):
                         await changed.wait()
 
-    async def _poll_once(self, until: float, limit_bytes: int) -> list[str]:
+    def _readable(self) -> dict[int, list[TopicPartition]]:
+        """What is assigned and has a position, by the broker that leads it."""
+        return self._fetching.by_leader(each for each in self.positions if each in self.member.assigned)
+
+    async def _poll_once(self, standing: Standing, until: float, limit_bytes: int) -> list[str]:
         try:
             await self._find_positions()
         except Problem as problem:
             if problem.status != 503 and problem.error not in PASSING_NAMES:
                 raise
+            await asyncio.sleep(min(max(until - monotonic(), 0), RETRY_SECONDS))
             return []
-        led = self._fetching.by_leader(each for each in self.positions if each in self.member.assigned)
+        led = self._readable()
         if not led:
             return []
-        found = [
-            (place, self.positions.get(place, -1), await self._looked_at(place, data))
-            for place, data in (await self._read(led, until, limit_bytes)).items()
-        ]
+        asked = {each: self.positions[each] for places in led.values() for each in places}
+        found, chars_left = [], ANSWER_CHARS_MAX
+        for place, data in (await self._read(led, asked, until, limit_bytes)).items():
+            looked_at = await self._looked_at(place, asked[place], data, chars_max=chars_left)
+            found.append((place, asked[place], looked_at))
+            chars_left -= 0 if looked_at is None else looked_at.chars
+            if chars_left <= 0:
+                break  # the others are read next time
+        await standing.check(*{place[0] for place, _, each in found if each})
         # From here to the answer nothing is awaited: either the client gets it, or no position has moved.
         return [record for place, offset, each in found if each for record in self._taken(place, offset, each)]
 
     async def _read(
-        self, led: Mapping[int, list[TopicPartition]], until: float, limit_bytes: int
+        self,
+        led: Mapping[int, list[TopicPartition]],
+        asked: Mapping[TopicPartition, int],
+        until: float,
+        limit_bytes: int,
     ) -> dict[TopicPartition, PartitionData]:
         """From all leaders at once, until the first of them has something, or the assignment changes."""
         limit_bytes = self._quotas.fetch_bytes_max(self.caller, max(limit_bytes // len(led), 1))
@@ -127,7 +142,7 @@ class ConsumerInstance:
             asyncio.ensure_future(
                 self._fetching.read_from(
                     leader,
-                    {each: self.positions[each] for each in places},
+                    {each: asked[each] for each in places},
                     self.caller,
                     limit_bytes=limit_bytes,
                     wait_ms=max(int((until - monotonic()) * 1000), 0),
@@ -161,7 +176,9 @@ class ConsumerInstance:
                 raise error
         return found
 
-    async def _looked_at(self, place: TopicPartition, data: PartitionData) -> Decoded | None:
+    async def _looked_at(
+        self, place: TopicPartition, offset: int, data: PartitionData, *, chars_max: int
+    ) -> Decoded | None:
         """The records of a partition. None: there are none for now."""
         if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
             await self._reset(place)
@@ -171,10 +188,9 @@ class ConsumerInstance:
             return None
         if data.error_code:
             raise Problem.of(data.error_code)
-        offset = self.positions.get(place)
-        if offset is None or not data.records:
+        if not data.records:
             return None
-        found = await decoded(data, *place, offset, self.options.wanted)
+        found = await self._fetching.decoder.decoded(data, *place, offset, self.options.wanted, chars_max=chars_max)
         self._quotas.fetched(self.caller, found.size_bytes)
         return found
 
@@ -237,8 +253,12 @@ class ConsumerInstance:
     async def _give_up(self, partitions: set[TopicPartition]) -> None:
         """They go to another member, or this one leaves."""
         last = {place: self.given[place] for place in sorted(partitions) if place in self.given}
+        self._lose(partitions)
+        if last and self.options.auto_commit:
+            await self.member.commit_now(last)
+
+    def _lose(self, partitions: set[TopicPartition]) -> None:
+        """They may be another's by now, who goes on from what is committed: so does this one, if it gets them again."""
         for place in partitions:
             self.given.pop(place, None)
             self.positions.pop(place, None)
-        if last and self.options.auto_commit:
-            await self.member.commit_now(last)

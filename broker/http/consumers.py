@@ -21,12 +21,13 @@ from tidemark.broker.http.decoding import FORMATS_DEFAULT, FORMATS_READ, ISOLATI
 from tidemark.broker.http.fetching import Fetching, TopicPartition
 from tidemark.broker.http.group_member import Subscription
 from tidemark.broker.http.groups import OFFSETS_MAX, place_of
-from tidemark.broker.http.inputs import Fields, body_of, fail, query_integer
+from tidemark.broker.http.inputs import Fields, fail, fields_of, query_integer
 from tidemark.broker.http.leaders import Leaders
 from tidemark.broker.http.messages import HttpRequest, HttpResponse, json_response
 from tidemark.broker.http.problems import Problem
 from tidemark.broker.http.quotas import HttpQuotas
 from tidemark.broker.http.router import HttpRoute
+from tidemark.broker.http.standing import Standing
 from tidemark.broker.metadata.store import MetadataStore
 from tidemark.environment import monotonic, random_bytes
 
@@ -62,6 +63,7 @@ class Consumers:
         self._store = store
         self._instances: dict[str, ConsumerInstance] = {}
         self._leaving: set[asyncio.Future[None]] = set()
+        self._is_closed = False
 
     def routes(self) -> list[HttpRoute]:
         return [
@@ -77,13 +79,15 @@ class Consumers:
     # -- life --------------------------------------------------------------
 
     async def create_consumer(self, request: HttpRequest) -> HttpResponse:
-        options = self._options(Fields(body_of(request), where="body"))
-        if len(self._instances) >= self._instances_max:
-            told = f"This node has {self._instances_max} consumers already (http.consumers.max)."
-            raise Problem(429, "GROUP_MAX_SIZE_REACHED", told, headers=(("Retry-After", "10"),))
+        options = self._options(await fields_of(request))
         group = request.path_values["group"]
         caller = self._calls.caller(request)
         await self._leaders.coordinator_of(group, caller)  # may this client, in this group?
+        if self._is_closed:
+            raise Problem(503, "BROKER_NOT_AVAILABLE", "This node is stopping.")
+        if len(self._instances) >= self._instances_max:
+            told = f"This node has {self._instances_max} consumers already (http.consumers.max)."
+            raise Problem(429, "GROUP_MAX_SIZE_REACHED", told, headers=(("Retry-After", "10"),))
         consumer_id = f"{self._node_id}-{random_bytes(ID_BYTES).hex()}"
         instance = self._instances[consumer_id] = ConsumerInstance(
             group,
@@ -98,7 +102,7 @@ class Consumers:
         )
         self._expire_later(instance, options.idle_ms / 1000)
         url = f"{self._addresses.own_base(request)}{request.path}/{consumer_id}"
-        return json_response({"id": consumer_id, "url": url}, status=201, headers=(("Location", url),))
+        return await json_response({"id": consumer_id, "url": url}, status=201, headers=(("Location", url),))
 
     def _options(self, fields: Fields) -> ConsumerOptions:
         options = ConsumerOptions(
@@ -135,6 +139,7 @@ class Consumers:
 
     async def close(self) -> None:
         """All leave their groups, so that others need not wait for their sessions to end."""
+        self._is_closed = True
         instances, self._instances = self._instances, {}
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(LEAVE_SECONDS_MAX):
@@ -183,7 +188,7 @@ class Consumers:
                     for topic, partition in sorted(member.assigned)
                 ],
             }
-            return json_response(shown)
+            return await json_response(shown)
 
     async def delete_consumer(self, request: HttpRequest) -> HttpResponse:
         async with self._used(request) as instance:
@@ -193,7 +198,7 @@ class Consumers:
 
     async def subscribe(self, request: HttpRequest) -> HttpResponse:
         async with self._used(request) as instance:
-            await instance.member.subscribe(_subscription(Fields(body_of(request), where="body")))
+            await instance.member.subscribe(_subscription(await fields_of(request)))
         return HttpResponse(status=204)
 
     async def poll(self, request: HttpRequest) -> HttpResponse:
@@ -202,23 +207,24 @@ class Consumers:
         request.ends_with_client = True  # or the records that come now would go to nobody
         async with self._used(request) as instance:
             self._quotas.admit_fetch(instance.caller)
-            records = await instance.poll(wait_ms=wait_ms, limit_bytes=limit_bytes)
+            standing = Standing(request, instance.caller, self._leaders)
+            records = await instance.poll(standing, wait_ms=wait_ms, limit_bytes=limit_bytes)
         body = f'{{"records":[{",".join(records)}]}}'
         return HttpResponse(body=body.encode(errors="replace"), headers=NO_STORE)
 
     async def commit(self, request: HttpRequest) -> HttpResponse:
         """Of everything that was given; or of the offsets in the body: those to go on from."""
-        fields = Fields(body_of(request), where="body")
+        fields = await fields_of(request)
         wishes = fields.listing("offsets") if fields.has("offsets") else None
         fields.refuse_others()
         async with self._used(request) as instance:
             offsets = None if wishes is None else await self._places(wishes, "offsets", instance)
             committed = await instance.commit(offsets)
         shown = [{"topic": topic, "partition": index, "offset": at} for (topic, index), at in committed.items()]
-        return json_response({"offsets": shown})
+        return await json_response({"offsets": shown})
 
     async def seek(self, request: HttpRequest) -> HttpResponse:
-        fields = Fields(body_of(request), where="body")
+        fields = await fields_of(request)
         wishes = fields.listing("positions")
         fields.refuse_others()
         async with self._used(request) as instance:

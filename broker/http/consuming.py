@@ -6,13 +6,14 @@ from typing import Final
 
 from tidemark.broker.http.addresses import Addresses
 from tidemark.broker.http.calls import Calls, HttpCaller
-from tidemark.broker.http.decoding import decoded, wanted_by
+from tidemark.broker.http.decoding import ANSWER_CHARS_MAX, wanted_by
 from tidemark.broker.http.fetching import EARLIEST, LATEST, Fetching
 from tidemark.broker.http.inputs import path_integer, query_integer
 from tidemark.broker.http.leaders import Leaders
 from tidemark.broker.http.messages import HttpRequest, HttpResponse
 from tidemark.broker.http.quotas import HttpQuotas
 from tidemark.broker.http.router import HttpRoute
+from tidemark.broker.http.standing import Standing
 from tidemark.environment import monotonic
 
 BYTES_DEFAULT: Final = 1 << 20
@@ -49,6 +50,7 @@ class Consuming:
         limit_bytes = self._quotas.fetch_bytes_max(caller, limit_bytes)
         offset = await start_of(self._fetching, request, topic, partition, caller)
         until = monotonic() + wait_ms / 1000
+        standing = Standing(request, caller, self._leaders)
         while True:
             data = await self._fetching.read(
                 topic,
@@ -59,7 +61,10 @@ class Consuming:
                 wait_ms=max(int((until - monotonic()) * 1000), 0),
                 isolation=wanted.isolation,
             )
-            found = await decoded(data, topic, partition, offset, wanted)
+            await standing.check(topic)
+            found = await self._fetching.decoder.decoded(
+                data, topic, partition, offset, wanted, chars_max=ANSWER_CHARS_MAX
+            )
             self._quotas.fetched(caller, found.size_bytes)
             if found.records or monotonic() >= until:
                 break

@@ -2,23 +2,38 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, NamedTuple
 
-from tidemark.broker.core.sliced_work import Job, finished
+from tidemark.broker.core.sliced_work import Job, finished_in_background
 from tidemark.broker.http.calls import bytes_of
 from tidemark.broker.http.inputs import fail, query_choice
 from tidemark.broker.http.messages import HttpRequest
 from tidemark.broker.http.record_json import ANY_FORMAT, FORMATS, record_text
 from tidemark.protocol.messages.fetch import PartitionData
-from tidemark.protocol.records import BatchHeader, Record, iter_batches, iter_records, read_end_transaction
+from tidemark.protocol.records import (
+    BatchHeader,
+    InvalidRecord,
+    Record,
+    iter_batches,
+    payload_of,
+    read_end_transaction,
+    records_in,
+)
 
-CONTROL, TRANSACTIONAL = 0x20, 0x10
+CONTROL, TRANSACTIONAL, COMPRESSION = 0x20, 0x10, 0x07
 ISOLATION: Final = ("read_uncommitted", "read_committed")
 FORMATS_READ: Final = (*FORMATS, ANY_FORMAT)
 FORMATS_DEFAULT: Final = {"key": "string", "value": ANY_FORMAT}
 DECOMPRESSED_BYTES_MAX: Final = 64 << 20
+SMALL_BATCH_BYTES: Final = 16 << 10  # compressed
+DECOMPRESSED_AT_ONCE_BYTES: Final = 256 << 10  # on the event loop; more is decompressed by a thread
+LARGE_BATCHES_MAX: Final = 4  # that are in memory at once
+ANSWER_CHARS_MAX: Final = 16 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,33 +74,79 @@ class Decoded(NamedTuple):
     records: list[str]  # as JSON
     next_offset: int  # after what was looked at
     size_bytes: int  # of what was looked at, as it is stored
+    chars: int  # of the records
 
 
-async def decoded(data: PartitionData, topic: str, partition: int, offset: int, wanted: Wanted) -> Decoded:
-    """The records from `offset` on."""
-    raw = await bytes_of(data.records)
-    records, following = await finished(_decode(raw, _Aborted(data), topic, partition, offset, wanted))
-    return Decoded(records, following, len(raw))
+class Decoder:
+    def __init__(self) -> None:
+        # A few kilobytes may hold gigabytes when decompressed, and anybody may read them over many connections.
+        self._large = asyncio.Semaphore(LARGE_BATCHES_MAX)
+
+    async def decoded(
+        self, data: PartitionData, topic: str, partition: int, offset: int, wanted: Wanted, *, chars_max: int
+    ) -> Decoded:
+        """The records from `offset` on: until their JSON has `chars_max` characters, and one at least."""
+        raw = await bytes_of(data.records)
+        reading = _Reading(offset, wanted, topic=topic, partition=partition, chars_max=chars_max)
+        aborted = _Aborted(data)
+        for header, batch in iter_batches(raw, partial_tail=True):
+            if reading.is_full:
+                break
+            if header.attributes & CONTROL:
+                aborted.ended(header, batch)
+            elif not aborted.covers(header):
+                await self._read(reading, header, batch)
+            if not reading.is_full:
+                reading.next_offset = max(reading.next_offset, header.last_offset + 1)
+        return Decoded(reading.records, reading.next_offset, len(raw), reading.chars)
+
+    async def _read(self, reading: _Reading, header: BatchHeader, batch: memoryview) -> None:
+        if not header.attributes & COMPRESSION:
+            await finished_in_background(reading.read(header, payload_of(batch)))
+            return
+        if len(batch) <= SMALL_BATCH_BYTES:
+            with contextlib.suppress(InvalidRecord):  # most of them are small, decompressed, too
+                payload = payload_of(batch, limit_bytes=DECOMPRESSED_AT_ONCE_BYTES)
+                await finished_in_background(reading.read(header, payload))
+                return
+        async with self._large:
+            expand = partial(payload_of, batch, limit_bytes=DECOMPRESSED_BYTES_MAX)
+            payload = await asyncio.get_running_loop().run_in_executor(None, expand)
+            await finished_in_background(reading.read(header, payload))
 
 
-def _decode(
-    raw: bytes, aborted: _Aborted, topic: str, partition: int, offset: int, wanted: Wanted
-) -> Job[tuple[list[str], int]]:
-    found: list[str] = []
-    following = offset
-    named = topic if wanted.names_topic else None
-    for header, batch in iter_batches(raw, partial_tail=True):
-        following = max(following, header.last_offset + 1)
-        if header.attributes & CONTROL:
-            aborted.ended(header, batch)
-            continue
-        if aborted.covers(header):
-            continue
-        for record in iter_records(batch, limit_bytes=DECOMPRESSED_BYTES_MAX):
-            if record.offset >= offset and wanted.takes(record):
-                found.append(record_text(record, topic=named, partition=partition, formats=wanted.formats))
+class _Reading:
+    """What was found so far."""
+
+    def __init__(self, offset: int, wanted: Wanted, *, topic: str, partition: int, chars_max: int) -> None:
+        self.records: list[str] = []
+        self.next_offset = offset
+        self.chars = 0
+        self._offset = offset
+        self._wanted = wanted
+        self._topic = topic if wanted.names_topic else None
+        self._partition = partition
+        self._chars_max = chars_max
+
+    @property
+    def is_full(self) -> bool:
+        return self.chars >= self._chars_max and bool(self.records)
+
+    def read(self, header: BatchHeader, payload: memoryview) -> Job[None]:
+        wanted = self._wanted
+        for record in records_in(header, payload):
+            if record.offset < self._offset:
+                continue
+            if self.is_full:
+                return
+            if wanted.takes(record):
+                text = yield from record_text(
+                    record, topic=self._topic, partition=self._partition, formats=wanted.formats
+                )
+                self.records.append(text)
+                self.chars += len(text)
+            self.next_offset = record.offset + 1
             yield
-    return found, following
 
 
 class _Aborted:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from tidemark.broker.http.calls import Calls, HttpCaller
+from tidemark.broker.http.decoding import Decoder
 from tidemark.broker.http.leaders import Leaders
 from tidemark.broker.http.problems import Problem
 from tidemark.protocol.errors import ErrorCode
@@ -42,6 +43,7 @@ class Fetching:
         self._calls = calls
         self._leaders = leaders
         self._node_id = node_id
+        self.decoder = Decoder()
 
     async def offset_at(self, topic: str, partition: int, timestamp: int, caller: HttpCaller) -> int:
         """The first offset of a time on, or of the log (EARLIEST), or the end (LATEST). -1: there is none."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Final
 
@@ -34,6 +35,8 @@ from tidemark.protocol.messages.offset_fetch import (
     OffsetFetchRequestTopics,
     OffsetFetchResponse,
 )
+
+log = logging.getLogger(__name__)
 
 OFFSETS_VERSION: Final = 9  # of OffsetFetch and OffsetCommit: the last that names topics
 JOIN_EPOCH, LEAVE_EPOCH = 0, -1
@@ -76,8 +79,10 @@ class GroupMember:
         leaders: Leaders,
         store: MetadataStore,
         revoke: Revoke,
+        lose: Callable[[set[TopicPartition]], None],
     ) -> None:
-        """`revoke(partitions)` is awaited before they are given up: the moment for a last commit."""
+        """`revoke(partitions)` is awaited before they are given up: the moment for a last commit. `lose(partitions)` is
+        called when they are gone already."""
         self.group = group
         self.member_id = member_id
         self.caller = caller
@@ -90,12 +95,14 @@ class GroupMember:
         self._leaders = leaders
         self._store = store
         self._revoke = revoke
+        self._lose = lose
         self._turn = asyncio.Lock()  # one request with the member's epoch at a time
         self._wake = asyncio.Event()
         self._told: Subscription | None = None  # what the coordinator knows
         self._owned_told: set[TopicPartition] | None = None
         self._target: list[TopicPartitions] | None = None
         self._beating: asyncio.Task[None] | None = None
+        self._has_left = False
 
     # -- what the client asks for ------------------------------------------
 
@@ -104,6 +111,8 @@ class GroupMember:
         before, self.subscription = self.subscription, subscription
         try:
             async with self._turn:
+                if self._has_left:
+                    raise _left()
                 self.failure = None
                 await self._beat()
         except Problem as problem:
@@ -111,17 +120,18 @@ class GroupMember:
                 self.subscription = before
             raise
         finally:
-            if self.subscription is not None and self._beating is None:
+            if self.subscription is not None and self._beating is None and not self._has_left:
                 self._beating = asyncio.ensure_future(self._keep_beating())
         self._wake.set()
 
     async def leave(self) -> None:
         """Give everything up. The coordinator that does not answer finds out by itself, when the session ends."""
+        self._has_left, self.failure = True, _left()
         if self._beating is not None:
             self._beating.cancel()
             await asyncio.gather(self._beating, return_exceptions=True)
             self._beating = None
-        if self.epoch == JOIN_EPOCH:
+        if self.subscription is None:
             return
         with contextlib.suppress(Problem, TimeoutError):
             async with asyncio.timeout(LEAVE_SECONDS_MAX), self._turn:
@@ -200,6 +210,10 @@ class GroupMember:
                     self._forget()
                     self.failure = problem
                 seconds = RETRY_SECONDS
+            except Exception:
+                log.exception("consumer %s of group %s stopped its heartbeats", self.member_id, self.group)
+                self._forget()
+                self.failure = Problem(500, "UNKNOWN_SERVER_ERROR", "It failed here; the broker's log says why.")
         self._beating = None
 
     async def _beat(self) -> float:
@@ -273,8 +287,13 @@ class GroupMember:
         """It is not in the group: what it had may be another's by now."""
         self.epoch = JOIN_EPOCH
         self._told = self._owned_told = self._target = None
+        self._lose(self.assigned)
         self._assign(set())
 
     async def _ask(self, request: ConsumerGroupHeartbeatRequest) -> ConsumerGroupHeartbeatResponse:
         node_id = await self._leaders.coordinator_of(self.group, self.caller)
         return await self._calls.ask(request, ConsumerGroupHeartbeatResponse, self.caller, node_id=node_id)
+
+
+def _left() -> Problem:
+    return Problem(404, "UNKNOWN_MEMBER_ID", "This consumer has left its group.")

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from tidemark.broker.core.sliced_work import finished_in_background, in_slices
 from tidemark.broker.http.calls import Calls, HttpCaller
 from tidemark.broker.http.fetching import EARLIEST, LATEST, Fetching, TopicPartition
-from tidemark.broker.http.inputs import Fields, body_of, fail
+from tidemark.broker.http.inputs import Fields, fail, fields_of
 from tidemark.broker.http.leaders import Leaders
 from tidemark.broker.http.messages import HttpRequest, HttpResponse, json_response
 from tidemark.broker.http.problems import check
@@ -66,7 +67,7 @@ class Groups:
                     "type": each.group_type,
                     "coordinator": node_id,
                 }
-        return json_response({"groups": [found[name] for name in sorted(found)]})
+        return await json_response({"groups": [found[name] for name in sorted(found)]})
 
     async def group(self, request: HttpRequest) -> HttpResponse:
         """Its state and members, in either protocol."""
@@ -90,7 +91,7 @@ class Groups:
             }
             for each in found.members
         ]
-        return _described(group, found.group_state, "consumer", node_id, members)
+        return await _described(group, found.group_state, "consumer", node_id, members)
 
     async def _classic_group(self, group: str, caller: HttpCaller, node_id: int) -> HttpResponse:
         asked = DescribeGroupsRequest(groups=[group])
@@ -101,7 +102,7 @@ class Groups:
             {"member_id": each.member_id, "client_id": each.client_id, "client_host": each.client_host}
             for each in found.members
         ]
-        return _described(group, found.group_state, "classic", node_id, members)
+        return await _described(group, found.group_state, "classic", node_id, members)
 
     async def delete_group(self, request: HttpRequest) -> HttpResponse:
         group, caller = request.path_values["group"], self._calls.caller(request)
@@ -126,13 +127,13 @@ class Groups:
             for each in topic.partitions
         }
         ends = await self._fetching.ends(list(committed), caller)
-        rows = [_row(topic, partition, offset, ends) for (topic, partition), offset in committed.items()]
-        return json_response({"group": group, "offsets": rows, "lag": sum(row["lag"] or 0 for row in rows)})
+        rows = await finished_in_background(in_slices(lambda each: _row(*each, ends), committed.items()))
+        return await json_response({"group": group, "offsets": rows, "lag": sum(row["lag"] or 0 for row in rows)})
 
     async def reset_offsets(self, request: HttpRequest) -> HttpResponse:
         """Of a group without members: for partitions, an offset, or `earliest`, `latest`, or a time."""
         group, caller = request.path_values["group"], self._calls.caller(request)
-        fields = Fields(body_of(request), where="body")
+        fields = await fields_of(request)
         wishes = fields.listing("offsets")
         fields.refuse_others()
         if not 0 < len(wishes) <= OFFSETS_MAX:
@@ -175,12 +176,13 @@ async def place_of(wish: Fields, leaders: Leaders, fetching: Fetching, caller: H
     return topic, partition, offset
 
 
-def _row(topic: str, partition: int, offset: int, ends: Mapping[TopicPartition, int]) -> dict[str, Any]:
-    end = ends.get((topic, partition))
+def _row(place: TopicPartition, offset: int, ends: Mapping[TopicPartition, int]) -> dict[str, Any]:
+    end = ends.get(place)
+    topic, partition = place
     lag = None if end is None else max(end - offset, 0)
     return {"topic": topic, "partition": partition, "offset": offset, "end_offset": end, "lag": lag}
 
 
-def _described(group: str, state: str, kind: str, node_id: int, members: list[dict[str, Any]]) -> HttpResponse:
+async def _described(group: str, state: str, kind: str, node_id: int, members: list[dict[str, Any]]) -> HttpResponse:
     shown = {"group": group, "state": state, "type": kind, "coordinator": node_id, "members": members}
-    return json_response(shown)
+    return await json_response(shown)

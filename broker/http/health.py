@@ -32,8 +32,8 @@ class Health:
 
     async def _live(self, _request: HttpRequest) -> HttpResponse:
         # That it is answered says it all: the event loop turns.
-        return json_response({"status": "live", "node_id": self._node_id})
+        return await json_response({"status": "live", "node_id": self._node_id})
 
     async def _ready(self, _request: HttpRequest) -> HttpResponse:
         is_ready, document = self.document()
-        return json_response(document, status=200 if is_ready else 503)
+        return await json_response(document, status=200 if is_ready else 503)

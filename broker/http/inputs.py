@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from tidemark.broker.core.sliced_work import Job, finished_in_background
 from tidemark.broker.http.messages import HttpRequest
 from tidemark.broker.http.problems import Problem
 
@@ -84,12 +85,17 @@ class Fields:
             raise fail(f"{self.where}: there is no field {min(map(str, self._left))!r} here.")
 
 
-def body_of(request: HttpRequest) -> object:
+def body_of(request: HttpRequest) -> Job[object]:
     """The JSON of a body. Its type must be said: so a page in a browser cannot send one without being asked first."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json" and not kind.endswith("+json"):
         raise Problem(415, "INVALID_REQUEST", "The body must be JSON, and Content-Type application/json.")
-    return request.json()
+    return (yield from request.json())
+
+
+async def fields_of(request: HttpRequest) -> Fields:
+    """Of a body that must be an object."""
+    return Fields(await finished_in_background(body_of(request)), where="body")
 
 
 def query_integer(request: HttpRequest, name: str, *, default: int, least: int, most: int) -> int:

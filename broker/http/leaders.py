@@ -13,20 +13,27 @@ from tidemark.protocol.messages.find_coordinator import FindCoordinatorRequest, 
 from tidemark.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 
 METADATA_VERSION: Final = 12
-MayDescribe = Callable[[HttpCaller, str], bool]
+May = Callable[[HttpCaller, str], bool]
+
+
+def _everybody(_caller: HttpCaller, _topic: str) -> bool:
+    return True
 
 
 class Leaders:
-    def __init__(self, store: MetadataStore, calls: Calls, *, may_describe: MayDescribe | None = None) -> None:
-        """`may_describe`: whether a caller may know of a topic; without it, everybody may."""
+    def __init__(
+        self, store: MetadataStore, calls: Calls, *, may_describe: May = _everybody, may_read: May = _everybody
+    ) -> None:
+        """`may_describe`: whether a caller may know of a topic; `may_read`: and have its records."""
         self._store = store
         self._calls = calls
         self._may_describe = may_describe
+        self.may_read = may_read
 
     async def partition_count(self, topic: str, caller: HttpCaller, *, create: bool = False) -> int:
         """Raises Problem if there is no such topic, or the caller may not know whether there is."""
         found = self._store.image.topics.get(topic)
-        if found is not None and (self._may_describe is None or self._may_describe(caller, topic)):
+        if found is not None and self._may_describe(caller, topic):
             return len(found.partitions)
         described_count = await self._described(topic, caller, create=create)
         created = self._store.image.topics.get(topic)

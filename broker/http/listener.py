@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from tidemark.broker.config import BrokerConfig, Listener
 from tidemark.broker.core.limited_log import LimitedLog
 from tidemark.broker.core.ordered_set import OrderedSet
+from tidemark.broker.core.sliced_work import SlicedWork
 from tidemark.broker.http.connection import UNSENT_BYTES_MAX, Application, HttpConnection
 from tidemark.broker.quotas.connections import AT_ONCE, Admission
 from tidemark.broker.server.listening_socket import listening_socket
@@ -41,8 +42,12 @@ class HttpListener:
         self._config = config
         self._tls = tls
         self._loop = asyncio.get_running_loop()
-        # One request is begun in each turn of the loop: Kafka's clients do not wait for all of HTTP's in between.
-        self.turns = WaitingTurns(self._loop, seconds=0.0)
+        # One request is begun in each turn of the loop, and none while there is work left of those that were: Kafka's
+        # clients do not wait for all of HTTP's in between.
+        work: SlicedWork | None = getattr(self._loop, "background_work", None)
+        is_busy = (lambda: False) if work is None else (lambda: work.is_busy)
+        self.turns = WaitingTurns(self._loop, seconds=0.0, is_busy=is_busy)
+        self._background: set[int] = getattr(self._loop, "background", set())  # descriptors that are served last
         self._log = LimitedLog(log, clock=self._loop.time)
         self._seconds_max = config.http_request_timeout_ms / 1000
         self._servers: list[asyncio.Server] = []
@@ -77,6 +82,7 @@ class HttpListener:
 
     def register(self, connection: HttpConnection) -> bool:
         self._connections.add(connection)
+        self._background.add(connection.descriptor)
         if len(self._connections) <= self._config.http_max_connections and not self._closing:
             return True
         if not self._closing:
@@ -90,6 +96,7 @@ class HttpListener:
 
     def forget(self, connection: HttpConnection) -> None:
         self._connections.discard(connection)
+        self._background.discard(connection.descriptor)
         if not self._connections:
             self._emptied.set()
 

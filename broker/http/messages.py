@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final
 from urllib.parse import parse_qsl, unquote
 
 from tidemark.broker.core.principal import ANONYMOUS, Principal
+from tidemark.broker.core.sliced_work import Job, finished_in_background
 from tidemark.broker.http.problems import Problem
+from tidemark.broker.http.sliced_json import parsed, text_of, written
 
 JSON: Final = "application/json"
 QUERY_FIELDS_MAX: Final = 100
 CLIENT_ID: Final = "http"
 CLIENT_ID_CHARS_MAX: Final = 200
+
+Authenticate = Callable[["HttpRequest"], Awaitable[Principal]]
+
+
+async def by_connection(request: HttpRequest) -> Principal:
+    """Who the connection says: a client's certificate, or nobody in particular."""
+    return request.principal
 
 
 @dataclass(kw_only=True)
@@ -28,6 +36,7 @@ class HttpRequest:
     listener: str
     is_encrypted: bool = False
     principal: Principal = ANONYMOUS
+    authenticate: Authenticate = by_connection  # again, for what takes long
     meter: Any = None  # of the client's quotas, once it is known
     ends_with_client: bool = False  # nothing is done any more for a client that will send nothing more
     path_values: Mapping[str, str] = field(default_factory=dict)  # what stands for the names in the route's path
@@ -49,16 +58,11 @@ class HttpRequest:
             raise Problem(400, "INVALID_REQUEST", f"The query cannot be read: {error}.") from error
         return dict(pairs)
 
-    def json(self) -> object:
+    def json(self) -> Job[object]:
         try:
-            value: object = json.loads(self.body, parse_constant=_refuse_constant)
-            return value
+            return (yield from parsed(text_of(self.body)))
         except (ValueError, RecursionError) as error:
             raise Problem(400, "INVALID_REQUEST", f"The body is not JSON: {error}.") from error
-
-
-def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is not JSON")
 
 
 def path_segments(path: str) -> list[str]:
@@ -83,6 +87,6 @@ class StreamedResponse:
     headers: tuple[tuple[str, str], ...] = ()
 
 
-def json_response(value: Any, *, status: int = 200, headers: tuple[tuple[str, str], ...] = ()) -> HttpResponse:
-    body = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode(errors="replace")
-    return HttpResponse(status=status, body=body, headers=headers)
+async def json_response(value: object, *, status: int = 200, headers: tuple[tuple[str, str], ...] = ()) -> HttpResponse:
+    text = await finished_in_background(written(value))
+    return HttpResponse(status=status, body=text.encode(errors="replace"), headers=headers)

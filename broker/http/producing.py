@@ -3,35 +3,35 @@
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final, TypeVar
 
-from tidemark.broker.core.sliced_work import Job, finished
+from tidemark.broker.core.sliced_work import Job, at_once, finished_in_background
 from tidemark.broker.http.addresses import Addresses
 from tidemark.broker.http.calls import Calls, HttpCaller
+from tidemark.broker.http.idempotence import Producer, producer_of
 from tidemark.broker.http.inputs import Fields, body_of, fail
 from tidemark.broker.http.leaders import Leaders
-from tidemark.broker.http.messages import HttpRequest, HttpResponse, json_response
+from tidemark.broker.http.messages import HttpRequest, HttpResponse
 from tidemark.broker.http.problems import Problem
 from tidemark.broker.http.quotas import HttpQuotas
 from tidemark.broker.http.record_json import record_of
 from tidemark.broker.http.router import HttpRoute
-from tidemark.environment import monotonic, new_random, wall_clock_ms
+from tidemark.broker.http.sliced_json import written
+from tidemark.environment import new_random, wall_clock_ms
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
-from tidemark.protocol.murmur2 import partition_of_key
-from tidemark.protocol.records import Record, build_batch
+from tidemark.protocol.murmur2 import partition_of_key_in_slices
+from tidemark.protocol.records import Record, build_batch_in_slices
+
+T = TypeVar("T")
 
 VERSION: Final = 12  # the last that names topics
 RECORDS_MAX: Final = 10_000
 TIMEOUT_MS_MAX: Final = 30_000
+SHORT_BYTES: Final = 4 << 10
 RETRIES: Final = 20
 RETRY_SECONDS: Final = 0.1
-REMEMBERED_MAX: Final = 10_000  # requests with an Idempotency-Key
-REMEMBERED_SECONDS: Final = 600.0
-KEY_CHARS_MAX: Final = 200
 ACKS: Final = {"all": -1, "-1": -1, "1": 1, "0": 0}
 # Nothing was appended: another broker leads by now, or none does yet.
 NOT_APPENDED: Final = frozenset(
@@ -44,10 +44,15 @@ NOT_APPENDED: Final = frozenset(
 )
 
 
-# It may be appended, or may be yet.
-MAY_BE_APPENDED: Final = frozenset(
-    ("REQUEST_TIMED_OUT", "NOT_ENOUGH_REPLICAS_AFTER_APPEND", "BROKER_NOT_AVAILABLE", "UNKNOWN_SERVER_ERROR")
-)
+Wish = tuple[int | None, Record]  # with the partition that is asked for, if one is
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Asked:
+    wishes: list[Wish]
+    partition_max: int  # of those that are asked for; -1: none is
+    acks: int
+    timeout_ms: int
 
 
 @dataclass(slots=True)
@@ -56,6 +61,7 @@ class _Placed:
 
     places: list[int] = field(default_factory=list)
     records: list[Record] = field(default_factory=list)
+    batch: bytearray = field(default_factory=bytearray)
 
 
 class Producing:
@@ -65,72 +71,83 @@ class Producing:
         self._addresses = addresses
         self._quotas = quotas
         self._next_partition = new_random().randrange(1 << 16)
-        self._remembered = RememberedAnswers(clock=monotonic)
 
     def routes(self) -> list[HttpRoute]:
         return [HttpRoute("POST", "/topics/{topic}/records", self.produce, query=("redirect",))]
 
     async def produce(self, request: HttpRequest) -> HttpResponse:
-        key = request.headers.get("idempotency-key")
-        if key is None:
-            return await self._produce(request)
-        if not 0 < len(key) <= KEY_CHARS_MAX:
-            raise fail(f"Idempotency-Key: it must have 1 to {KEY_CHARS_MAX} characters.")
-        named = (str(request.principal), request.path_values["topic"], key)
-        return await self._remembered.once(named, request.body, lambda: self._produce(request))
-
-    async def _produce(self, request: HttpRequest) -> HttpResponse:
         topic, caller = request.path_values["topic"], self._calls.caller(request)
+        producer = producer_of(request, topic)
         self._quotas.admit_produce(caller)
-        wishes, acks, timeout_ms = await finished(_parse(request))
+        asked = await self._done(_parse(request), request)
         count = await self._leaders.partition_count(topic, caller, create=True)
-        for wanted, _ in wishes:
-            if wanted is not None and wanted >= count:
-                await self._leaders.refuse_partition(topic, wanted, caller)
-        placed = self._place(wishes, count)
+        if asked.partition_max >= count:
+            await self._leaders.refuse_partition(topic, asked.partition_max, caller)
+        placed = await self._done(self._place(asked.wishes, count, producer), request)
         if len(placed) == 1:
             self._addresses.redirect_if_asked(request, self._leaders.leader_of(topic, next(iter(placed))))
-        results: list[dict[str, Any]] = [{} for _ in wishes]
-        appends = [self._append(topic, index, each, acks, timeout_ms, caller) for index, each in placed.items()]
+        appends = [self._append(topic, index, each.batch, asked, caller) for index, each in placed.items()]
         # A task for each only where there are several.
         outcomes = await asyncio.gather(*appends) if len(appends) > 1 else [await appends[0]]
-        for (index, each), outcome in zip(placed.items(), outcomes, strict=True):
-            for number, place in enumerate(each.places):
-                results[place] = _result(index, outcome, number)
-        return _answer(results, acks)
+        failed = [each for each in outcomes if isinstance(each, Problem)]
+        if len(failed) == len(outcomes):
+            raise failed[0]
+        if asked.acks == 0:
+            return HttpResponse(status=204)
+        told = _told(dict(zip(placed, outcomes, strict=True)), placed, len(asked.wishes))
+        text = await self._done(told, request)
+        return HttpResponse(status=207 if failed else 200, body=text.encode(errors="replace"))
 
-    def _place(self, wishes: list[tuple[int | None, Record]], count: int) -> dict[int, _Placed]:
-        """By the partition asked for, by the key's hash, or all of a request that have neither to one, in turns."""
+    async def _done(self, job: Job[T], request: HttpRequest) -> T:
+        """What a job returns: of a short request at once, it would not be worth a look at the clock."""
+        return at_once(job) if len(request.body) <= SHORT_BYTES else await finished_in_background(job)
+
+    def _place(self, wishes: list[Wish], count: int, producer: Producer) -> Job[dict[int, _Placed]]:
+        """What goes to each partition: the one asked for, the one of the key's hash; and records of a request that have
+        neither go to one, the next one's to the next."""
         placed: dict[int, _Placed] = {}
         self._next_partition += 1
+        keyless = (self._next_partition if producer.choice is None else producer.choice) % count
         for place, (wanted, record) in enumerate(wishes):
             if wanted is None:
-                keyed = None if record.key is None else partition_of_key(record.key, count)
-                wanted = self._next_partition % count if keyed is None else keyed
+                wanted = keyless if record.key is None else (yield from partition_of_key_in_slices(record.key, count))
             each = placed.setdefault(wanted, _Placed())
             each.places.append(place)
             each.records.append(record)
+            yield
+        for each in placed.values():
+            each.batch = yield from build_batch_in_slices(
+                each.records,
+                producer_id=producer.producer_id,
+                producer_epoch=producer.epoch,
+                base_sequence=producer.sequence,
+            )
         return placed
 
     async def _append(
-        self, topic: str, index: int, placed: _Placed, acks: int, timeout_ms: int, caller: HttpCaller
+        self, topic: str, index: int, batch: bytearray, asked: _Asked, caller: HttpCaller
     ) -> int | Problem:
         """The offset of the first record, or what went wrong. It is tried again only where nothing was appended."""
         problem = Problem.of(ErrorCode.LEADER_NOT_AVAILABLE, f"{topic}-{index} has no leader.")
-        batch = memoryview(build_batch(placed.records))
         self._quotas.produced(caller, len(batch))
-        data = TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=index, records=batch)])
+        data = PartitionProduceData(index=index, records=memoryview(batch))
+        request = ProduceRequest(
+            acks=asked.acks or 1,
+            timeout_ms=asked.timeout_ms,
+            topic_data=[TopicProduceData(name=topic, partition_data=[data])],
+        )
         for _ in range(RETRIES):
             leader = self._leaders.leader_of(topic, index)
             if leader >= 0:
-                asked = ProduceRequest(acks=acks or 1, timeout_ms=timeout_ms, topic_data=[data])
                 try:
-                    answer = await self._calls.ask(asked, ProduceResponse, caller, version=VERSION, node_id=leader)
+                    answer = await self._calls.ask(request, ProduceResponse, caller, version=VERSION, node_id=leader)
                 except Problem as error:
                     return error
                 result = answer.responses[0].partition_responses[0]
                 if not result.error_code:
                     return result.base_offset
+                if result.error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
+                    return Problem(422, "INVALID_REQUEST", "This Idempotency-Key came with another body before.")
                 problem = Problem.of(result.error_code, result.error_message)
                 if result.error_code not in NOT_APPENDED:
                     return problem
@@ -138,9 +155,8 @@ class Producing:
         return problem
 
 
-def _parse(request: HttpRequest) -> Job[tuple[list[tuple[int | None, Record]], int, int]]:
-    """Records with the partitions that they ask for; acks; time-out. Others have their turn in between."""
-    body = body_of(request)
+def _parse(request: HttpRequest) -> Job[_Asked]:
+    body = yield from body_of(request)
     now_ms = wall_clock_ms()
     acks_text, timeout_ms = "all", TIMEOUT_MS_MAX
     if isinstance(body, dict) and "records" in body:
@@ -156,63 +172,27 @@ def _parse(request: HttpRequest) -> Job[tuple[list[tuple[int | None, Record]], i
         raise fail("body.acks: it must be all, 1 or 0.")
     if not 0 < len(given) <= RECORDS_MAX:
         raise fail(f"body.records: it must have 1 to {RECORDS_MAX} records.")
-    wishes = []
+    wishes, partition_max = [], -1
     for number, each in enumerate(given):
-        wishes.append(record_of(each, now_ms=now_ms, where=f"records[{number}]"))
+        wish = yield from record_of(each, now_ms=now_ms, where=f"records[{number}]")
+        wishes.append(wish)
+        if wish[0] is not None and wish[0] > partition_max:
+            partition_max = wish[0]
         yield
-    return wishes, ACKS[acks_text], timeout_ms
+    return _Asked(wishes=wishes, partition_max=partition_max, acks=ACKS[acks_text], timeout_ms=timeout_ms)
 
 
-def _result(index: int, outcome: int | Problem, number: int) -> dict[str, Any]:
+def _result(index: int, outcome: int | Problem, number: int) -> dict[str, int | str]:
     if isinstance(outcome, Problem):
         return {"partition": index, "error": outcome.error, "detail": outcome.detail, "status": outcome.status}
     return {"partition": index, "offset": outcome + number}
 
 
-def _answer(results: list[dict[str, Any]], acks: int) -> HttpResponse:
-    failed = [each for each in results if "error" in each]
-    if len(failed) == len(results):
-        first = failed[0]
-        raise Problem(first["status"], first["error"], first["detail"])
-    if acks == 0:
-        return HttpResponse(status=204)
-    return json_response({"offsets": results}, status=207 if failed else 200)
-
-
-class RememberedAnswers:
-    """What was answered to requests that carry an Idempotency-Key, for those that are sent again."""
-
-    def __init__(self, *, clock: Callable[[], float]) -> None:
-        self._clock = clock
-        self._answers: OrderedDict[tuple[str, str, str], tuple[float, int, asyncio.Task[HttpResponse]]] = OrderedDict()
-
-    async def once(self, key: tuple[str, str, str], body: bytes, answer: Callable[[], Any]) -> HttpResponse:
-        self._forget()
-        found = self._answers.get(key)
-        if found is None:
-            # A task of its own: the client may be gone before its records are appended, and ask again.
-            task = asyncio.ensure_future(answer())
-            self._answers[key] = (self._clock(), hash(body), task)
-            task.add_done_callback(lambda done: self._answered(key, done))
-        elif found[1] != hash(body):
-            raise Problem(422, "INVALID_REQUEST", "This Idempotency-Key came with another body before.")
-        else:
-            task = found[2]
-        return await asyncio.shield(task)
-
-    def _answered(self, key: tuple[str, str, str], done: asyncio.Task[HttpResponse]) -> None:
-        """What failed may be tried again, but not where nobody knows whether it was appended."""
-        if done.cancelled():
-            self._answers.pop(key, None)
-            return
-        error = done.exception()
-        if isinstance(error, Problem) and error.error not in MAY_BE_APPENDED:
-            self._answers.pop(key, None)
-
-    def _forget(self) -> None:
-        oldest = self._clock() - REMEMBERED_SECONDS
-        while self._answers:
-            key, (since, _, task) = next(iter(self._answers.items()))
-            if (since >= oldest and len(self._answers) < REMEMBERED_MAX) or not task.done():
-                return
-            del self._answers[key]
+def _told(outcomes: dict[int, int | Problem], placed: dict[int, _Placed], count: int) -> Job[str]:
+    """The answer: one result for each record, in the order of the request."""
+    results: list[dict[str, int | str]] = [{}] * count
+    for index, outcome in outcomes.items():
+        for number, place in enumerate(placed[index].places):
+            results[place] = _result(index, outcome, number)
+            yield
+    return (yield from written({"offsets": results}))

@@ -4,49 +4,51 @@ from __future__ import annotations
 
 import base64
 import binascii
-import json
 from collections.abc import Callable, Mapping
 from json.encoder import encode_basestring
 from typing import Final
 
+from tidemark.broker.core.sliced_work import Job
 from tidemark.broker.http.inputs import Fields, fail
+from tidemark.broker.http.sliced_json import DECODER, WINDOW_CHARS, parsed, written
 from tidemark.protocol.records import Record
 
 FORMATS: Final = ("json", "string", "binary")
 ANY_FORMAT: Final = "auto"  # of what is read: JSON if it is that, else a string, else binary
+CHECKED_JSON: Final = "checked"  # it is known to be JSON
 TIMESTAMP_MAX: Final = 1 << 62
 
 
-def record_of(value: object, *, now_ms: int, where: str) -> tuple[int | None, Record]:
+def record_of(value: object, *, now_ms: int, where: str) -> Job[tuple[int | None, Record]]:
     """The partition, if one is asked for, and the record."""
     fields = Fields(value, where=where)
     timestamp = fields.optional_integer("timestamp", least=0, most=TIMESTAMP_MAX, null=True)
     record = Record(
         timestamp=now_ms if timestamp is None else timestamp,
-        key=_bytes_of(fields, "key", default="string"),
-        value=_bytes_of(fields, "value", default="json"),
-        headers=_headers_of(fields),
+        key=(yield from _bytes_of(fields, "key", default="string")),
+        value=(yield from _bytes_of(fields, "value", default="json")),
+        headers=(yield from _headers_of(fields)),
     )
     partition = fields.optional_integer("partition", least=0, most=(1 << 31) - 1, null=True)
     fields.refuse_others()
     return partition, record
 
 
-def _bytes_of(fields: Fields, name: str, *, default: str) -> bytes | None:
+def _bytes_of(fields: Fields, name: str, *, default: str) -> Job[bytes | None]:
     kind = fields.choice(f"{name}_format", FORMATS, default=default)
     value = fields.take(name)
     if value is None:
         return None
     if kind == "json":
-        return _json_bytes(value, f"{fields.where}.{name}")
+        return (yield from _json_bytes(value, f"{fields.where}.{name}"))
     if not isinstance(value, str):
         raise fail(f"{fields.where}.{name}: it must be a string, as {name}_format is {kind}.")
     return _text(value, f"{fields.where}.{name}") if kind == "string" else _base64(value, f"{fields.where}.{name}")
 
 
-def _json_bytes(value: object, where: str) -> bytes:
+def _json_bytes(value: object, where: str) -> Job[bytes]:
     try:
-        return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+        return (yield from written(value)).encode()
     except UnicodeEncodeError:
         raise fail(f"{where}: it holds half of a character.") from None
     except ValueError:  # 1e999 is JSON, and infinite when it is read
@@ -69,7 +71,7 @@ def _base64(value: str, where: str) -> bytes:
         raise fail(f"{where}: it is not base64.") from None
 
 
-def _headers_of(fields: Fields) -> list[tuple[str, bytes | None]]:
+def _headers_of(fields: Fields) -> Job[list[tuple[str, bytes | None]]]:
     """An object of strings; or a list of name and value, where names repeat or values are bytes."""
     headers = fields.take("headers")
     where = f"{fields.where}.headers"
@@ -83,9 +85,10 @@ def _headers_of(fields: Fields) -> list[tuple[str, bytes | None]]:
     for number, each in enumerate(headers):
         header = Fields(each, where=f"{where}[{number}]")
         name = header.text("name")
-        value = _bytes_of(header, "value", default="string")
+        value = yield from _bytes_of(header, "value", default="string")
         header.refuse_others()
         found.append((_name(name, where), value))
+        yield
     return found
 
 
@@ -105,11 +108,13 @@ def _header_value(value: object, where: str) -> bytes | None:
 # -- reading -----------------------------------------------------------------
 
 
-def record_text(record: Record, *, topic: str | None = None, partition: int, formats: Mapping[str, str]) -> str:
+def record_text(record: Record, *, topic: str | None = None, partition: int, formats: Mapping[str, str]) -> Job[str]:
     """A record as JSON, in one line. A value that is JSON is told as it was written, to the last digit."""
     named = "" if topic is None else f'"topic":{encode_basestring(topic)},'
     told = f'{{{named}"partition":{partition},"offset":{record.offset},"timestamp":{record.timestamp}'
-    told += _field("key", record.key, formats["key"]) + _field("value", record.value, formats["value"])
+    for name, data in (("key", record.key), ("value", record.value)):
+        is_long = data is not None and len(data) > WINDOW_CHARS
+        told += _field(name, data, (yield from _fitting(data, formats[name])) if is_long else formats[name])
     if record.headers:
         told += f',"headers":[{",".join(map(_header_text, record.headers))}]'
     return told + "}"
@@ -119,26 +124,37 @@ def _header_text(header: tuple[str, bytes | None]) -> str:
     return f'{{"name":{encode_basestring(header[0])}{_field("value", header[1], "text")}}}'
 
 
+def _fitting(data: bytes | None, wanted: str) -> Job[str]:
+    """What long data is told as: whether it is JSON takes a while to find out."""
+    if "json" not in _TRIED[wanted] or data is None:
+        return wanted
+    try:
+        yield from parsed(data.decode())
+    except (ValueError, RecursionError):
+        return "string" if wanted == ANY_FORMAT else "binary"
+    return CHECKED_JSON
+
+
 def _field(name: str, data: bytes | None, wanted: str) -> str:
     if data is None:
         return f',"{name}":null'
     for kind in _TRIED[wanted]:
         try:
-            return f',"{name}":{_TELL[kind](data)},"{name}_format":"{kind}"'
+            return f',"{name}":{_TELL[kind](data)},"{name}_format":"{_NAMES.get(kind, kind)}"'
         except (ValueError, RecursionError):
             continue
     return f',"{name}":{_binary(data)},"{name}_format":"binary"'
 
 
 def _json(data: bytes) -> str:
+    DECODER.decode(data.decode())
+    return _checked_json(data)
+
+
+def _checked_json(data: bytes) -> str:
     text = data.decode()
-    json.loads(text, parse_constant=_refuse)
     # In a JSON text these are but white space; and a record is one line of a stream.
     return text.replace("\n", " ").replace("\r", " ") if "\n" in text or "\r" in text else text
-
-
-def _refuse(constant: str) -> None:
-    raise ValueError(constant)
 
 
 def _string(data: bytes) -> str:
@@ -149,12 +165,19 @@ def _binary(data: bytes) -> str:
     return f'"{base64.b64encode(data).decode()}"'
 
 
-_TELL: Final[dict[str, Callable[[bytes], str]]] = {"json": _json, "string": _string, "binary": _binary}
+_TELL: Final[dict[str, Callable[[bytes], str]]] = {
+    "json": _json,
+    CHECKED_JSON: _checked_json,
+    "string": _string,
+    "binary": _binary,
+}
+_NAMES: Final = {CHECKED_JSON: "json"}
 # What is tried, in this order. Keys are seldom JSON: 17 is told as the string "17".
 _TRIED: Final = {
     "auto": ("json", "string"),
     "text": ("string",),
     "json": ("json",),
+    CHECKED_JSON: (CHECKED_JSON,),
     "string": ("string",),
     "binary": ("binary",),
 }

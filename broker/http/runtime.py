@@ -13,7 +13,7 @@ from tidemark.broker.core.acl import CLUSTER_NAME, AclOperation, ResourceType
 from tidemark.broker.core.principal import Principal
 from tidemark.broker.core.registry import Handler, Route
 from tidemark.broker.http.api import HttpApi
-from tidemark.broker.http.application import HttpApplication
+from tidemark.broker.http.application import HttpApplication, starting_or_stopping
 from tidemark.broker.http.cors import Cors
 from tidemark.broker.http.health import Check, Health
 from tidemark.broker.http.listener import HttpListener
@@ -91,6 +91,8 @@ class HttpRuntime:
         of_this_machine = {each.name for each in plain if is_loopback(each.host)}
 
         async def authenticate(request: HttpRequest) -> Principal:
+            if not self._application.is_serving:
+                raise starting_or_stopping()
             if request.listener in of_this_machine:
                 check_host(request)
             found = authentications.get(request.listener)
@@ -102,7 +104,7 @@ class HttpRuntime:
         from tidemark.broker.http.openapi import document  # few ask for it
 
         loop = asyncio.get_running_loop()
-        return json_response(await loop.run_in_executor(None, document, tuple(self._application.router.routes)))
+        return await json_response(await loop.run_in_executor(None, document, tuple(self._application.router.routes)))
 
     @property
     def load(self) -> tuple[int, int]:

@@ -9,7 +9,8 @@ from tidemark.broker.http.consumers import IDLE_MS_LEAST, IDLE_MS_MOST, PATTERN_
 from tidemark.broker.http.consuming import BYTES_DEFAULT, BYTES_MAX, WAIT_MS_MAX
 from tidemark.broker.http.decoding import FORMATS_READ, ISOLATION
 from tidemark.broker.http.groups import OFFSETS_MAX
-from tidemark.broker.http.producing import KEY_CHARS_MAX, RECORDS_MAX, TIMEOUT_MS_MAX
+from tidemark.broker.http.idempotence import KEY_CHARS_MAX
+from tidemark.broker.http.producing import RECORDS_MAX, TIMEOUT_MS_MAX
 from tidemark.broker.http.record_json import FORMATS, TIMESTAMP_MAX
 
 Schema = dict[str, Any]

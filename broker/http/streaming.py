@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator
 from typing import Final
 
 from tidemark.broker.http.calls import Calls, HttpCaller
 from tidemark.broker.http.consuming import QUERY, start_of
-from tidemark.broker.http.decoding import Wanted, decoded, wanted_by
+from tidemark.broker.http.decoding import Wanted, wanted_by
 from tidemark.broker.http.fetching import Fetching
 from tidemark.broker.http.inputs import fail, query_integer
 from tidemark.broker.http.leaders import Leaders
@@ -16,6 +17,7 @@ from tidemark.broker.http.messages import HttpRequest, StreamedResponse
 from tidemark.broker.http.problems import Problem
 from tidemark.broker.http.quotas import HttpQuotas
 from tidemark.broker.http.router import HttpRoute
+from tidemark.broker.http.standing import CHECK_SECONDS, Standing
 from tidemark.environment import monotonic
 from tidemark.protocol.messages.fetch import PartitionData
 
@@ -23,6 +25,7 @@ QUEUED_MAX: Final = 1  # chunks that the reader has not taken yet, before the ne
 ALIVE_SECONDS: Final = 15.0
 WAIT_MS: Final = 5_000
 READ_BYTES: Final = 64 << 10
+CHUNK_CHARS_MAX: Final = 4 << 20
 PARTITIONS_MAX: Final = 1_000
 PARTITION_MAX: Final = (1 << 31) - 1
 UNAVAILABLE_SECONDS_MAX: Final = 30.0  # how long a stream waits for a partition's next leader
@@ -57,7 +60,8 @@ class Streaming:
             found = resumed.get(index)
             starts[index] = await start_of(self._fetching, request, topic, index, caller) if found is None else found
         as_events = EVENTS in request.headers.get("accept", "")
-        stream = _Stream(self._fetching, self._quotas, topic, caller, wanted, starts, as_events=as_events)
+        standing = Standing(request, caller, self._leaders)
+        stream = _Stream(self._fetching, self._quotas, topic, caller, standing, wanted, starts, as_events=as_events)
         headers = (("Cache-Control", "no-store"), ("X-Accel-Buffering", "no"))
         return StreamedResponse(chunks=stream.chunks(), content_type=EVENTS if as_events else NDJSON, headers=headers)
 
@@ -71,6 +75,7 @@ class _Stream:
         quotas: HttpQuotas,
         topic: str,
         caller: HttpCaller,
+        standing: Standing,
         wanted: Wanted,
         positions: dict[int, int],
         *,
@@ -80,6 +85,7 @@ class _Stream:
         self._quotas = quotas
         self._topic = topic
         self._caller = caller
+        self._standing = standing
         self._wanted = wanted
         self._positions = positions
         self._as_events = as_events
@@ -89,22 +95,36 @@ class _Stream:
     async def chunks(self) -> AsyncIterator[bytes]:
         follow = [self._quotas.timed(self._caller, self._follow(index)) for index in self._positions]
         tasks = [asyncio.ensure_future(each) for each in follow]
+        told_at = monotonic()
         try:
             while True:
-                try:
-                    async with asyncio.timeout(ALIVE_SECONDS):
-                        found = await self._queue.get()
-                except TimeoutError:
-                    yield b":\n\n" if self._as_events else b"\n"
-                    continue
+                found = await self._next()
                 if isinstance(found, Problem):
                     yield self._last_words(found)
                     return
-                yield self._text(*found)
+                if found is not None:
+                    yield self._text(*found)
+                elif monotonic() < told_at + ALIVE_SECONDS:
+                    continue
+                else:
+                    yield b":\n\n" if self._as_events else b"\n"
+                told_at = monotonic()
         finally:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _next(self) -> tuple[int, list[str], int] | Problem | None:
+        """What its reader gets next, if it may still have it. None: nothing for now."""
+        found = None
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(CHECK_SECONDS):
+                found = await self._queue.get()
+        try:
+            await self._standing.check(self._topic)
+        except Problem as problem:
+            return problem
+        return found
 
     async def _follow(self, index: int) -> None:
         offset = self._positions[index]
@@ -121,7 +141,9 @@ class _Stream:
                     continue
                 served_at = monotonic()
                 async with self._turn:
-                    found = await decoded(data, self._topic, index, offset, self._wanted)
+                    found = await self._fetching.decoder.decoded(
+                        data, self._topic, index, offset, self._wanted, chars_max=CHUNK_CHARS_MAX
+                    )
                     self._quotas.fetched(self._caller, found.size_bytes)
                     offset = found.next_offset
                     if found.records:

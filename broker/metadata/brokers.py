@@ -1,7 +1,8 @@
 """What the controller decides about brokers: which are registered, fenced, shutting down.
 
 A fenced broker leads nothing and is in no in-sync set; every change of a broker's state carries the changes of its
-partitions with it, in one entry of the log.
+partitions with it, in one entry of the log. There may be tens of thousands of them: they are found one by one, as the
+caller asks for them.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ def _first_set(layers: Iterable[Mapping[str, str]], name: str) -> str | None:
 
 def register(
     image: Image, wanted: BrokerImage, config: BrokerConfig, *, stopped_cleanly: bool, has_session: bool
-) -> list[Record]:
+) -> Iterator[Record]:
     """A broker has started (`wanted` has its new epoch). It is fenced until it has caught up with the metadata."""
     known = image.brokers.get(wanted.broker_id)
     if known is not None and not known.fenced and has_session:
@@ -65,11 +66,12 @@ def register(
             ErrorCode.DUPLICATE_BROKER_REGISTRATION,
             f"Another broker with the id {wanted.broker_id} is registered and alive.",
         )
-    records: list[Record] = [broker_record(replace(wanted, fenced=True))]
-    after = image.apply(records)
+    registered = broker_record(replace(wanted, fenced=True))
+    yield registered
+    after = image.apply([registered])
     # Also of a broker that was unregistered and comes back: its log is not known, and it may still be eligible.
     lost_data = () if stopped_cleanly else (wanted.broker_id,)
-    return [*records, *_leave(after, wanted.broker_id, config, lost_data=lost_data)]
+    yield from _leave(after, wanted.broker_id, config, lost_data=lost_data)
 
 
 def amend(known: BrokerImage, wanted: BrokerImage) -> list[Record]:
@@ -83,38 +85,42 @@ def amend(known: BrokerImage, wanted: BrokerImage) -> list[Record]:
     return [] if after == known else [broker_record(after)]
 
 
-def fence(image: Image, broker_id: int, config: BrokerConfig) -> list[Record]:
+def fence(image: Image, broker_id: int, config: BrokerConfig) -> Iterator[Record]:
     broker = image.brokers.get(broker_id)
     if broker is None or broker.fenced:
-        return []
-    records = [_state(broker, fenced=True, in_controlled_shutdown=broker.in_controlled_shutdown)]
-    return [*records, *_leave(image.apply(records), broker_id, config)]
+        return
+    state = _state(broker, fenced=True, in_controlled_shutdown=broker.in_controlled_shutdown)
+    yield state
+    yield from _leave(image.apply([state]), broker_id, config)
 
 
-def unfence(image: Image, broker_id: int, config: BrokerConfig) -> list[Record]:
+def unfence(image: Image, broker_id: int, config: BrokerConfig) -> Iterator[Record]:
     """It has caught up: partitions without a leader may have found one."""
     broker = image.brokers.get(broker_id)
     if broker is None or not broker.fenced:
-        return []
-    records = [_state(broker, fenced=False, in_controlled_shutdown=broker.in_controlled_shutdown)]
-    return [*records, *_return(image.apply(records), broker_id, config)]
+        return
+    state = _state(broker, fenced=False, in_controlled_shutdown=broker.in_controlled_shutdown)
+    yield state
+    yield from _return(image.apply([state]), broker_id, config)
 
 
-def begin_shutdown(image: Image, broker_id: int, config: BrokerConfig) -> list[Record]:
+def begin_shutdown(image: Image, broker_id: int, config: BrokerConfig) -> Iterator[Record]:
     """Controlled shutdown: others lead before it goes."""
     broker = image.brokers.get(broker_id)
     if broker is None or broker.in_controlled_shutdown:
-        return []
-    records = [_state(broker, fenced=broker.fenced, in_controlled_shutdown=True)]
-    return [*records, *_leave(image.apply(records), broker_id, config)]
+        return
+    state = _state(broker, fenced=broker.fenced, in_controlled_shutdown=True)
+    yield state
+    yield from _leave(image.apply([state]), broker_id, config)
 
 
-def unregister(image: Image, broker_id: int, config: BrokerConfig) -> list[Record]:
+def unregister(image: Image, broker_id: int, config: BrokerConfig) -> Iterator[Record]:
     broker = image.brokers.get(broker_id)
     if broker is None:
         raise Refused(ErrorCode.BROKER_ID_NOT_REGISTERED, f"There is no broker {broker_id}.")
-    records: list[Record] = [UnregisterBrokerRecord(broker_id=broker_id, broker_epoch=broker.broker_epoch)]
-    return [*records, *_leave(image.apply(records), broker_id, config)]
+    gone = UnregisterBrokerRecord(broker_id=broker_id, broker_epoch=broker.broker_epoch)
+    yield gone
+    yield from _leave(image.apply([gone]), broker_id, config)
 
 
 def leads_anything(image: Image, broker_id: int) -> bool:

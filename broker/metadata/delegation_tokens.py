@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 from tidemark.broker.core.errors import Refused
 from tidemark.broker.core.principal import ANONYMOUS, Principal
@@ -12,7 +13,11 @@ from tidemark.broker.metadata.image import Image
 from tidemark.broker.metadata.records import Record, RemoveDelegationTokenRecord
 from tidemark.protocol.errors import ErrorCode
 
-USER_TYPE = "User"
+USER_TYPE: Final = "User"
+# Whoever can log in may ask for tokens, without any right: so what they make every node remember is bounded.
+TOKENS_MAX: Final = 1_000  # that one principal has asked for, and that have not ended
+RENEWERS_MAX: Final = 100
+NAME_CHARS_MAX: Final = 1_000  # of an owner's or a renewer's name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +45,8 @@ def new_token(
 ) -> TokenImage:
     if any(each.type != USER_TYPE for each in (owner, *renewers)):
         raise Refused(ErrorCode.INVALID_PRINCIPAL_TYPE, "Delegation tokens are of users, and renewed by users.")
+    if len(renewers) > RENEWERS_MAX or any(len(each.name) > NAME_CHARS_MAX for each in (owner, *renewers)):
+        raise Refused(ErrorCode.INVALID_REQUEST, f"There may be {RENEWERS_MAX} renewers, with names of some length.")
     lifetime_ms = min(max_lifetime_ms, lifetimes.max_ms) if max_lifetime_ms > 0 else lifetimes.max_ms
     max_timestamp = now_ms + lifetime_ms
     return TokenImage(
@@ -51,6 +58,13 @@ def new_token(
         max_timestamp=max_timestamp,
         expiry_timestamp=min(now_ms + lifetimes.expiry_ms, max_timestamp),
     )
+
+
+def check_has_room(image: Image, requester: Principal, *, now_ms: int) -> None:
+    """Whether one more token may be made for them."""
+    tokens = image.credentials.tokens.values()
+    if sum(each.requester == requester and each.ends_at_ms >= now_ms for each in tokens) >= TOKENS_MAX:
+        raise Refused(ErrorCode.POLICY_VIOLATION, f"{requester} has asked for {TOKENS_MAX} tokens that have not ended.")
 
 
 def renewed(

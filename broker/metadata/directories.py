@@ -59,18 +59,20 @@ def assign(
     after = partition._replace(directories=directories)
     if after.leader == NO_LEADER:  # its directory had failed, perhaps, and it may lead again
         after = revise(after, circumstances_of(image, topic, config))
-    return after
+    # One more, as with every change: whoever proposes another has to know of this one.
+    return after._replace(partition_epoch=partition.partition_epoch + 1)
 
 
-def fail(image: Image, broker_id: int, failed: Collection[bytes], config: BrokerConfig) -> list[Record]:
+def fail(image: Image, broker_id: int, failed: Collection[bytes], config: BrokerConfig) -> Iterator[Record]:
     """Directories of a broker do not work any more: others lead what was in them, and it is not in sync there."""
     broker = image.brokers.get(broker_id)
     if broker is None or not set(failed) & set(broker.log_dirs):
-        return []
+        return
     left = tuple(each for each in broker.log_dirs if each not in failed)
     # Not even with the last one gone: an empty list would mean that nothing is known.
-    records: list[Record] = [broker_record(replace(broker, log_dirs=left or (UNASSIGNED,)))]
-    return [*records, *_leave(image.apply(records), broker_id, failed, config)]
+    changed = broker_record(replace(broker, log_dirs=left or (UNASSIGNED,)))
+    yield changed
+    yield from _leave(image.apply([changed]), broker_id, failed, config)
 
 
 def _leave(image: Image, broker_id: int, failed: Collection[bytes], config: BrokerConfig) -> Iterator[Record]:

@@ -12,10 +12,10 @@ import logging
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from tidemark.broker.core.errors import Refused
-from tidemark.broker.core.sliced_work import Job, finished
+from tidemark.broker.core.sliced_work import Job, finished, finished_apart
 from tidemark.broker.metadata.image import Image
 from tidemark.broker.metadata.records import Record, decode_records, encode_records, encode_records_in_slices
 from tidemark.environment import new_random
@@ -35,6 +35,14 @@ AT_ONCE_BYTES_MAX: Final = 32 << 10  # likewise, of a change that another node d
 Decide = Callable[[Image], Sequence[Record] | Job[Sequence[Record]]]
 Watch = Callable[[Image, Image], None]
 WatchController = Callable[[int | None], None]
+
+T = TypeVar("T")
+
+
+class Finish(Protocol):
+    """Does a job in slices: `finished` or `finished_apart`."""
+
+    async def __call__(self, job: Job[T], /) -> T: ...
 
 
 class MetadataStore:
@@ -152,13 +160,14 @@ class MetadataStore:
         except (LeadershipLost, RaftError) as error:
             raise Refused(ErrorCode.NOT_CONTROLLER, f"The controller has changed: {error}.") from error
 
-    async def change(self, decide: Decide) -> Image:
-        """Commit what `decide` makes of the newest image; it may raise to refuse, and then nothing happens."""
+    async def change(self, decide: Decide, *, is_urgent: bool = False) -> Image:
+        """Commit what `decide` makes of the newest image; it may raise to refuse, and then nothing happens. What is
+        urgent does not wait until long work for clients is done."""
         if not self._epoch:
             raise Refused(ErrorCode.NOT_CONTROLLER, "This node is not the controller.")
         try:
             async with asyncio.timeout(CHANGE_SECONDS_MAX):
-                await self._decide(decide)
+                await self._decide(decide, finished_apart if is_urgent else finished)
         except TimeoutError:
             raise Refused(ErrorCode.REQUEST_TIMED_OUT, "The quorum did not commit the change in time.") from None
         except Overloaded as error:
@@ -167,7 +176,7 @@ class MetadataStore:
             raise Refused(ErrorCode.NOT_CONTROLLER, f"The controller has changed: {error}.") from error
         return self.image
 
-    async def _decide(self, decide: Decide) -> None:
+    async def _decide(self, decide: Decide, finish: Finish) -> None:
         refusal: Refused | None = None
         committed: asyncio.Future[int] | None = None
         async with self._deciding:
@@ -175,8 +184,8 @@ class MetadataStore:
             try:
                 records = decide(self._newest)
                 if isinstance(records, Generator):
-                    records = await finished(records)
-                committed = await self._propose(records, epoch) if records else None
+                    records = await finish(records)
+                committed = await self._propose(records, epoch, finish) if records else None
             except Refused as error:
                 refusal = error
         if committed is None:
@@ -186,12 +195,12 @@ class MetadataStore:
         if refusal is not None:
             raise refusal
 
-    async def _propose(self, records: Sequence[Record], epoch: int) -> asyncio.Future[int]:
+    async def _propose(self, records: Sequence[Record], epoch: int, finish: Finish) -> asyncio.Future[int]:
         if len(records) <= AT_ONCE_MAX:
             payload, newest = encode_records(records), self._newest.apply(records)
         else:
-            payload = await finished(encode_records_in_slices(records))
-            newest = await finished(self._newest.apply_in_slices(records))
+            payload = await finish(encode_records_in_slices(records))
+            newest = await finish(self._newest.apply_in_slices(records))
         if not epoch or epoch != self._epoch:
             raise Refused(ErrorCode.NOT_CONTROLLER, "The controller has changed.")
         index = self.driver.next_index
@@ -218,7 +227,7 @@ class MetadataStore:
             return
         image = self.image
         for entry in entries:
-            image = await finished(image.apply_in_slices(decode_records(entry.payload)))
+            image = await finished_apart(image.apply_in_slices(decode_records(entry.payload)))
         self._prepared = entries[-1].index, image
 
     def apply(self, entries: Sequence[Entry]) -> None:
@@ -239,12 +248,12 @@ class MetadataStore:
 
     async def restore(self, snapshot: Snapshot) -> None:
         """Of a node that starts, or that was away for so long that the quorum has no log for it any more."""
-        image = await finished(Image().apply_in_slices(decode_records(snapshot.data)))
+        image = await finished_apart(Image().apply_in_slices(decode_records(snapshot.data)))
         old, self.image = self.image, image
         self._show(old, self.image)
 
     async def snapshot(self) -> bytes:
-        return await finished(encode_records_in_slices(self.image.records()))
+        return await finished_apart(encode_records_in_slices(self.image.records()))
 
     def lead(self, leadership: Leadership | None) -> None:
         if self._epoch:

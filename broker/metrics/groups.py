@@ -52,8 +52,31 @@ GROUPS: Final = Metric(
 )
 
 
+def _rebalances(name: str, help: str) -> Metric:
+    return Metric(name=f"kafka_server_group_coordinator_metrics_{name}", kind=Kind.COUNTER, help=help)
+
+
+CLASSIC_REBALANCES: Final = _rebalances(
+    "group_completed_rebalance_count",
+    "Rebalances of groups by the classic protocol that this node coordinates: their members were all asked to join.",
+)
+CONSUMER_REBALANCES: Final = _rebalances(
+    "consumer_group_rebalance_count",
+    "Rebalances of groups by the consumer protocol that this node coordinates: a new epoch.",
+)
+
+
 class GroupMetrics:
-    METRICS: Final = (OFFSET, LAG, LAG_SECONDS, MEMBERS, GENERATION, GROUPS)
+    METRICS: Final = (
+        OFFSET,
+        LAG,
+        LAG_SECONDS,
+        MEMBERS,
+        GENERATION,
+        GROUPS,
+        CLASSIC_REBALANCES,
+        CONSUMER_REBALANCES,
+    )
 
     def __init__(
         self, coordinator: Callable[[], GroupCoordinator | None], replicas: ReplicaTable, *, detail: Callable[[], str]
@@ -67,9 +90,14 @@ class GroupMetrics:
         coordinator = self._coordinator()
         found: dict[Metric, list[Sample]] = {metric: [] for metric in self.METRICS}
         states: dict[str, int] = {}
+        classic = consumer = 0
         for host in () if coordinator is None else coordinator:
             if not host.is_loading:
+                classic += host.shard.classic_rebalances
+                consumer += host.shard.consumer_rebalances
                 yield from self._look_at(host.shard, found, states)
+        found[CLASSIC_REBALANCES] = [("", classic)]
+        found[CONSUMER_REBALANCES] = [("", consumer)]
         found[GROUPS] = [(labels(state=state), count) for state, count in sorted(states.items())]
         return list(found.items())
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from tidemark.broker.core.sliced_work import finished
+from tidemark.broker.core.sliced_work import finished_in_background
 from tidemark.broker.metrics.exposition import Collected, Exposition
 
 
@@ -23,6 +23,6 @@ class Metrics:
         """The content type, and the text."""
         written = Exposition(open_metrics=open_metrics)
         for collector in self._collectors:
-            for metric, samples in await finished(collector.collect()):
-                await finished(written.write(metric, samples))
+            for metric, samples in await finished_in_background(collector.collect()):
+                await finished_in_background(written.write(metric, samples))
         return written.content_type, written.finish()

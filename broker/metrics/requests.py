@@ -37,7 +37,14 @@ REMOTE: Final = Metric(
 QUEUE: Final = Metric(
     name=f"{_PREFIX}_requestqueuetime_seconds",
     kind=Kind.HISTOGRAM,
-    help="How long a request that arrives has to wait for the event loop, looked at four times a second.",
+    labels=("request",),
+    help="Before it: how long a request was at hand while others were served. How long the event loop takes to notice"
+    " one is tidemark_event_loop_delay_seconds.",
+)
+DELAY: Final = Metric(
+    name="tidemark_event_loop_delay_seconds",
+    kind=Kind.HISTOGRAM,
+    help="How late the event loop is: how long whatever arrives has to wait for it, looked at four times a second.",
 )
 SEND: Final = Metric(
     name=f"{_PREFIX}_responsesendtime_seconds",
@@ -64,7 +71,7 @@ LONGEST: Final = Metric(
 
 
 class RequestMetrics:
-    METRICS: Final = (REQUESTS, TOTAL, LOCAL, REMOTE, QUEUE, SEND, ERRORS, LATE, LONGEST)
+    METRICS: Final = (REQUESTS, TOTAL, QUEUE, LOCAL, REMOTE, SEND, ERRORS, DELAY, LATE, LONGEST)
 
     def __init__(self, times: Mapping[int, ApiTimes], loop_delay: LoopDelay, sends: Histogram) -> None:
         self._sends = sends
@@ -85,9 +92,10 @@ class RequestMetrics:
             (TOTAL, _of(named, "total")),
             (LOCAL, _of(named, "local")),
             (REMOTE, _of(named, "remote")),
-            (QUEUE, [("", delay.delays)]),
+            (QUEUE, _of(named, "queue")),
             (SEND, [("", self._sends)]),
             (ERRORS, errors),
+            (DELAY, [("", delay.delays)]),
             (LATE, [("", delay.late_count)]),
             (LONGEST, [("", delay.longest_seconds)]),
         ]

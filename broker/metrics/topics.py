@@ -37,6 +37,11 @@ def _log(name: str, help: str) -> Metric:
 MESSAGES_IN: Final = _traffic("messagesin", "Records appended here as the leader.")
 BYTES_IN: Final = _traffic("bytesin", "Bytes appended here as the leader, as they are stored (compressed).")
 BYTES_OUT: Final = _traffic("bytesout", "Bytes of records sent to consumers.")
+MESSAGES_OUT: Final = _traffic(
+    "messagesout",
+    "Records sent to consumers, by their offsets: those that compaction took away between others count, too, and what a"
+    " fetch from the middle of a batch gets of it counts from there.",
+)
 REPLICATION_IN: Final = _traffic("replicationbytesin", "Bytes appended here as a follower.")
 REPLICATION_OUT: Final = _traffic("replicationbytesout", "Bytes of records sent to followers.")
 
@@ -122,6 +127,7 @@ BY_TOPIC: Final = (
     (MESSAGES_IN, "records_in"),
     (BYTES_IN, "bytes_in"),
     (BYTES_OUT, "bytes_out"),
+    (MESSAGES_OUT, "records_out"),
     (REPLICATION_IN, "replication_bytes_in"),
     (REPLICATION_OUT, "replication_bytes_out"),
 )

@@ -83,6 +83,7 @@ class PeerLink:
         self._silence_seconds_max = silence_seconds_max
         self._ping: asyncio.Future[memoryview] | None = None
         self._pinged_at = 0.0
+        self._posted_at = 0.0
 
     @property
     def is_connected(self) -> bool:
@@ -161,7 +162,11 @@ class PeerLink:
     def _is_silent(self, seconds_max: float) -> bool:
         """Posts have no answer, so now and then something is asked that has one."""
         now = asyncio.get_running_loop().time()
+        has_stood_still = now > self._posted_at + seconds_max / 2
+        self._posted_at = now
         if self._ping is not None and not self._ping.done():
+            if has_stood_still:  # this process, most likely: the answer may be here, and only has to be read
+                self._pinged_at = now
             return now > self._pinged_at + seconds_max
         if now > self._pinged_at + seconds_max / 2:
             self._pinged_at = now

@@ -19,7 +19,7 @@ from tidemark.storage import Log
 
 log = logging.getLogger(__name__)
 
-ON_LOOP_SECONDS: Final = 0.01  # of making logs on the loop; then the thread has its turn
+ON_LOOP_SECONDS: Final = 0.003  # of making logs on the loop; then the thread has its turn
 BATCH_SECONDS_MAX: Final = 0.1  # of loading by the thread before the loop gets the result
 PROGRESS_SECONDS: Final = 5.0  # between two lines in the log, where it takes long
 BATCH_MAX: Final = 100  # logs that the loop puts to use in one go

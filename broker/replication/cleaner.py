@@ -10,16 +10,18 @@ import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from tidemark.broker.config import BrokerConfig
 from tidemark.broker.replication.replica import Replica
 from tidemark.broker.replication.replica_table import ReplicaTable
 from tidemark.broker.replication.sync_threads import SyncThreads
-from tidemark.environment import new_executor, random_bytes
+from tidemark.environment import monotonic, new_executor, random_bytes
 from tidemark.storage import (
     CleaningFailed,
     CleaningJob,
+    CleaningStarved,
     CleaningStats,
     Dirtiness,
     LogDirectory,
@@ -36,6 +38,8 @@ log = logging.getLogger(__name__)
 
 THREADS_MAX: Final = 64
 SEED_BYTES: Final = 16
+PATIENT_BYTES_MIN: Final = 32 << 20  # what takes less than a tenth of a second disturbs nobody
+IMPATIENT_SECONDS: Final = 3600.0  # after a cleaning that was not let run
 
 Key = tuple[bytes, int]  # topic id, partition
 
@@ -63,6 +67,7 @@ class Cleaner:
         self._under_way: set[Key] = set()
         self.uncleanable: dict[Key, str] = {}  # and why; until the next start, as in Kafka
         self.suspect_disk: Callable[[str, BaseException], None] = lambda _path, _error: None  # may a disk have failed?
+        self._patient_from = float("-inf")  # monotonic: until then cleanings do not wait for all others
         self.cleaned_logs = self.bytes_before = self.bytes_after = 0  # since the start
 
     def close(self) -> None:
@@ -120,7 +125,7 @@ class Cleaner:
         return _Due(replica, directory, dirtiness) if is_due(replica.log, dirtiness) else None
 
     async def _clean(self, due: _Due, runner: Runner, config: BrokerConfig, *, share: int) -> bool:
-        """Whether it was cleaned."""
+        """False: there is no use in trying it again before the next turn."""
         replica = due.replica
         job = job_for(
             replica.log,
@@ -130,6 +135,7 @@ class Cleaner:
             map_load_factor=config.log_cleaner_io_buffer_load_factor,
             hash_seed=int.from_bytes(random_bytes(SEED_BYTES), "big"),
             bytes_per_second=config.log_cleaner_io_max_bytes_per_second / share,
+            is_patient=monotonic() >= self._patient_from and due.dirtiness.all_bytes >= PATIENT_BYTES_MIN,
         )
         try:
             await self._note_beginning(due)
@@ -137,9 +143,8 @@ class Cleaner:
         except (CleaningFailed, StorageError, OSError) as error:
             runner.close()
             self._note_failure(replica, error)
-            return False
-        await self._note_success(due, job, stats)
-        return True
+            return isinstance(error, CleaningStarved)  # which is tried again at once, in another way
+        return await self._note_success(due, job, stats)
 
     async def _run(self, job: CleaningJob, replica: Replica, runner: Runner) -> CleaningStats:
         loop = asyncio.get_running_loop()
@@ -156,33 +161,54 @@ class Cleaner:
 
     async def _note_beginning(self, due: _Due) -> None:
         """Before the first segment is cleaned: whoever finds that offsets are missing has to know that it is no damage,
-        even if this cleaning does not come to its end and is the last."""
-        place = due.replica.topic, due.replica.index
-        if place not in due.directory.cleaned_up_to:
-            due.directory.cleaned_up_to[place] = due.dirtiness.first_dirty_offset
-            try:
-                await self._write_cleaned_up_to(due.directory)
-            except OSError as error:
-                raise CleaningFailed(f"what is cleaned cannot be noted: {error}", is_passing=True) from error
+        even if this cleaning does not come to its end and is the last. After a kill, what lies past the recovery point
+        on disk is read again, and a gap there taken for what was never synced, unless the topic is still compacted."""
+        place, directory = (due.replica.topic, due.replica.index), due.directory
+        is_known = place in directory.cleaned_up_to
+        directory.cleaned_up_to.setdefault(place, due.dirtiness.first_dirty_offset)
+        try:
+            if not is_known:
+                await self._on_thread(directory, directory.write_cleaned_up_to)
+            if directory.noted_recovery_point(place) < due.dirtiness.end_offset:
+                await self._on_thread(directory, directory.write_recovery_points)
+        except OSError as error:
+            raise CleaningFailed(f"what is cleaned cannot be noted: {error}", is_passing=True) from error
 
-    async def _write_cleaned_up_to(self, directory: LogDirectory) -> None:
-        await asyncio.get_running_loop().run_in_executor(self._threads.of(directory), directory.write_cleaned_up_to)
+    async def _on_thread(self, directory: LogDirectory, work: Callable[[], None]) -> None:
+        await asyncio.get_running_loop().run_in_executor(self._threads.of(directory), work)
 
     def _note_failure(self, replica: Replica, error: Exception) -> None:
         name = f"{replica.topic}-{replica.index}"
         self.suspect_disk(replica.log.directory, error)
+        if isinstance(error, CleaningStarved):
+            self._patient_from = monotonic() + IMPATIENT_SECONDS
         if replica.log.is_offline or (isinstance(error, CleaningFailed) and error.is_passing):
             log.warning("%s was not cleaned, it will be tried again: %s", name, error)
             return
         self.uncleanable[replica.topic_id, replica.index] = str(error)
         log.error("%s cannot be cleaned and is left alone until the next start: %s", name, error)
 
-    async def _note_success(self, due: _Due, job: CleaningJob, stats: CleaningStats) -> None:
+    async def _note_success(self, due: _Due, job: CleaningJob, stats: CleaningStats) -> bool:
+        """False if it cannot be noted: then it is not tried again at once."""
         replica, directory = due.replica, due.directory
         place = replica.topic, replica.index
-        if replica.log.generation != job.generation or directory.logs.get(place) is not replica.log:
-            return  # truncated since, or deleted: another topic may have its name
-        directory.cleaned_up_to[place] = stats.end_offset
+
+        def is_same() -> bool:
+            """Neither truncated since, nor deleted: another topic may have its name."""
+            return replica.log.generation == job.generation and directory.logs.get(place) is replica.log
+
+        try:
+            if is_same():
+                # If a power cut undid the renames and not the note, what was to go would stay as if it were clean: a
+                # value, and the tombstone after it, which goes some day.
+                await self._on_thread(directory, partial(replica.log.files.sync_directory, job.directory))
+            if is_same():
+                directory.cleaned_up_to[place] = stats.end_offset
+                await self._on_thread(directory, directory.write_cleaned_up_to)
+        except OSError as error:
+            log.error("how far %s is clean cannot be noted: %s", job.directory, error)
+            self.suspect_disk(job.directory, error)
+            return False
         self.cleaned_logs += 1
         self.bytes_before += stats.bytes_before
         self.bytes_after += stats.bytes_after
@@ -196,7 +222,4 @@ class Cleaner:
             stats.records_after,
             stats.bytes_after,
         )
-        try:
-            await self._write_cleaned_up_to(directory)
-        except OSError as error:
-            log.error("writing how far logs in %s are clean failed: %s", directory.path, error)
+        return True

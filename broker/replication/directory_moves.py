@@ -22,6 +22,7 @@ from tidemark.broker.replication.partition import Partition
 from tidemark.broker.replication.replica import Replica
 from tidemark.broker.replication.replica_logs import Place, ReplicaLogs
 from tidemark.broker.replication.replica_table import ReplicaTable
+from tidemark.broker.replication.sync_threads import SyncThreads
 from tidemark.broker.replication.throttle import Throttle
 from tidemark.environment import monotonic, new_executor
 from tidemark.storage import (
@@ -52,9 +53,10 @@ T = TypeVar("T")
 
 
 class DirectoryMoves:
-    def __init__(self, table: ReplicaTable, logs: ReplicaLogs) -> None:
+    def __init__(self, table: ReplicaTable, logs: ReplicaLogs, sync_threads: SyncThreads) -> None:
         self._table = table
         self._logs = logs
+        self._sync_threads = sync_threads
         self._threads = new_executor(THREADS, name="move")
         self._throttle = Throttle(lambda: table.config.replica_alter_log_dirs_io_max_bytes_per_second)
         self._tasks: dict[Place, asyncio.Task[None]] = {}
@@ -234,6 +236,7 @@ class DirectoryMoves:
         place, target = move.place, move.target
         catch_up(move.log, move.opened)
         target.receive(place, move.log, move.opened)
+        replica.use_threads(self._sync_threads.of_log(move.log))
         if isinstance(replica, Partition):
             replica.writers = self._table.writers_of(move.log)
         move.is_over = True

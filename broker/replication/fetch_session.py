@@ -9,7 +9,7 @@ from typing import Final
 
 from tidemark.broker.core.errors import Refused
 from tidemark.protocol.errors import ErrorCode
-from tidemark.protocol.messages.fetch import EpochEndOffset, FetchRequest
+from tidemark.protocol.messages.fetch import EpochEndOffset, FetchRequest, PartitionData
 from tidemark.storage import Log
 
 INITIAL_EPOCH: Final = 0
@@ -17,7 +17,7 @@ FINAL_EPOCH: Final = -1
 NO_SESSION: Final = 0
 EPOCH_MAX: Final = 0x7FFFFFFF
 
-NO_DIVERGENCE: Final = EpochEndOffset()
+NO_DIVERGENCE: Final = PartitionData().diverging_epoch  # the default itself: encoders leave it out without a look
 
 
 class SessionEpoch:

@@ -59,6 +59,10 @@ class GroupCommit:
         self._running = False
         self._is_retrying = False
 
+    def use_threads(self, executor: Executor) -> None:
+        """From the next sync on."""
+        self._executor = executor
+
     def request(self) -> None:
         """Everything appended so far is to be on disk; `flushed(offset)` is called when it is."""
         self._wanted = self._log.end_offset

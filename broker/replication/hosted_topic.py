@@ -11,7 +11,7 @@ from tidemark.broker.metadata.image import TopicImage
 from tidemark.broker.replication.partition import Partition
 from tidemark.broker.replication.replica import Replica
 from tidemark.broker.replication.traffic import TopicTraffic
-from tidemark.broker.replication.unwritten_batches import UnwrittenBatches
+from tidemark.broker.replication.unwritten_batches import UnwrittenBatches, UnwrittenOnNode
 from tidemark.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ class HostedTopic:
     topic_id: bytes
     config: TopicConfig
     image: TopicImage
+    unwritten_on_node: UnwrittenOnNode
     partitions: dict[int, Partition] = field(default_factory=dict)  # which this node leads
     followed: dict[int, Followed] = field(default_factory=dict)
     offline: dict[int, str] = field(default_factory=dict)  # partitions whose log could not be opened, and why
@@ -41,7 +42,9 @@ class HostedTopic:
 
     def unwritten_of(self, index: int) -> UnwrittenBatches:
         """It outlives a role: a batch that came too early for the next leader is missing when that one begins."""
-        return self.unwritten.setdefault(index, UnwrittenBatches())
+        if index not in self.unwritten:
+            self.unwritten[index] = UnwrittenBatches(self.unwritten_on_node)
+        return self.unwritten[index]
 
     def why_not_led(self, index: int) -> ErrorCode:
         if index in self.offline:

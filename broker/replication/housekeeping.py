@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from functools import partial
 
 from tidemark.broker.core.deferred import Deferred
+from tidemark.broker.replication.many_replicas import in_chunks
 from tidemark.broker.replication.replica import Replica
 from tidemark.broker.replication.replica_table import ReplicaTable
 from tidemark.broker.replication.sync_threads import SyncThreads
@@ -47,10 +48,10 @@ class Housekeeping:
             with self._reported("expiry of producers", replica):
                 replica.log.expire_producers(now_ms)
 
-    def flush_due(self) -> None:
+    def flush_due(self, replicas: Iterable[Replica]) -> None:
         """Sync what has waited long enough."""
         now_ms = self._table.now_ms()
-        for replica in _at_rest(self._table):
+        for replica in _at_rest(replicas):
             replica.flush_if_due(now_ms)
 
     def remove_deleted(self) -> None:
@@ -63,14 +64,10 @@ class Housekeeping:
                 )
 
     def checkpoint(self) -> Deferred[None]:
-        """Write how far the logs are synced and committed, off the event loop: each file is synced. Resolved when the
-        files are on disk (or could not be written, which is logged)."""
+        """Write how far the logs are synced and where they start, off the event loop: each file is synced. Resolved
+        when the files are on disk (or could not be written, which is logged)."""
         writes = []
         for directory in self._table.directories:
-            high_watermarks = self.high_watermarks(directory)
-            directory.forget_replicated(self.high_watermarks(directory, _at_rest(self._table)))
-            # Noted here and not by the thread, which may come to it when a partition is deleted already.
-            directory.high_watermarks.update(high_watermarks)
             writing = self._threads.of(directory).submit(directory.write_checkpoints, {})
             writing.add_done_callback(
                 partial(self._report, "writing the checkpoints of", directory.path, asyncio.get_running_loop())
@@ -82,10 +79,20 @@ class Housekeeping:
 
     async def checkpoint_high_watermarks(self) -> None:
         """Off the event loop: it comes every few seconds, and ends with a sync."""
+        await in_chunks(self._table, self._note_high_watermarks)
         await asyncio.gather(*map(self._checkpoint_high_watermarks, list(self._table.directories)))
 
+    def _note_high_watermarks(self, replicas: Sequence[Replica]) -> None:
+        """Here and not by the thread, which may come to it when a partition is deleted already."""
+        for directory in self._table.directories:
+            directory.high_watermarks.update(self.high_watermarks(directory, replicas))
+
+    def forget_replicated(self, replicas: Iterable[Replica]) -> None:
+        """Let go of what logs remember only until it is committed."""
+        for replica in _at_rest(replicas):
+            replica.log.producer_states.forget_replicated(replica.high_watermark)
+
     async def _checkpoint_high_watermarks(self, directory: LogDirectory) -> None:
-        directory.high_watermarks.update(self.high_watermarks(directory))
         known = dict(directory.high_watermarks)
         if known == self._written.get(directory.path):
             return  # an idle node leaves the disk alone
@@ -117,9 +124,10 @@ class Housekeeping:
         self, directory: LogDirectory, replicas: Iterable[Replica] | None = None
     ) -> dict[tuple[str, int], int]:
         """Of these replicas, or of all."""
-        replicas = self._table if replicas is None else replicas
-        places = ((each.topic, each.index, each.high_watermark) for each in replicas)
-        return {(topic, index): offset for topic, index, offset in places if (topic, index) in directory.logs}
+        replicas, logs = self._table if replicas is None else replicas, directory.logs
+        places = (((each.topic, each.index), each) for each in replicas)
+        # The log itself, and not just one in its place: a topic may have been deleted and made anew meanwhile.
+        return {place: each.high_watermark for place, each in places if logs.get(place) is each.log}
 
 
 def _at_rest(replicas: Iterable[Replica]) -> Iterator[Replica]:

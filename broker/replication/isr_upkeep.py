@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
 from typing import Final
 
 from tidemark.broker.core.lease import LeaseTimings
@@ -13,6 +14,7 @@ from tidemark.broker.peers import Peers
 from tidemark.broker.replication.follower_sessions import FollowerSessions
 from tidemark.broker.replication.isr_changes import IsrChanges
 from tidemark.broker.replication.leadership import STOPPED_SECONDS_MAX
+from tidemark.broker.replication.many_replicas import in_chunks
 from tidemark.broker.replication.partition import Partition
 from tidemark.broker.replication.replica_table import ReplicaTable
 from tidemark.broker.replication.replicator import Led
@@ -95,15 +97,19 @@ class IsrUpkeep:
         if self._table.is_leased and not partition.is_over:
             self._shrink(partition, monotonic())
 
-    def _shrink_all(self, now: float) -> None:
+    async def _shrink_all(self, now: float) -> None:
+        await in_chunks(self._table.led(), partial(self._shrink_some, now))
+        if self._table.is_leased:
+            self.brokers_changed()
+
+    def _shrink_some(self, now: float, partitions: Iterable[Partition]) -> None:
         if not self._table.is_leased:
             return
-        for partition in self._table.led():
-            if not partition.leadership.is_alone:
+        for partition in partitions:
+            if len(partition.leadership.isr) > 1 and not partition.is_over:
                 self._shrink(partition, now)
-        self.brokers_changed()
 
-    def _check_silence(self, now: float) -> None:
+    async def _check_silence(self, now: float) -> None:
         """Partitions are checked only if a broker is silent."""
         table, seconds_max = self._table, self._silence_seconds_max
         others = [each for each in table.image.brokers if each != table.node_id and table.image.is_active(each)]
@@ -111,9 +117,7 @@ class IsrUpkeep:
             self._sessions.is_heard(each, now=now, silence_max=seconds_max) for each in others
         ):
             return
-        for partition in table.led():
-            if len(partition.leadership.isr) > 1:
-                self._shrink(partition, now)
+        await in_chunks(table.led(), partial(self._shrink_some, now))
 
     def _shrink(self, partition: Partition, now: float) -> None:
         proposal = partition.leadership.propose_shrinking(
@@ -138,7 +142,7 @@ class PeriodicCheck:
     """Checks the followers periodically. A check that comes late itself (the process was stopped) proves nothing
     about others, and is left out: what they sent in the meantime is still to be read."""
 
-    def __init__(self, *, seconds: Callable[[], float], check: Callable[[float], None]) -> None:
+    def __init__(self, *, seconds: Callable[[], float], check: Callable[[float], Awaitable[None]]) -> None:
         self._seconds = seconds
         self._check = check
         self._task = asyncio.get_running_loop().create_task(self._run())
@@ -152,7 +156,7 @@ class PeriodicCheck:
             if now - started > 1.5 * wait + 1.0:
                 continue
             try:
-                self._check(now)
+                await self._check(now)
             except Exception:
                 log.exception("looking for replicas that do not keep up failed; it is tried again")
 

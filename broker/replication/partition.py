@@ -221,7 +221,7 @@ class Partition(Replica):
     def append_checked(self, batch: bytearray | memoryview, header: BatchHeader, now_ms: int) -> Appended:
         """Append a batch whose turn it is, and in which everything is as it should be."""
         if self._unwritten:
-            self._check_first(header)
+            self.check_first(header)
         is_timed = header.batch_length > UNTIMED_BYTES_MAX
         begun, slept = (monotonic(), sleeps()) if is_timed else (0.0, 0)
         try:
@@ -239,7 +239,7 @@ class Partition(Replica):
         if len(batch) <= self.writers.at_once_bytes_max:
             return self.append_checked(batch, header, now_ms)
         if self._unwritten:
-            self._check_first(header)
+            self.check_first(header)
         try:
             return self.log.begin_append(batch, header, leader_epoch=self.leader_epoch, now_ms=now_ms)
         except _UNAPPENDED as error:
@@ -256,18 +256,21 @@ class Partition(Replica):
             self._has_appended(pending.header)
         return appended
 
-    def _check_first(self, header: BatchHeader) -> None:
+    def check_first(self, header: BatchHeader) -> None:
         """A producer that the log does not know may begin at any sequence number; but not behind what is missing."""
-        if self.log.producer(header.producer_id) is None and (why := self._unwritten.why_skipped(header)) is not None:
-            raise why
+        if self.log.producer(header.producer_id) is None:
+            self._unwritten.check(header)
+
+    def note_refused(self, header: BatchHeader, code: ErrorCode) -> None:
+        """This batch is to be sent again, and what its producer has sent behind it is to hear the same."""
+        self._unwritten.add(header, code)
 
     def _note_failure(self, header: BatchHeader, error: Exception) -> None:
         """Raises another error, if that is the one to tell."""
         if isinstance(error, OutOfOrderSequence):
-            if (why := self._unwritten.why_skipped(header)) is not None:
-                raise why from None
+            self._unwritten.check(header)
             return
-        self._unwritten.add(header, error)
+        self._unwritten.add(header, ErrorCode.KAFKA_STORAGE_ERROR)
         if self._over is None:
             self.fails(self, error)
 
@@ -275,7 +278,7 @@ class Partition(Replica):
         """There is more in the log."""
         self.traffic.bytes_in += header.size
         if self._unwritten:
-            self._unwritten.written(header.producer_id)
+            self._unwritten.forget(header.producer_id)
         if self.log.end_offset - self.log.recovery_point >= self.unflushed_limit:
             self._commit.request()
         if self.commits_alone:

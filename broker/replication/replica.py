@@ -83,6 +83,11 @@ class Replica:
         self.flush_each = config.flush_messages == 1
         self.unflushed_limit = config.flush_messages
 
+    def use_threads(self, executor: Executor) -> None:
+        """The log is in another directory, whose disk has its own."""
+        self.executor = executor
+        self._commit.use_threads(executor)
+
     @property
     def is_truncating(self) -> bool:
         """Whether another thread is at work on the log, which is not to be touched until it is done."""

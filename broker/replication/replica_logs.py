@@ -130,6 +130,7 @@ class ReplicaLogs:
                     log.warning("%s-%d moved from %s to %s", *place, each.path, directory.path)
                     each.remove_moved(place, delay_ms=0)
                     self._on_disk[each.path].discard(place)
+                    each.files.sync_directory(each.path)  # or a power cut brings it back, with no mark to tell by
                 directory.remove_mark(place)
 
     def _find_left_behind(self) -> Iterator[tuple[Place, str]]:

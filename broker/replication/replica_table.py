@@ -18,6 +18,7 @@ from tidemark.broker.replication.hosted_topic import HostedTopic
 from tidemark.broker.replication.partition import Partition
 from tidemark.broker.replication.replica import Replica
 from tidemark.broker.replication.throttle import Throttle
+from tidemark.broker.replication.unwritten_batches import UnwrittenOnNode
 from tidemark.broker.replication.writers import Writers
 from tidemark.environment import new_executor
 from tidemark.protocol.errors import ErrorCode
@@ -48,6 +49,7 @@ class ReplicaTable:
         self.lease_until: float | None = None
         self.peers: Peers | None = None
         self.append_queues = AppendQueues()
+        self.unwritten = UnwrittenOnNode()
         self._writers: dict[str, Writers] = {}  # by log directory
         self.stopping = False  # long polls end with what there is
         self.readers = new_executor(READ_THREADS, name="read")  # of what is not in memory

@@ -37,7 +37,7 @@ class Replicas:
         self.failures = DirectoryFailures(self.table, self.roles, self._threads)
         self.roles.suspect_disk = self.failures.suspect
         self.housekeeping = Housekeeping(self.table, self._threads, suspect_disk=self.failures.suspect)
-        self.moves = DirectoryMoves(self.table, self._logs)
+        self.moves = DirectoryMoves(self.table, self._logs, self._threads)
         self.moves.suspect_disk = self.failures.suspect
         self.moves.placed = lambda replica: self.roles.placed(replica)  # which is set later
         self.cleaner = Cleaner(self.table, self._threads, is_moving=self.moves.__contains__)

@@ -107,7 +107,13 @@ class RoleAssignment:
         before: tuple[PartitionImage, ...] = ()
         if hosted is None:
             config = table.topic_config(image, topic.name)
-            hosted = HostedTopic(name=topic.name, topic_id=topic.topic_id, config=config, image=topic)
+            hosted = HostedTopic(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                config=config,
+                image=topic,
+                unwritten_on_node=table.unwritten,
+            )
             table.topics[topic.name] = table.topics_by_id[topic.topic_id] = hosted
         else:
             before, hosted.image = hosted.image.partitions, topic

@@ -16,6 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from tidemark.broker.config import BrokerConfig
+from tidemark.broker.replication.many_replicas import in_chunks
 from tidemark.broker.replication.partition import Partition
 from tidemark.broker.replication.replica import Replica
 from tidemark.broker.replication.replica_table import ReplicaTable
@@ -62,14 +63,19 @@ class Scrubber:
         self._waiting.shutdown(wait=True)
 
     async def scrub_all_due(self, config: Callable[[], BrokerConfig]) -> None:
-        """Reads logs, those first that were not read for longest, until none is due."""
+        """Reads all logs that are due, those first that were not read for longest."""
+        if config().log_scrub_bytes_per_second <= SWITCHED_OFF:
+            return
         runners: dict[str, ScrubRunner] = {}
         try:
-            while config().log_scrub_bytes_per_second > SWITCHED_OFF and (replica := self._next(config())) is not None:
-                self._read_at[replica.topic_id, replica.index] = monotonic()
-                directory = self._table.directory_of(replica)
-                if directory is None:
+            for key in await self._due(config()):
+                replica = self._at_rest(key)
+                directory = None if replica is None else self._table.directory_of(replica)
+                if replica is None or directory is None:
                     continue
+                if config().log_scrub_bytes_per_second <= SWITCHED_OFF:
+                    return
+                self._read_at[key] = monotonic()
                 runner = runners.setdefault(directory.path, scrub_runner_for(directory.files))
                 scrub = _LogScrub(self, replica, runner=runner, rate=lambda: config().log_scrub_bytes_per_second)
                 try:
@@ -84,13 +90,23 @@ class Scrubber:
             for runner in runners.values():
                 runner.close()
 
-    def _next(self, config: BrokerConfig) -> Replica | None:
-        at_rest = {(each.topic_id, each.index): each for each in self._table if _is_at_rest(each)}
-        self._read_at = {key: at for key, at in self._read_at.items() if key in at_rest}
-        before = monotonic() - config.log_scrub_interval_ms / 1000
+    async def _due(self, config: BrokerConfig) -> list[Key]:
+        """Those first that were not read for longest. To go through all replicas takes long where there are many."""
+        at_rest: list[Key] = []
+        await in_chunks(
+            self._table,
+            lambda replicas: at_rest.extend((each.topic_id, each.index) for each in replicas if _is_at_rest(each)),
+        )
         never = float("-inf")
-        due = [key for key in at_rest if self._read_at.get(key, never) <= before]
-        return at_rest[min(due, key=lambda key: self._read_at.get(key, never))] if due else None
+        read_at = {key: self._read_at.get(key, never) for key in at_rest}
+        self._read_at = {key: at for key, at in read_at.items() if at > never}
+        before = monotonic() - config.log_scrub_interval_ms / 1000
+        return sorted((key for key, at in read_at.items() if at <= before), key=read_at.__getitem__)
+
+    def _at_rest(self, key: Key) -> Replica | None:
+        hosted = self._table.topics_by_id.get(key[0])
+        replica = None if hosted is None else hosted.replica(key[1])
+        return replica if replica is not None and _is_at_rest(replica) else None
 
     def oldest_seconds(self) -> float:
         """Since the log was read that was not read for longest."""
@@ -119,7 +135,7 @@ class Scrubber:
             return
         work = partial(prepare, mending_job(replica.log, segments[0], findings), replica.log.files)
         mended = await asyncio.get_running_loop().run_in_executor(self._threads.of_log(replica.log), work)
-        if self.current(replica) is not None and put_in_place(replica.log, mended):
+        if self.current(replica) is not None and put_in_place(replica.log, segments[0], mended):
             self.mended_segments += 1
             for path in sorted({each.path for each in findings}):
                 log.warning("%s is made anew from the batches", path)

@@ -10,6 +10,7 @@ class TopicTraffic:
         "flush_seconds",
         "flushes",
         "records_in",
+        "records_out",
         "replication_bytes_in",
         "replication_bytes_out",
     )
@@ -18,6 +19,7 @@ class TopicTraffic:
         self.bytes_in = 0  # appended here as the leader: by producers, and by the broker itself
         self.records_in = 0  # see `Partition.count_records`
         self.bytes_out = 0  # to consumers
+        self.records_out = 0  # likewise: by offsets, so those that compaction took away between others count, too
         self.replication_bytes_in = 0  # as a follower
         self.replication_bytes_out = 0  # to followers
         self.flushes = 0

@@ -19,7 +19,7 @@ from tidemark.broker.core.periodic import Job
 from tidemark.broker.core.principal import Principal
 from tidemark.broker.core.registry import Call
 from tidemark.broker.metadata.credentials import TokenImage, token_record
-from tidemark.broker.metadata.delegation_tokens import Lifetimes, check_may_ask, sweep
+from tidemark.broker.metadata.delegation_tokens import Lifetimes, check_has_room, check_may_ask, sweep
 from tidemark.broker.metadata.features import check_security_level
 from tidemark.broker.metadata.image import Image
 from tidemark.broker.metadata.records import Record, RemoveDelegationTokenRecord
@@ -111,6 +111,7 @@ class DelegationTokens:
     async def create(self, token: TokenImage) -> None:
         def decide(image: Image) -> list[Record]:
             check_security_level(image)
+            check_has_room(image, token.requester, now_ms=self.now_ms())
             return [token_record(token)]
 
         await self._store.change(decide)

@@ -55,11 +55,14 @@ class Guard:
             if call.connection is None:  # a node's own request
                 return handle(request, call)
             verdict = rule(request, self.access(route.name, route.response, call), call)
-            if verdict is None:
-                return handle(request, call)
-            if type(verdict) is Narrowed:
-                return _completed(handle(verdict.request, call), verdict.complete)
-            return verdict
+            if type(verdict) is GeneratorType:
+                try:
+                    next(verdict)
+                except StopIteration as decided:
+                    verdict = decided.value
+                else:
+                    return _decided_in_slices(verdict, handle, request, call)
+            return _followed(verdict, handle, request, call)
 
         return guarded
 
@@ -97,6 +100,9 @@ class Guard:
             AclOperation.DESCRIBE, ResourceType.TOPIC, topic
         )
 
+    def lets_read(self, client: Client, topic: str) -> bool:
+        return self.authorizer.rights(client.principal, client.host).may(AclOperation.READ, ResourceType.TOPIC, topic)
+
     def quick(self, quick: Quick, topic_of: QuickTopic) -> Quick:
         """The quick way of Produce, if the client may write: anything else is left to the handler, and its rule."""
         rights_of, store, write, kind = self.authorizer.rights, self._store, AclOperation.WRITE, ResourceType.TOPIC
@@ -114,6 +120,23 @@ class Guard:
 
 def _never(_frame: bytearray, _position: int, _call: Call) -> None:
     """What is allowed is told to the audit log, by the rule."""
+
+
+def _followed(verdict: Any, handle: Handler, request: Any, call: Call) -> Answer[Any]:
+    if verdict is None:
+        return handle(request, call)
+    if type(verdict) is Narrowed:
+        return _completed(handle(verdict.request, call), verdict.complete)
+    return verdict
+
+
+def _decided_in_slices(
+    deciding: Generator[None, None, Any], handle: Handler, request: Any, call: Call
+) -> Generator[None, None, Any]:
+    """Of a request that names very many things, whose rights are looked up while others have their turn."""
+    verdict = yield from deciding
+    answer = _followed(verdict, handle, request, call)
+    return (yield from answer) if type(answer) is GeneratorType else answer
 
 
 def _completed(answer: Answer[Any], complete: Complete) -> Answer[Any]:

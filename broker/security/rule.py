@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 from tidemark.broker.cluster.refusals import refusal_of
 from tidemark.broker.core.acl import AclOperation
 from tidemark.broker.core.registry import Call
-from tidemark.broker.core.sliced_work import Job
+from tidemark.broker.core.sliced_work import Job, in_slices
 from tidemark.broker.security.access import Access, refusal
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.schema import ZERO_UUID
@@ -18,7 +18,8 @@ I = TypeVar("I")  # noqa: E741 -- an item of a request
 
 Complete: TypeAlias = Callable[[Any], Job[None]]  # puts refusals into an answer, or takes out what is hidden
 Verdict: TypeAlias = object
-"""None: the request passes. `Narrowed`: a part of it does. Anything else is the answer."""
+"""None: the request passes. `Narrowed`: a part of it does. A job: it has to look at many things, and returns one of
+these. Anything else is the answer."""
 Rule: TypeAlias = Callable[[Any, Access, Call], Verdict]
 
 
@@ -27,6 +28,7 @@ class Narrowed(NamedTuple):
     complete: Complete
 
 
+ITEMS_PER_STEP: Final = 64  # between two looks at the clock
 MODULES: Final = ("topics", "groups", "transactions", "configs", "cluster")
 OPEN: Final = frozenset(
     (
@@ -85,11 +87,14 @@ def topic_name(item: Any, access: Access) -> str | None:
     return item.name or None
 
 
-def split(items: Iterable[I], may: Callable[[I], bool]) -> tuple[list[I], list[I]]:
+def split(items: Iterable[I], may: Callable[[I], bool]) -> Job[tuple[list[I], list[I]]]:
+    """Those that are allowed, and those that are denied. A client may name hundreds of thousands."""
     allowed: list[I] = []
     denied: list[I] = []
-    for item in items:
+    for count, item in enumerate(items, 1):
         (allowed if may(item) else denied).append(item)
+        if not count % ITEMS_PER_STEP:
+            yield
     return allowed, denied
 
 
@@ -127,13 +132,13 @@ def narrow(
     *,
     asked: str = "topics",
     answered: str = "topics",
-) -> Verdict:
+) -> Job[Verdict]:
     """An empty list may mean everything: if nothing is left, no handler is asked."""
     items = getattr(request, asked)
-    allowed, denied = split(items or (), may)
+    allowed, denied = yield from split(items or (), may)
     if not denied:
         return None
-    refusals = [refuse(item) for item in denied]
+    refusals = yield from in_slices(refuse, denied)
     if not allowed:
         return access.response(**{answered: refusals})
     setattr(request, asked, allowed)

@@ -42,6 +42,7 @@ class Connection(asyncio.BufferedProtocol):
         self.login: Any = None  # on SASL listeners: how far its login is
         self.meter: Any = None  # what its client uses, while there are quotas
         self.throttle_seconds = 0.0  # for the request that is being handled
+        self.held_at = 0.0  # since when requests that have arrived wait for its next turn; 0: none does
         self.descriptor = -1  # of its socket, while that can wait for those of nodes
         self.is_peer = False  # another broker is at the other end
         self.active_tick = server.tick
@@ -156,6 +157,7 @@ class Connection(asyncio.BufferedProtocol):
                     now = monotonic()
                     deadline = deadline or now + self.server.turn.slice_seconds
                     if now >= deadline or self._muted is not None:
+                        self.held_at = now
                         framer.hold()
                         self._stop_reading()
                         self._resume_soon()  # which waits on, if it must
@@ -311,7 +313,10 @@ class Connection(asyncio.BufferedProtocol):
         if self._reading or self._closing or self._stopping or self._must_wait():
             return
         self._reading = True
+        held_at = self.held_at
         self._handle_frames()
+        if self.held_at == held_at:
+            self.held_at = 0.0  # what waited is handled
         if self._reading and not self._closing:
             self.transport.resume_reading()
 

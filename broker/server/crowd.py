@@ -6,6 +6,8 @@ clients are a crowd: in each turn all others come first (other nodes, the contro
 finished), and then so many of the crowd as fit into a few milliseconds, in turn. The rest is still ready next time.
 They share these milliseconds: a flood that comes suddenly makes no long turn, either, before it is known for one.
 
+HTTP's sockets are behind the crowd: one of them is served in each turn, after everybody else.
+
 While fewer than `CROWD_MIN` sockets are ready, all of this is a length and a comparison.
 """
 
@@ -15,11 +17,12 @@ import asyncio
 import selectors
 from typing import Final
 
-from tidemark.broker.core.sliced_work import SlicedWork
+from tidemark.broker.core.sliced_work import BACKGROUND_SLICE_SECONDS, SlicedWork
 from tidemark.environment import monotonic
 
 CROWD_MIN: Final = 8
 TURN_SECONDS: Final = 0.01  # of clients, that others wait for at most; one request may take longer
+BACKGROUND_MAX: Final = 1  # of the sockets behind the crowd in one turn: what it brings is read, and answered later
 LIMIT_MAX: Final = 64  # of the crowd in one turn
 SLICE_SECONDS_MAX: Final = 0.002  # of requests that arrived together, before other connections have their turn
 
@@ -29,10 +32,12 @@ Event = tuple[selectors.SelectorKey, int]
 class Turn:
     """Of an event loop. For how long it serves one connection before the others: less, the more of them there are."""
 
-    __slots__ = ("slice_seconds",)
+    __slots__ = ("began", "is_timed", "slice_seconds")
 
     def __init__(self) -> None:
         self.slice_seconds = SLICE_SECONDS_MAX
+        self.is_timed = False  # somebody wants to know when it began
+        self.began = 0.0  # when it was known which sockets are ready
 
 
 class CrowdSelector(selectors.DefaultSelector):
@@ -41,9 +46,11 @@ class CrowdSelector(selectors.DefaultSelector):
     def __init__(self) -> None:
         super().__init__()
         self.crowd: set[int] = set()  # descriptors of sockets that can wait
+        self.background: set[int] = set()  # and of those that wait for the crowd, too
         self.turn = Turn()
         self._limit = LIMIT_MAX
         self._last = -1  # of the crowd, the descriptor that was served last
+        self._last_background = -1
         self._served = 0  # of the crowd, in the turn that is measured; 0: none is
         self._began = 0.0
 
@@ -51,6 +58,10 @@ class CrowdSelector(selectors.DefaultSelector):
         if self._served:
             self._measure()
         events = super().select(timeout)
+        if self.turn.is_timed:
+            self.turn.began = monotonic()
+        if self.background and len(events) > 1:
+            events = self._few_of_background_last(events)
         if len(events) < CROWD_MIN:
             self.turn.slice_seconds = SLICE_SECONDS_MAX
             return events
@@ -67,18 +78,30 @@ class CrowdSelector(selectors.DefaultSelector):
             self._limit = min(self._limit * 2, LIMIT_MAX)
         self._served = 0
 
+    def _few_of_background_last(self, events: list[Event]) -> list[Event]:
+        behind = [event for event in events if event[0].fd in self.background]
+        if not behind:
+            return events
+        if len(behind) > BACKGROUND_MAX:
+            last = self._last_background
+            behind.sort(key=lambda event: (event[0].fd <= last, event[0].fd))
+            del behind[BACKGROUND_MAX:]
+            self._last_background = behind[-1][0].fd
+        return [*(event for event in events if event[0].fd not in self.background), *behind]
+
     def _chosen(self, events: list[Event]) -> list[Event]:
         crowd = [event for event in events if event[0].fd in self.crowd]
         self._began, self._served = monotonic(), len(crowd)
         if len(crowd) == len(events) <= self._limit:
             return events
-        first = [event for event in events if event[0].fd not in self.crowd]
+        behind = [event for event in events if event[0].fd in self.background]
+        first = [event for event in events if event[0].fd not in self.crowd and event[0].fd not in self.background]
         if len(crowd) <= self._limit:
-            return first + crowd
+            return first + crowd + behind
         crowd.sort(key=lambda event: (event[0].fd <= self._last, event[0].fd))  # those after the last one come first
         del crowd[self._limit :]
         self._last, self._served = crowd[-1][0].fd, len(crowd)
-        return first + crowd
+        return first + crowd + behind
 
 
 class BrokerLoop(asyncio.SelectorEventLoop):
@@ -87,11 +110,16 @@ class BrokerLoop(asyncio.SelectorEventLoop):
     def __init__(self, selector: CrowdSelector | None = None) -> None:
         self.selector = CrowdSelector() if selector is None else selector
         self.shared_work = SlicedWork()  # of all coroutines that work in slices
+        self.background_work = SlicedWork(slice_seconds=BACKGROUND_SLICE_SECONDS)
         super().__init__(self.selector)
 
     @property
     def crowd(self) -> set[int]:
         return self.selector.crowd
+
+    @property
+    def background(self) -> set[int]:
+        return self.selector.background
 
     @property
     def turn(self) -> Turn:

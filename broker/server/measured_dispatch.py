@@ -4,6 +4,7 @@ Not every request is: of an API that is asked for more than a thousand times a s
 stands for the others, which cost no more than an increment. Where nobody looks (no HTTP listener), the plain dispatcher
 is used instead.
 
+- queue: since the event loop knew that it was there, while others were served;
 - local: from the frame to the answer, or to where the answer has to wait for something;
 - remote: how long it waited (for replicas, for records, for other members, for the disk);
 - total: both together.
@@ -42,6 +43,7 @@ class MeasuredDispatcher(Dispatcher):
 
     def _measure(self, connection: Connection, frame: bytearray, bound: BoundApi) -> None:
         self._measuring, self._waiting = started, _ = self._now(), None
+        queued = self._queued(connection, started)
         try:
             self(connection, frame)  # in which this API is not measured: it is below 0
         finally:
@@ -52,7 +54,15 @@ class MeasuredDispatcher(Dispatcher):
             close = min(close + 1, CLOSE_MAX) if is_close else max(close - BUSY_REQUESTS, 0)
             bound.unmeasured = following = SAMPLE if close >= BUSY_REQUESTS else 1
             self._measured[bound] = started, following, close
-        self._note(self._times_of(frame), self._waiting, seconds, weight)
+        times = self._times_of(frame)
+        times.queue.observe(queued, weight)
+        self._note(times, self._waiting, seconds, weight)
+
+    def _queued(self, connection: Connection, now: float) -> float:
+        turn = connection.server.turn
+        turn.is_timed = True
+        since = connection.held_at or turn.began
+        return max(now - since, 0.0) if since else 0.0
 
     def _note(self, times: ApiTimes, waiting: TimedAnswer | None, seconds: float, weight: int) -> None:
         if waiting is None or waiting.done:

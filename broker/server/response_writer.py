@@ -82,7 +82,7 @@ class ResponseWriter:
         if len(parts) == 1 and not self.parts and not isinstance(parts[0], FileSlice):
             if self.gathers:
                 self.gathered.append(parts[0])
-            else:
+            elif not self._transport.is_closing():  # or asyncio complains of each answer to a client that is gone
                 self._transport.write(parts[0])
             return
         self.send_gathered()
@@ -111,6 +111,8 @@ class ResponseWriter:
         if self._failure is not None:
             raise SendingFailed(f"reading a segment failed: {self._failure}")
         try:
+            if self._transport.is_closing():
+                return
             while parts and not self._loading and self._transport.get_write_buffer_size() == 0:
                 part = parts[0]
                 if not isinstance(part, FileSlice):

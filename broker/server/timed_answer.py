@@ -14,10 +14,11 @@ from tidemark.environment import current
 class ApiTimes:
     """Of all versions of one API. A request that was not measured counts as the next one that is."""
 
-    __slots__ = ("errors", "local", "name", "remote", "total")
+    __slots__ = ("errors", "local", "name", "queue", "remote", "total")
 
     def __init__(self, name: str) -> None:
         self.name = name
+        self.queue = Histogram()  # before
         self.local = Histogram()
         self.remote = Histogram()
         self.total = Histogram()

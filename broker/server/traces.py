@@ -77,7 +77,12 @@ class RequestTraces:
             if not (call.is_traced if has_quick else self._is_traced()):
                 return handle(request, call)
             span = self._begin(route, request, call)
-            return when_answered(handle(request, call), partial(_end, span))
+            try:
+                return when_answered(handle(request, call), partial(_end, span))
+            except BaseException as error:
+                span.set_status(StatusCode.ERROR, type(error).__name__)
+                span.end()
+                raise
 
         return traced
 

@@ -11,11 +11,21 @@ from typing import Final
 from tidemark.environment import monotonic
 
 TURN_SECONDS: Final = 0.01
+TURNS_PASSED_MAX: Final = 16
 
 
 class WaitingTurns:
-    def __init__(self, loop: asyncio.AbstractEventLoop, *, seconds: float = TURN_SECONDS) -> None:
-        """`seconds`: how much of each turn of the loop they get, and one of them at least."""
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        *,
+        seconds: float = TURN_SECONDS,
+        is_busy: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """`seconds`: how much of each turn of the loop they get, and one of them at least; but none while `is_busy`,
+        for `TURNS_PASSED_MAX` turns."""
+        self._is_busy = is_busy
+        self._passed = 0
         self._loop = loop
         self._seconds = seconds
         self._waiting: deque[Callable[[], None]] = deque()
@@ -34,6 +44,11 @@ class WaitingTurns:
     def _turn(self) -> None:
         """Only what waits now: what is added meanwhile has its turn later."""
         until = monotonic() + self._seconds
+        if self._is_busy() and self._passed < TURNS_PASSED_MAX:
+            self._passed += 1
+            self._loop.call_soon(self._turn)
+            return
+        self._passed = 0
         try:
             for _ in range(len(self._waiting)):
                 self._waiting.popleft()()

@@ -29,13 +29,15 @@ ADDS_PARTITIONS_FROM: Final = 12
 ABORTABLE_FROM: Final = 11
 PARTITIONS_PER_STEP: Final = 64  # between two looks at the clock, in a request for very many
 
+RETRIED: Final = ErrorCode.NOT_ENOUGH_REPLICAS  # what a producer sends again, of the codes below
+
 # The coordinator's errors, as producers expect them in a Produce response.
 _PRODUCE_CODES: Final = {
     ErrorCode.PRODUCER_FENCED: ErrorCode.INVALID_PRODUCER_EPOCH,
-    ErrorCode.CONCURRENT_TRANSACTIONS: ErrorCode.NOT_ENOUGH_REPLICAS,
-    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: ErrorCode.NOT_ENOUGH_REPLICAS,
-    ErrorCode.COORDINATOR_NOT_AVAILABLE: ErrorCode.NOT_ENOUGH_REPLICAS,
-    ErrorCode.NOT_COORDINATOR: ErrorCode.NOT_ENOUGH_REPLICAS,
+    ErrorCode.CONCURRENT_TRANSACTIONS: RETRIED,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: RETRIED,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: RETRIED,
+    ErrorCode.NOT_COORDINATOR: RETRIED,
 }
 
 Codes = Mapping[TopicPartition, ErrorCode]
@@ -67,6 +69,8 @@ class TransactionalAppends:
             return partition.append(records, now_ms, at_once)
         code = self._codes.get((partition.topic, partition.index), ErrorCode.NONE)
         if code:
+            if code == RETRIED:
+                partition.note_refused(header, code)
             raise Refused(code, "The transaction coordinator does not count this partition in.")
         records, header = partition.validated_transactional(records, header, now_ms, at_once)
         self._check_transaction(partition, header)
@@ -138,8 +142,10 @@ _PRODUCE_CODES_BEFORE_ABORTABLE: Final = {
 
 
 def _check_first_sequence(partition: Partition, header: BatchHeader) -> None:
-    """Every transaction has a new epoch, so an unknown producer must begin at sequence 0; else a batch was lost."""
+    """Every transaction has a new epoch, so an unknown producer must begin at sequence 0; else a batch was lost, or was
+    refused a moment ago and comes again."""
     if header.base_sequence > 0 and partition.log.producer(header.producer_id) is None:
+        partition.check_first(header)
         raise OutOfOrderSequence(
             f"producer {header.producer_id} began at sequence {header.base_sequence}; a transaction begins at 0"
         )

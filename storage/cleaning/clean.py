@@ -16,7 +16,8 @@ from tidemark.storage.cleaning.filtering import Filter
 from tidemark.storage.cleaning.job import CleanedGroup, CleaningFailed, CleaningJob, CleaningStats, SourceSegment
 from tidemark.storage.cleaning.key_hash import KeyHash
 from tidemark.storage.cleaning.key_map import KeyMap
-from tidemark.storage.cleaning.record_table import RecordTable, read_records
+from tidemark.storage.cleaning.record_table import Keys, Places, find_records, read_keys
+from tidemark.storage.cleaning.remembered_sizes import RememberedSizes
 from tidemark.storage.cleaning.transactions import TransactionPass
 from tidemark.storage.cleaning.windows import CONTROL, TRANSACTIONAL, Window, batch_at, windows
 from tidemark.storage.files import Files
@@ -48,6 +49,7 @@ class _Cleaning:
         self._hash = KeyHash(job.hash_seed)
         offsets = job.end_offset - job.first_dirty_offset
         self._map = KeyMap(memory_bytes=job.map_bytes, load_factor=job.map_load_factor, keys_max=offsets)
+        self._sizes = RememberedSizes()
         self._end_offset = job.first_dirty_offset  # of what the map knows
         self._bytes_read = 0
         self._aborted = [each for base in job.abort_indexes for each in self._read_aborts(base)]
@@ -55,7 +57,7 @@ class _Cleaning:
     def run(self) -> Generator[CleanedGroup, None, CleaningStats]:
         self._build_map()
         transactions = TransactionPass(self._aborted)
-        rules = Filter(self._job, self._map, self._hash, transactions, end_offset=self._end_offset)
+        rules = Filter(self._job, self._map, self._hash, self._sizes, transactions, end_offset=self._end_offset)
         size_after = 0
         for group in self._job.groups:
             if group[0].base_offset >= self._end_offset:
@@ -113,12 +115,16 @@ class _Cleaning:
                 transactions.on_control(*batch_at(window, at))
             elif transactions.on_data(int(window.headers["producer_id"][at]), last_offset=int(window.last_offsets[at])):
                 is_wanted[at] = False
-        return self._put(window, read_records(window, np.flatnonzero(is_wanted)))
+        places = find_records(window, np.flatnonzero(is_wanted))
+        keys = read_keys(window, places)
+        if is_wanted.all():
+            self._sizes.note(window, places, keys)
+        return self._put(window, places, keys)
 
-    def _put(self, window: Window, records: RecordTable) -> bool:
-        wanted = np.flatnonzero((records.key_lengths >= 0) & (records.offsets >= self._job.first_dirty_offset))
-        hashes = self._hash(window.data, records.key_starts[wanted], records.key_lengths[wanted])
-        offsets, batches = records.offsets[wanted], records.batch[wanted]
+    def _put(self, window: Window, places: Places, keys: Keys) -> bool:
+        wanted = np.flatnonzero((keys.lengths >= 0) & (keys.offsets >= self._job.first_dirty_offset))
+        hashes = self._hash(window.data, keys.starts[wanted], keys.lengths[wanted])
+        offsets, batches = keys.offsets[wanted], places.batch[wanted]
         begin = 0
         while begin < len(wanted):
             end = begin + self._map.room

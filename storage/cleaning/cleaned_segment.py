@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from tidemark.protocol.records import Buffer
 from tidemark.storage import names
@@ -11,8 +11,6 @@ from tidemark.storage.aborted import AbortedIndex, AbortedTransaction
 from tidemark.storage.cleaning.job import CleanedGroup
 from tidemark.storage.files import Files
 from tidemark.storage.index import OffsetIndex, TimeIndex
-
-_WRITE_BYTES = 1 << 20
 
 
 class CleanedSegment:
@@ -28,8 +26,6 @@ class CleanedSegment:
         self._times = TimeIndex(base_offset)
         self._largest: tuple[int, int] = -1, base_offset  # timestamp, and the last offset of its batch
         self._since_entry = 0
-        self._pending: list[Buffer] = []
-        self._pending_bytes = 0
         self._aborts = AbortedIndex(files, self.path(names.ABORTED_INDEX))
         self._has_aborts = False
         self.size = 0
@@ -40,28 +36,24 @@ class CleanedSegment:
     def path(self, suffix: str) -> str:
         return self._stem + suffix + names.CLEANED
 
-    def note(self, *, size: int, last_offset: int, timestamp: int) -> None:
-        """Takes note of a batch, in the order in which they are written."""
-        if timestamp > self._largest[0]:
-            self._largest = timestamp, last_offset
-        if self._since_entry > self._interval:
-            self._offsets.append(offset=last_offset, position=self.size)
-            self._times.append_if_later(timestamp=self._largest[0], offset=self._largest[1])
-            self._since_entry = 0
-        self._since_entry += size
-        self.size += size
-
-    def write(self, data: Buffer) -> None:
-        self._pending.append(data)
-        self._pending_bytes += len(data)
-        if self._pending_bytes >= _WRITE_BYTES:
-            self._flush()
-
-    def _flush(self) -> None:
-        if self._pending:
-            self._files.write_all(self._file.fileno(), b"".join(self._pending))
-            self._paced(self._pending_bytes)
-            self._pending, self._pending_bytes = [], 0
+    def add(self, data: Buffer, batches: Sequence[tuple[int, int, int]]) -> None:
+        """Appends batches, of each of which size, last offset and largest timestamp are told."""
+        position, since_entry, interval = self.size, self._since_entry, self._interval
+        largest, largest_offset = self._largest
+        for size, last_offset, timestamp in batches:
+            if timestamp > largest:
+                largest, largest_offset = timestamp, last_offset
+            if since_entry > interval:
+                self._offsets.append(offset=last_offset, position=position)
+                self._times.append_if_later(timestamp=largest, offset=largest_offset)
+                since_entry = 0
+            since_entry += size
+            position += size
+        assert position == self.size + len(data), f"{len(data)} bytes, not {position - self.size}"
+        self._largest, self._since_entry, self.size = (largest, largest_offset), since_entry, position
+        if batches:
+            self._files.write_all(self._file.fileno(), data)
+            self._paced(len(data))
 
     def add_abort(self, aborted: AbortedTransaction) -> None:
         self._aborts.append(aborted)
@@ -69,7 +61,6 @@ class CleanedSegment:
 
     def finish(self, *, generation: int, replaced: tuple[int, ...], modified_ms: int) -> CleanedGroup:
         """Everything on disk, for good."""
-        self._flush()
         self._times.append_if_later(timestamp=self._largest[0], offset=self._largest[1])
         self._files.fdatasync(self._file.fileno())
         self._file.close()

@@ -7,13 +7,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tidemark.protocol.records import BatchHeader, put_varint, read_varint, repacked
+from tidemark.protocol.records import BatchHeader, Buffer, put_varint, read_varint, repacked
 from tidemark.storage.cleaning.cleaned_segment import CleanedSegment
 from tidemark.storage.cleaning.job import NO_DATA, CleaningJob
 from tidemark.storage.cleaning.key_hash import KeyHash
 from tidemark.storage.cleaning.key_map import KeyMap
-from tidemark.storage.cleaning.plain_rewriting import PlainRewriting
-from tidemark.storage.cleaning.record_table import RecordTable, read_records
+from tidemark.storage.cleaning.plain_rewriting import PlainRewriting, put_crc
+from tidemark.storage.cleaning.record_table import RecordTable, places_of, read_records, read_table
+from tidemark.storage.cleaning.remembered_sizes import RememberedSizes, offsets_of
 from tidemark.storage.cleaning.transactions import TransactionPass
 from tidemark.storage.cleaning.windows import (
     CODEC,
@@ -41,6 +42,7 @@ class Filter:
         job: CleaningJob,
         key_map: KeyMap,
         key_hash: KeyHash,
+        sizes: RememberedSizes,
         transactions: TransactionPass,
         *,
         end_offset: int,
@@ -53,6 +55,7 @@ class Filter:
         self._job = job
         self._map = key_map
         self._hash = key_hash
+        self._sizes = sizes
         self._end_offset = end_offset
         # What the map was made from need not be looked up in it: a table says which of these offsets it holds.
         self._flags_from = job.first_dirty_offset
@@ -70,11 +73,15 @@ class Filter:
         stays_empty = self._is_last_of_producer(window, attributes)
 
         read = np.flatnonzero(~is_discarded & (window.headers["record_count"] > 0))
-        records = read_records(window, read)
+        records = self._newest(window) if len(read) == len(window) else None
+        if records is None:
+            records = read_records(window, read)
         keeps = self._keeps(window, records, is_past_horizon, is_control=attributes & CONTROL != 0)
         kept = np.bincount(records.batch[keeps], minlength=len(window))
         has_tombstones = np.zeros(len(window), dtype=np.bool_)
-        has_tombstones[records.batch[keeps & records.is_tombstone]] = True
+        # Not those that the map does not know of yet: what they delete is still there, and their time does not begin.
+        is_known = records.offsets < self._end_offset
+        has_tombstones[records.batch[keeps & records.is_tombstone & is_known]] = True
         needs_horizon = (has_tombstones | is_emptied_marker) & ~has_horizon
 
         becomes = np.full(len(window), _GONE)
@@ -84,6 +91,15 @@ class Filter:
         self.records_read += int(window.headers["record_count"].sum())
         self.records_kept += int(kept.sum())
         _Writing(self._job, window, records, keeps, read, needs_horizon, cleaned).write(becomes)
+
+    def _newest(self, window: Window) -> RecordTable | None:
+        """Only those records that are the last of their keys, where that is known without reading any."""
+        sizes = self._sizes.take(window)
+        if sizes is None or self._flags is None or window.last_offsets[-1] >= self._end_offset:
+            return None
+        counts = window.headers["record_count"].astype(np.int64)
+        newest = np.flatnonzero(self._flags[offsets_of(window, counts) - self._flags_from])
+        return read_table(window, places_of(window, sizes).only(newest))
 
     def _examine_transactions(
         self, window: Window, attributes: NDArray[np.int64], is_past_horizon: Flags
@@ -151,48 +167,55 @@ class _Writing:
         self._view = memoryview(window.data)
 
     def write(self, becomes: NDArray[Any]) -> None:
-        window, cleaned = self._window, self._cleaned
+        """All that stays of the window is put together, and written, at once."""
+        window = self._window
         is_plain = (becomes == _REWRITTEN) & (window.attributes & CODEC == 0) & ~self._needs_horizon
         plain = PlainRewriting(window, self._records, self._kept, np.flatnonzero(is_plain))
         if (is_plain != (becomes == _REWRITTEN)).any():
             self._prepare_records()
         becomes = np.where(is_plain, _PLAIN, becomes)
-        last_offsets = window.last_offsets.tolist()
         timestamps = window.headers["max_timestamp"].tolist()
         starts, ends = window.starts.tolist(), window.ends.tolist()
-        run_start = run_end = 0  # of batches that stay as they are, side by side
-        fates = becomes.tolist()
-        for at in np.flatnonzero(becomes != _GONE).tolist():
-            if fates[at] == _AS_IT_IS:
-                cleaned.note(size=ends[at] - starts[at], last_offset=last_offsets[at], timestamp=timestamps[at])
+        parts: list[Buffer] = []
+        batches: list[tuple[int, int, int]] = []  # size, last offset, largest timestamp
+        without_crc: list[tuple[int, int]] = []
+        run_start = run_end = size = 0  # of batches that stay as they are, side by side; of all
+        stays = np.flatnonzero(becomes != _GONE)
+        for at, last_offset, fate in zip(
+            stays.tolist(), window.last_offsets[stays].tolist(), becomes[stays].tolist(), strict=True
+        ):
+            if fate == _AS_IT_IS:
+                batches.append((ends[at] - starts[at], last_offset, timestamps[at]))
+                size += ends[at] - starts[at]
                 if starts[at] != run_end:
-                    self._copy(run_start, run_end)
+                    if run_end > run_start:
+                        parts.append(self._view[run_start:run_end])
                     run_start = starts[at]
                 run_end = ends[at]
                 continue
-            self._copy(run_start, run_end)
+            if run_end > run_start:
+                parts.append(self._view[run_start:run_end])
             run_start = run_end = 0
-            if fates[at] == _PLAIN:
-                packed, timestamp = plain.next_batch()
-                cleaned.note(size=len(packed), last_offset=last_offsets[at], timestamp=timestamp)
-                cleaned.write(packed)
-                continue
-            header, batch = self._emptied(at) if fates[at] == _EMPTIED else self._rewritten(at)
-            cleaned.note(size=len(batch), last_offset=header.last_offset, timestamp=header.max_timestamp)
-            cleaned.write(batch)
-        self._copy(run_start, run_end)
+            if fate == _PLAIN:
+                packed_size, timestamp = plain.next_batch(parts)
+                without_crc.append((size, size + packed_size))
+            else:
+                header, packed = self._emptied(at) if fate == _EMPTIED else self._rewritten(at)
+                parts.append(packed)
+                packed_size, timestamp = len(packed), header.max_timestamp
+            batches.append((packed_size, last_offset, timestamp))
+            size += packed_size
+        if run_end > run_start:
+            parts.append(self._view[run_start:run_end])
+        self._cleaned.add(_joined(parts, without_crc), batches)
 
     def _prepare_records(self) -> None:
         """For batches that are rewritten one by one."""
         records, kept = self._records, self._kept
         self._row = {batch: row for row, batch in enumerate(self._read.tolist())}
-        self._bounds = np.searchsorted(kept, [*records.first.tolist(), len(records)]).tolist()
+        self._bounds = [*np.searchsorted(records.batch[kept], self._read).tolist(), len(kept)]
         self._starts, self._ends = records.starts[kept].tolist(), records.ends[kept].tolist()
         self._timestamps = records.timestamps[kept].tolist()
-
-    def _copy(self, start: int, end: int) -> None:
-        if end > start:
-            self._cleaned.write(self._view[start:end])
 
     def _emptied(self, at: int) -> tuple[BatchHeader, bytearray]:
         """Nothing but the header: it tells the sequence, the epoch and the offsets."""
@@ -222,6 +245,17 @@ class _Writing:
             attributes=attributes, base_timestamp=base_timestamp, max_timestamp=max_timestamp, record_count=len(parts)
         )
         return header, repacked(header, memoryview(b"".join(parts)), attributes & CODEC)
+
+
+def _joined(parts: list[Buffer], without_crc: list[tuple[int, int]]) -> Buffer:
+    """One piece of what is written. `without_crc`: where the batches lie in it that still need theirs."""
+    if len(parts) == 1 and not without_crc:
+        return parts[0]
+    data = bytearray().join(parts)
+    view = memoryview(data)
+    for start, end in without_crc:
+        put_crc(data, view, start=start, end=end)
+    return data
 
 
 def _rebased(record: memoryview, shift: int) -> bytes:

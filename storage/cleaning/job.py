@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 from tidemark.storage.errors import StorageError
 
-ENTRY_BYTES = 24  # of the key map: a hash of 16 bytes, and an offset; as in Kafka
 NO_DATA = -1
 
 
@@ -28,6 +27,16 @@ def _failed(reason: str, is_passing: bool, number: int | None) -> CleaningFailed
     failed = CleaningFailed(reason, is_passing=is_passing)
     failed.__cause__ = None if number is None else OSError(number, reason)
     return failed
+
+
+class CleaningStarved(CleaningFailed):
+    """The machine is so busy that a process which gives way to all others does not get on."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason, is_passing=True)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return CleaningStarved, (str(self),)
 
 
 class LastRecord(NamedTuple):
@@ -60,6 +69,7 @@ class CleaningJob:
     index_interval_bytes: int = 4096
     hash_seed: int = 0  # secret and other each time: nobody can choose keys with the same hash
     bytes_per_second: float = float("inf")
+    is_patient: bool = False  # it may wait until nothing else wants to run; raises CleaningStarved if that is never
 
     @property
     def segments(self) -> tuple[SourceSegment, ...]:

@@ -1,7 +1,7 @@
 """Batches that lose some of their records and are neither compressed nor get another base timestamp: most of them.
 
 What they have in common is done for all such batches of a window at once: their headers are one array, and records that
-stay side by side are one piece. What is left for each batch is to put its pieces together, and a CRC.
+stay side by side are one piece. What is left for each batch is to name its pieces, and a CRC when they are together.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tidemark.protocol.records import HEADER_SIZE, crc32c
+from tidemark.protocol.records import HEADER_SIZE, Buffer, crc32c
 from tidemark.storage.cleaning.record_table import RecordTable
 from tidemark.storage.cleaning.windows import LOG_APPEND_TIME, Window
 from tidemark.storage.scan import CRC_START, LENGTH_END
@@ -37,6 +37,7 @@ class PlainRewriting:
         headers = self._headers(window, batches, first, starts, ends, records.timestamps[kept])
         self._raw = headers.tobytes()
         self._timestamps = headers["max_timestamp"].tolist()
+        self._sizes = (headers["batch_length"].astype(np.int64) + LENGTH_END).tolist()
         begins = np.ones(len(kept), dtype=np.bool_)  # a piece
         begins[1:] = starts[1:] != ends[:-1]
         begins[first] = True
@@ -62,16 +63,17 @@ class PlainRewriting:
         headers["max_timestamp"] = np.where(is_by_producer, largest, headers["max_timestamp"])
         return headers
 
-    def next_batch(self) -> tuple[bytearray, int]:
-        """The batch, and its largest timestamp."""
-        number = self._next
+    def next_batch(self, parts: list[Buffer]) -> tuple[int, int]:
+        """Adds the parts that make up the batch, and returns its size and its largest timestamp. Its CRC is missing."""
+        number, view = self._next, self._view
         self._next += 1
-        view, begin = self._view, self._bounds[number]
-        end = self._bounds[number + 1]
-        pieces: list[bytes | memoryview] = [
-            view[start:stop] for start, stop in zip(self._starts[begin:end], self._ends[begin:end], strict=True)
-        ]
-        pieces.insert(0, self._raw[number * HEADER_SIZE : (number + 1) * HEADER_SIZE])
-        batch = bytearray().join(pieces)
-        _CRC.pack_into(batch, _CRC_AT, crc32c(memoryview(batch)[CRC_START:]))
-        return batch, self._timestamps[number]
+        begin, end = self._bounds[number], self._bounds[number + 1]
+        parts.append(self._raw[number * HEADER_SIZE : (number + 1) * HEADER_SIZE])
+        for start, stop in zip(self._starts[begin:end], self._ends[begin:end], strict=True):
+            parts.append(view[start:stop])
+        return self._sizes[number], self._timestamps[number]
+
+
+def put_crc(data: bytearray, view: memoryview, *, start: int, end: int) -> None:
+    """Into the batch that lies there; `view` is of the same data."""
+    _CRC.pack_into(data, start + _CRC_AT, crc32c(view[start + CRC_START : end]))

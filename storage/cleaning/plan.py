@@ -26,9 +26,12 @@ class Dirtiness:
     is_overdue: bool  # a record has waited for max.compaction.lag.ms
 
     @property
+    def all_bytes(self) -> int:
+        return self.clean_bytes + self.dirty_bytes
+
+    @property
     def ratio(self) -> float:
-        total = self.clean_bytes + self.dirty_bytes
-        return self.dirty_bytes / total if total else 0.0
+        return self.dirty_bytes / self.all_bytes if self.all_bytes else 0.0
 
 
 def measure(log: Log, *, cleaned_up_to: int, high_watermark: int, now_ms: int) -> Dirtiness:
@@ -99,6 +102,7 @@ def job_for(
     hash_seed: int,
     map_load_factor: float = 0.9,
     bytes_per_second: float = float("inf"),
+    is_patient: bool = False,
 ) -> CleaningJob:
     """The work of cleaning a log up to where it may be."""
     segments = list(log.segments)
@@ -125,6 +129,7 @@ def job_for(
         index_interval_bytes=log.config.index_interval_bytes,
         hash_seed=hash_seed,
         bytes_per_second=bytes_per_second,
+        is_patient=is_patient,
     )
 
 

@@ -38,7 +38,7 @@ def swap(log: Log, cleaned: CleanedGroup) -> None:
         due_ms = log.now_ms() + log.config.file_delete_delay_ms
         for segment in reversed(old):
             log.deletions.add(segment.rename_for_deletion(), due_ms=due_ms)
-        _rename_all(log, cleaned, suffixes, source=names.SWAP, target="")
+        _rename_all(log, cleaned, suffixes[::-1], source=names.SWAP, target="")
     except OSError as error:
         log.fail(f"its cleaned segment {cleaned.base_offset} cannot be put in place: {error}")
         log.check_online()
@@ -73,13 +73,14 @@ def _remove_strays(log: Log, cleaned: CleanedGroup) -> None:
 
 
 def _rename_all(log: Log, cleaned: CleanedGroup, suffixes: list[str], *, source: str, target: str) -> None:
-    """The log comes last: it is what a start goes by."""
     stem = os.path.join(log.directory, names.file_name(cleaned.base_offset, ""))
     for suffix in suffixes:
         log.files.rename(stem + suffix + source, stem + suffix + target)
 
 
 def _suffixes(files: Files, directory: str, cleaned: CleanedGroup) -> list[str]:
+    """In the order in which the files become `.swap`: the log last, since that is what a start goes by. They lose that
+    suffix in the opposite order: what has none, beside a `.log.swap`, a start takes for the old segment's."""
     suffixes = [names.OFFSET_INDEX, names.TIME_INDEX, names.LOG]
     if cleaned.has_aborts:
         suffixes.insert(0, names.ABORTED_INDEX)

@@ -145,28 +145,29 @@ class _Cutting:
         self._bounds = np.array(places, dtype=np.int64)
         raw = np.frombuffer(data, dtype=np.uint8)
         self._headers = raw[self._bounds[:-1, None] + np.arange(HEADER_SIZE)].view(HEADER)[:, 0]
-        self._counts = self._headers["record_count"].tolist()
-        self._codecs = (self._headers["attributes"] & CODEC).tolist()
+        self._counts = self._headers["record_count"].astype(np.int64)
+        self._compressed = np.flatnonzero((self._headers["attributes"] & CODEC != 0) & (self._counts > 0)).tolist()
 
     def windows(self) -> Iterator[Window]:
         first = 0
         while first < len(self._headers):
-            payloads = self._payloads(first)
-            yield self._window(first, payloads)
-            first += len(payloads)
+            stop, payloads = self._payloads(first)
+            yield self._window(first, stop, payloads)
+            first = stop
 
-    def _payloads(self, first: int) -> list[bytes | None]:
-        """For each batch that fits, from the first on, what was compressed in it, or None if nothing was."""
-        payloads: list[bytes | None] = []
-        expanded_bytes = records = 0
-        for index in range(first, len(self._headers)):
-            payload = self._expanded(index) if self._codecs[index] and self._counts[index] > 0 else None
-            payloads.append(payload)
-            expanded_bytes += len(payload or b"")
-            records += self._counts[index]
-            if expanded_bytes >= self._expanded_bytes_max or records >= self._records_max:
-                break
-        return payloads
+    def _payloads(self, first: int) -> tuple[int, dict[int, bytes]]:
+        """Up to which batch a window goes that begins with the first, and what was compressed in some of them."""
+        records = np.cumsum(self._counts[first:])
+        stop = min(first + int(np.searchsorted(records, self._records_max)) + 1, len(self._headers))
+        payloads: dict[int, bytes] = {}
+        expanded_bytes = 0
+        for index in self._compressed:
+            if first <= index < stop:
+                payloads[index] = self._expanded(index)
+                expanded_bytes += len(payloads[index])
+                if expanded_bytes >= self._expanded_bytes_max:
+                    return index + 1, payloads
+        return stop, payloads
 
     def _expanded(self, index: int) -> bytes:
         try:
@@ -174,17 +175,15 @@ class _Cutting:
         except ValueError as error:
             raise _damaged(self._path, self._position + self._places[index], str(error)) from error
 
-    def _window(self, first: int, payloads: list[bytes | None]) -> Window:
-        stop = first + len(payloads)
+    def _window(self, first: int, stop: int, payloads: dict[int, bytes]) -> Window:
         bounds = self._bounds[first : stop + 1] - self._places[first]
         starts, ends = bounds[:-1], bounds[1:]
         payload_starts, payload_ends = starts + HEADER_SIZE, ends.copy()
         parts, at = [memoryview(self._data)[self._places[first] : self._places[stop]]], int(ends[-1])
-        for index, payload in enumerate(payloads):
-            if payload is not None:
-                parts.append(memoryview(payload))
-                payload_starts[index], payload_ends[index] = at, at + len(payload)
-                at += len(payload)
+        for index, payload in payloads.items():
+            parts.append(memoryview(payload))
+            payload_starts[index - first], payload_ends[index - first] = at, at + len(payload)
+            at += len(payload)
         if first == 0 and len(parts) == 1 and len(self._data) >= at + len(PADDING):
             data = self._data  # whatever follows will do
         else:

@@ -98,13 +98,13 @@ def _index(job: MendingJob, files: Files, path: str) -> tuple[OffsetIndex, TimeI
     return offsets, times
 
 
-def put_in_place(log: Log, mended: Mended) -> bool:
-    """False if the segment is not what it was: then nothing is changed."""
+def put_in_place(log: Log, segment: Segment, mended: Mended) -> bool:
+    """False if the segment is not what it was, or another has its place: then nothing is changed."""
     job = mended.job
     log.check_online()
-    found = log.segments.consecutive([job.base_offset])
-    is_same = found is not None and found[0].size == job.size and log.generation == job.generation
-    if found is None or not is_same or found[0] is log.segments.active:
+    is_there = log.segments.consecutive([job.base_offset]) == [segment]
+    is_same = is_there and segment.size == job.size and log.generation == job.generation
+    if not is_same or segment is log.segments.active:
         for suffix in mended.suffixes:
             log.files.remove(_stem(job) + suffix + _TEMPORARY)
         return False
@@ -112,7 +112,7 @@ def put_in_place(log: Log, mended: Mended) -> bool:
         log.files.rename(_stem(job) + suffix + _TEMPORARY, _stem(job) + suffix)
     if job.aborted == ():
         log.files.remove(_stem(job) + names.ABORTED_INDEX)
-    found[0].adopt_mended(mended.offsets, mended.times, aborts=None if job.aborted is None else bool(job.aborted))
+    segment.adopt_mended(mended.offsets, mended.times, aborts=None if job.aborted is None else bool(job.aborted))
     return True
 
 

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import struct
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ import pytest
 from harness.ports import free_port
 
 from tidemark.broker.config import load_config
+from tidemark.broker.core.garbage import collect_rarely
 from tidemark.broker.node import Node
 from tidemark.protocol.messages.create_topics import (
     CreatableTopic,
@@ -260,3 +262,13 @@ async def ask(nodes: Nodes, connect: Any) -> Callable[..., Any]:
         return await client.call(request, response, version)
 
     return ask
+
+
+@pytest.fixture
+def frozen_heap() -> Iterator[None]:
+    """As a broker's process does it: the collector does not look through what was there before."""
+    before = gc.get_threshold()
+    collect_rarely()
+    yield
+    gc.unfreeze()
+    gc.set_threshold(*before)

@@ -139,7 +139,7 @@ async def test_a_node_joins_without_a_vote_gets_one_and_loses_it(nodes: Any, ask
     await nodes.start(4)
     driver = nodes.running[nodes.controller]._store.driver
     assert driver.node.configuration.learners == (4,)
-    assert nodes.image(1).brokers[4].is_active
+    await nodes.until(lambda: nodes.image(1).brokers[4].is_active)  # node 4 knows it first
     answer = await ask(4, add.AddRaftVoterRequest(voter_id=4, timeout_ms=10_000), add.AddRaftVoterResponse, 1)
     assert answer.error_code == ErrorCode.NONE, answer
     assert driver.node.configuration.voters == (1, 2, 3, 4)

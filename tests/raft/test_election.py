@@ -83,7 +83,7 @@ def test_a_leader_that_reaches_no_majority_steps_down() -> None:
     quorum = Quorum()
     quorum.elect(1)
     quorum.isolate(1)
-    for _ in range(12):
+    for _ in range(17):
         quorum.beat()
     assert not quorum[1].is_leader
     assert quorum[1].term == 1
@@ -94,9 +94,22 @@ def test_a_leader_that_hears_no_answers_steps_down_though_its_messages_arrive() 
     quorum = Quorum()
     quorum.elect(1)
     quorum.cuts = {(2, 1), (3, 1)}
-    for _ in range(12):
+    for _ in range(17):
         quorum.beat()
     assert not quorum[1].is_leader
+
+
+def test_a_leader_whose_only_other_voter_stands_still_for_a_moment_goes_on_leading() -> None:
+    quorum = Quorum()
+    quorum.elect(1)
+    quorum.crash(3)
+    quorum.cuts = {(2, 1)}
+    for _ in range(12):  # longer than a follower's shortest wait
+        quorum.beat()
+    quorum.cuts = set()
+    quorum.beat()
+    assert quorum[1].is_leader
+    assert quorum[1].term == 1
 
 
 def test_an_old_leader_is_told_of_the_newer_term() -> None:

@@ -10,7 +10,6 @@ from unittest.mock import Mock
 
 import pytest
 
-from tidemark.protocol.records import EndTransaction, build_end_transaction
 from tidemark.storage import CorruptLog, DirectoryLocked, Files, LogConfig, LogDirectory, clean_broker_epoch
 
 T0 = 1_700_000_000_000
@@ -295,22 +294,6 @@ def test_checkpoints_written_by_a_thread_never_undo_a_truncation(open_directory,
             log.truncate_to(0)
             writing.result()
             assert (path / "recovery-point-offset-checkpoint").read_text() == "0\n1\na 0 0\n"
-
-
-def test_what_is_committed_is_forgotten_where_nobody_reads(open_directory, make_batch, append):
-    """5.6 GB a day at 1,000 transactions a second, before."""
-    directory = open_directory()
-    log = directory.open_log("a", 0, config=CONFIG)
-    for each in range(20):
-        append(log, make_batch(1, producer_id=1, sequence=each, transactional=True))
-        marker = EndTransaction(1, 0, commit=True, coordinator_epoch=1)
-        append(log, build_end_transaction(marker, timestamp=T0))
-    assert log.producer_states.unreplicated_count == 20
-    directory.forget_replicated({("a", 0): 21, ("gone", 0): 5})
-    assert log.producer_states.unreplicated_count == 10
-    assert log.last_stable_offset(21) == 20
-    directory.forget_replicated({("a", 0): log.end_offset})
-    assert log.producer_states.unreplicated_count == 0
 
 
 # The broker epoch of a clean stop (KIP-966)

@@ -3,13 +3,14 @@ from __future__ import annotations
 import pytest
 
 from tidemark.protocol.records import read_header
+from tidemark.storage import producers
 from tidemark.storage.errors import (
     InvalidTransactionState,
     OutOfOrderSequence,
     StaleCoordinatorEpoch,
     StaleProducerEpoch,
 )
-from tidemark.storage.producers import Producers
+from tidemark.storage.producers import KEYED_PRODUCER_ID_MIN, Producers
 
 LAST_SEQUENCE = (1 << 31) - 1
 
@@ -206,3 +207,22 @@ def test_a_coordinators_batch_without_sequence_is_only_fenced_by_epoch(writer, h
     writer.write(header(-1, epoch=2, transactional=True))
     with pytest.raises(StaleProducerEpoch):
         writer.write(header(-1, epoch=1, transactional=True))
+
+
+def test_of_producers_that_are_made_of_keys_the_last_ones_are_remembered(writer, header, monkeypatch):
+    monkeypatch.setattr(producers, "KEYED_PRODUCERS_MAX", 10)
+    first = KEYED_PRODUCER_ID_MIN
+    writer.write(header(0, producer_id=7))
+    for number in range(30):
+        assert writer.write(header(number, producer_id=first + number)) == (number + 1, False)
+        saved = Producers()
+        saved.load(writer.producers.to_snapshot())
+        writer.producers.restore(saved)
+    assert len(writer.producers) == 11
+    assert writer.write(header(29, producer_id=first + 29)) == (30, True), "it is known"
+    assert writer.write(header(19, producer_id=first + 19)) == (31, False), "it was forgotten"
+    with pytest.raises(OutOfOrderSequence):
+        writer.write(header(5, producer_id=first + 28))
+    assert writer.write(header(0, producer_id=7)) == (0, True), "others stay"
+    writer.producers.expire(now_ms=1 << 60, idle_ms=1)
+    assert len(writer.producers) == 0

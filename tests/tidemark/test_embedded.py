@@ -117,52 +117,6 @@ async def test_the_async_variant_serves_async_clients() -> None:
         assert record.value == b"hello"
 
 
-def test_the_plugin_gives_each_test_its_own_topic(pytester: pytest.Pytester) -> None:
-    pytester.makepyfile(
-        """
-        from confluent_kafka import Consumer, Producer, TopicPartition
-
-        seen = set()
-
-        def roundtrip(broker, topic):
-            producer = Producer({"bootstrap.servers": broker.bootstrap})
-            producer.produce(topic, b"value")
-            assert producer.flush(10) == 0
-            consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "g", "enable.auto.commit": False})
-            consumer.assign([TopicPartition(topic, 0, 0)])
-            [message] = consumer.consume(1, timeout=10)
-            consumer.close()
-            assert message.value() == b"value"
-            assert message.offset() == 0
-
-        def test_one(tidemark_broker, tidemark_topic):
-            seen.add((tidemark_broker.bootstrap, tidemark_topic))
-            roundtrip(tidemark_broker, tidemark_topic)
-
-        def test_two(tidemark_broker, tidemark_topic):
-            seen.add((tidemark_broker.bootstrap, tidemark_topic))
-            roundtrip(tidemark_broker, tidemark_topic)
-            assert len(seen) == 2
-            assert len({bootstrap for bootstrap, _ in seen}) == 1
-        """
-    )
-    pytester.runpytest_subprocess("-p", "no:cacheprovider").assert_outcomes(passed=2)
-
-
-def test_the_plugin_loads_no_broker_until_it_is_asked_for(pytester: pytest.Pytester) -> None:
-    pytester.makepyfile(
-        """
-        import sys
-
-        def test_nothing_of_the_broker_is_imported():
-            assert "tidemark.pytest_plugin" in sys.modules
-            assert "tidemark.broker.node" not in sys.modules
-            assert "confluent_kafka" not in sys.modules
-        """
-    )
-    pytester.runpytest_subprocess("-p", "no:cacheprovider").assert_outcomes(passed=1)
-
-
 def test_brokers_on_several_threads_keep_their_settings_apart() -> None:
     """Each starts, takes topics and answers at the same time as the others: nothing of one may show in another."""
     sizes = [1 << 20, 2 << 20, 3 << 20, 4 << 20]
@@ -206,51 +160,6 @@ def test_a_broker_that_fails_fails_its_block(monkeypatch: pytest.MonkeyPatch) ->
     with pytest.raises(tidemark.BrokerFailed, match="the disk is gone") as raised:
         lose_the_disk()
     assert isinstance(raised.value.__cause__, OSError)
-
-
-def test_a_test_whose_broker_fails_fails_with_the_reason(pytester: pytest.Pytester) -> None:
-    pytester.makepyfile(
-        """
-        import errno
-        from confluent_kafka import KafkaException
-        from confluent_kafka.admin import AdminClient, NewTopic
-
-        def test_that_ignores_every_error(tidemark_broker, monkeypatch):
-            from tidemark.raft import FileStorage
-
-            def save(self, effects):
-                raise OSError(errno.EIO, "the disk is gone")
-
-            monkeypatch.setattr(FileStorage, "save", save)
-            try:
-                admin = AdminClient({"bootstrap.servers": tidemark_broker.bootstrap, "log_level": 0})
-                admin.create_topics([NewTopic("t")], request_timeout=2)["t"].result(timeout=10)
-            except KafkaException:
-                pass
-
-        def test_that_comes_after_it(tidemark_topic):
-            pass
-
-        def test_that_needs_no_broker():
-            pass
-        """
-    )
-    result = pytester.runpytest_subprocess("-p", "no:cacheprovider")
-    result.assert_outcomes(passed=2, errors=2)  # the first as it ends, the second as it starts
-    result.stdout.fnmatch_lines(["*BrokerFailed: the embedded broker failed: OSError(5, 'the disk is gone')"])
-
-
-def test_a_test_may_delete_its_topic_itself(pytester: pytest.Pytester) -> None:
-    pytester.makepyfile(
-        """
-        from confluent_kafka.admin import AdminClient
-
-        def test_that_deletes(tidemark_broker, tidemark_topic):
-            admin = AdminClient({"bootstrap.servers": tidemark_broker.bootstrap})
-            admin.delete_topics([tidemark_topic])[tidemark_topic].result(timeout=10)
-        """
-    )
-    pytester.runpytest_subprocess("-p", "no:cacheprovider").assert_outcomes(passed=1)
 
 
 def test_the_package_says_how_it_is_used() -> None:

@@ -127,6 +127,7 @@ def complete_join(shard: GroupShard, group: GroupMembership, *, now_ms: int) -> 
     if leader is None or leader.join is None:
         group.leader = next(each.member_id for each in group.members.values() if each.join is not None)
     group.generation += 1
+    shard.classic_rebalances += 1
     group.protocol = group.select_protocol()
     group.update_subscribed_topics()
     group.transition_to(ClassicGroupState.COMPLETING_REBALANCE, now_ms=now_ms)

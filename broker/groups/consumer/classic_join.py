@@ -159,6 +159,7 @@ class _Join:
         )
         if changed or named_others or (not checked and state.hash_of(self.topics) != state.metadata_hash):
             update.bump()
+            self.shard.consumer_rebalances += 1
 
     def _owned(self, subscription: Subscription) -> Owned:
         return {self.topics[name].topic_id: frozenset(own) for name, own in subscription.owned if name in self.topics}

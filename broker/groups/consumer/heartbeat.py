@@ -306,6 +306,7 @@ class _FullHeartbeat:
         is_new = state.epoch == 0 or self.is_upgrade
         if is_new or names_changed or regex_changed or named_others or stale:
             update.bump()
+            self.shard.consumer_rebalances += 1
         if state.epoch > state.assignment_epoch:
             update.assign(self.group_config.assignors)
 

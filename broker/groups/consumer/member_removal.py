@@ -32,6 +32,7 @@ def fence(
         update.remove_member(member_id)
     update.drop_unused_regexes()
     update.bump()
+    shard.consumer_rebalances += 1
 
     def then() -> None:
         for member_id in leaving:

@@ -288,13 +288,17 @@ class Reading:
             topic.partitions.append(data)
             if data.records:
                 served.append(position)
-                self._count(position.topic, data)
+                self._count(position, data)
 
-    def _count(self, topic: str | bytes, data: PartitionData) -> None:
-        replicas = self.replicas
+    def _count(self, position: ReadPosition, data: PartitionData) -> None:
+        replicas, topic, slices = self.replicas, position.topic, data.records
         hosted = replicas.topics.get(topic) if type(topic) is str else replicas.topics_by_id.get(topic)  # type: ignore[arg-type]
-        if hosted is not None:
-            hosted.traffic.bytes_out += _size_of(data)
+        if hosted is None or type(slices) is not list:
+            return
+        hosted.traffic.bytes_out += sum(map(len, slices))
+        replica = hosted.partitions.get(position.index) or hosted.followed.get(position.index)
+        if replica is not None:
+            hosted.traffic.records_out += replica.log.offsets_in(position.fetch_offset, slices)
 
     def _told(self, topics: Topics, served: list[ReadPosition]) -> FetchResponse:
         session = self.session

@@ -9,7 +9,7 @@ import logging
 from typing import Final, Protocol
 
 from tidemark.broker.core.deferred import Deferred, MaybeDeferred
-from tidemark.broker.core.errors import EXPECTED, Fault, Refused, fault_of
+from tidemark.broker.core.errors import EXPECTED, Fault, fault_of
 from tidemark.broker.core.lease import lease_clock
 from tidemark.broker.core.registry import Call
 from tidemark.broker.core.sliced_work import Job
@@ -294,8 +294,7 @@ class Appending:
         if hosted is None or not 0 <= index < len(hosted.image.partitions) or not records or len(records) < HEADER_SIZE:
             return
         if self._replicas.node_id in hosted.image.partitions[index].replicas:
-            why = Refused(code, "A batch that this producer sent before this one was refused, and comes first.")
-            hosted.unwritten_of(index).add(read_header(records), why)
+            hosted.unwritten_of(index).add(read_header(records), code)
 
     # -- KIP-951: the new leader -------------------------------------------
 

@@ -7,7 +7,7 @@ from typing import Any, Final, TypeVar
 
 from tidemark.broker.core.acl import AclOperation, ResourceType
 from tidemark.broker.core.registry import Call
-from tidemark.broker.core.sliced_work import Job
+from tidemark.broker.core.sliced_work import Job, in_slices
 from tidemark.broker.groups.offset_commit import refuse_all as refuse_commit
 from tidemark.broker.security.access import TEXT, Access
 from tidemark.broker.security.rule import Narrowed, Rule, Verdict, each, narrow, refused, split, topic_name, whole
@@ -67,10 +67,10 @@ def _each_group(operation: AclOperation) -> Callable[[Access, str], bool]:
 # -- committed offsets ---------------------------------------------------
 
 
-def offset_commit(request: OffsetCommitRequest, access: Access, _call: Call) -> Verdict:
+def offset_commit(request: OffsetCommitRequest, access: Access, _call: Call) -> Job[Verdict]:
     if not access.group(AclOperation.READ, request.group_id):
         return refuse_commit(request, FAILED)
-    return narrow(request, access, lambda topic: _may_read(access, topic), _uncommitted)
+    return (yield from narrow(request, access, lambda topic: _may_read(access, topic), _uncommitted))
 
 
 def _may_read(access: Access, topic: Any) -> bool:
@@ -86,10 +86,10 @@ def _uncommitted(topic: OffsetCommitRequestTopic) -> OffsetCommitResponseTopic:
     return OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=partitions)
 
 
-def offset_delete(request: OffsetDeleteRequest, access: Access, _call: Call) -> Verdict:
+def offset_delete(request: OffsetDeleteRequest, access: Access, _call: Call) -> Job[Verdict]:
     if not access.group(AclOperation.DELETE, request.group_id):
         return refused(request, access, FAILED)
-    return narrow(request, access, lambda topic: access.topic(AclOperation.READ, topic.name), _kept)
+    return (yield from narrow(request, access, lambda topic: access.topic(AclOperation.READ, topic.name), _kept))
 
 
 def _kept(topic: OffsetDeleteRequestTopic) -> OffsetDeleteResponseTopic:
@@ -100,9 +100,9 @@ def _kept(topic: OffsetDeleteRequestTopic) -> OffsetDeleteResponseTopic:
     return OffsetDeleteResponseTopic(name=topic.name, partitions=partitions)
 
 
-def offset_fetch(request: OffsetFetchRequest, access: Access, call: Call) -> Verdict:
+def offset_fetch(request: OffsetFetchRequest, access: Access, call: Call) -> Job[Verdict]:
     if call.version >= MANY_GROUPS_FROM:
-        return _offsets_of_groups(request, access)
+        return (yield from _offsets_of_groups(request, access))
     if not access.group(AclOperation.DESCRIBE, request.group_id):
         topics = (
             [] if call.version >= GROUP_ERROR_FROM else [_unknown_old(topic, FAILED) for topic in request.topics or ()]
@@ -110,11 +110,13 @@ def offset_fetch(request: OffsetFetchRequest, access: Access, call: Call) -> Ver
         return OffsetFetchResponse(error_code=FAILED, topics=topics)
     if request.topics is None:
         return Narrowed(request, lambda response: _hide_offsets(response, access))
-    return narrow(
-        request,
-        access,
-        lambda topic: access.topic(AclOperation.DESCRIBE, topic.name),
-        lambda topic: _unknown_old(topic, TOPIC_FAILED),
+    return (
+        yield from narrow(
+            request,
+            access,
+            lambda topic: access.topic(AclOperation.DESCRIBE, topic.name),
+            lambda topic: _unknown_old(topic, TOPIC_FAILED),
+        )
     )
 
 
@@ -136,21 +138,25 @@ def _hide_offsets(answer: OffsetFetchResponse | OffsetFetchResponseGroup, access
     yield
 
 
-def _offsets_of_groups(request: OffsetFetchRequest, access: Access) -> Verdict:
-    allowed, denied = split(request.groups, lambda group: access.group(AclOperation.DESCRIBE, group.group_id))
+def _offsets_of_groups(request: OffsetFetchRequest, access: Access) -> Job[Verdict]:
+    allowed, denied = yield from split(
+        request.groups, lambda group: access.group(AclOperation.DESCRIBE, group.group_id)
+    )
     refusals = [OffsetFetchResponseGroup(group_id=group.group_id, error_code=FAILED) for group in denied]
     if not allowed:
         return OffsetFetchResponse(groups=refusals)
     request.groups = allowed
-    unknown = {group.group_id: _narrow_topics(group, access) for group in allowed}
+    unknown = {}
+    for group in allowed:
+        unknown[group.group_id] = yield from _narrow_topics(group, access)
     return Narrowed(request, lambda response: _complete_offsets(response, access, unknown, refusals))
 
 
-def _narrow_topics(group: OffsetFetchRequestGroup, access: Access) -> list[OffsetFetchResponseTopics] | None:
+def _narrow_topics(group: OffsetFetchRequestGroup, access: Access) -> Job[list[OffsetFetchResponseTopics] | None]:
     """The answers for topics that are taken out of the request; None: all are asked for."""
     if group.topics is None:
         return None
-    group.topics, denied = split(group.topics, lambda topic: _may_describe(access, topic))
+    group.topics, denied = yield from split(group.topics, lambda topic: _may_describe(access, topic))
     return [
         OffsetFetchResponseTopics(
             name=topic.name,
@@ -187,7 +193,7 @@ def _complete_offsets(
 # -- finding and listing -------------------------------------------------
 
 
-def find_coordinator(request: FindCoordinatorRequest, access: Access, call: Call) -> Verdict:
+def find_coordinator(request: FindCoordinatorRequest, access: Access, call: Call) -> Job[Verdict]:
     kinds = {
         GROUP: (ResourceType.GROUP, FAILED),
         TRANSACTION: (ResourceType.TRANSACTIONAL_ID, TRANSACTION_FAILED),
@@ -203,13 +209,15 @@ def find_coordinator(request: FindCoordinatorRequest, access: Access, call: Call
         if may(request.key):
             return None
         return FindCoordinatorResponse(error_code=code, error_message=TEXT[code], node_id=-1, port=-1)
-    return narrow(
-        request,
-        access,
-        may,
-        lambda key: Coordinator(key=key, error_code=code, error_message=TEXT[code], node_id=-1, port=-1),
-        asked="coordinator_keys",
-        answered="coordinators",
+    return (
+        yield from narrow(
+            request,
+            access,
+            may,
+            lambda key: Coordinator(key=key, error_code=code, error_message=TEXT[code], node_id=-1, port=-1),
+            asked="coordinator_keys",
+            answered="coordinators",
+        )
     )
 
 
@@ -231,19 +239,22 @@ def _hide_groups(response: ListGroupsResponse, access: Access) -> Job[None]:
 # -- describing ----------------------------------------------------------
 
 
-def describe_groups(request: classic_groups.DescribeGroupsRequest, access: Access, _call: Call) -> Verdict:
+def describe_groups(request: classic_groups.DescribeGroupsRequest, access: Access, _call: Call) -> Job[Verdict]:
     return _described(request, access, classic_groups.DescribedGroup, "groups", _group_operations)
 
 
 def consumer_group_describe(
     request: consumer_groups.ConsumerGroupDescribeRequest, access: Access, _call: Call
-) -> Verdict:
+) -> Job[Verdict]:
     return _described(request, access, consumer_groups.DescribedGroup, "group_ids", _check_topics)
 
 
-def _described(request: Any, access: Access, kind: Any, asked: str, shown: Callable[[Any, Access], None]) -> Verdict:
-    allowed, denied = split(getattr(request, asked), lambda group_id: access.group(AclOperation.DESCRIBE, group_id))
-    refusals = [kind(group_id=group_id, error_code=FAILED) for group_id in denied]
+def _described(
+    request: Any, access: Access, kind: Any, asked: str, shown: Callable[[Any, Access], None]
+) -> Job[Verdict]:
+    groups = getattr(request, asked)
+    allowed, denied = yield from split(groups, lambda group_id: access.group(AclOperation.DESCRIBE, group_id))
+    refusals = yield from in_slices(lambda group_id: kind(group_id=group_id, error_code=FAILED), denied)
     if not allowed:
         return access.response(groups=refusals)
     setattr(request, asked, allowed)
@@ -277,12 +288,13 @@ def _check_topics(group: consumer_groups.DescribedGroup, access: Access) -> None
         group.members = []
 
 
-def consumer_group_heartbeat(request: ConsumerGroupHeartbeatRequest, access: Access, _call: Call) -> Verdict:
+def consumer_group_heartbeat(request: ConsumerGroupHeartbeatRequest, access: Access, _call: Call) -> Job[Verdict]:
     if not access.group(AclOperation.READ, request.group_id):
         return refused(request, access, FAILED)
-    names = request.subscribed_topic_names or ()
-    if not all(access.topic(AclOperation.DESCRIBE, name) for name in names):
-        return refused(request, access, TOPIC_FAILED)
+    for name in request.subscribed_topic_names or ():
+        if not access.topic(AclOperation.DESCRIBE, name):
+            return refused(request, access, TOPIC_FAILED)
+        yield
     return None
 
 

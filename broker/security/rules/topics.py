@@ -9,7 +9,7 @@ from typing import Any, Final
 from tidemark.broker.core.acl import AclOperation, ResourceType
 from tidemark.broker.core.errors import CloseConnection
 from tidemark.broker.core.registry import Call
-from tidemark.broker.core.sliced_work import Job
+from tidemark.broker.core.sliced_work import Job, in_slices
 from tidemark.broker.replication.validation import TRANSACTIONAL
 from tidemark.broker.security.access import TEXT, Access
 from tidemark.broker.security.rule import Narrowed, Rule, Verdict, adding, each, narrow, split, topic_name
@@ -53,6 +53,7 @@ from tidemark.protocol.messages.produce import (
 from tidemark.protocol.schema import ZERO_UUID
 
 FAILED: Final = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+UNKNOWN: Final = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 TRANSACTION_FAILED: Final = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 ATTRIBUTES_AT: Final = 22  # the lower byte of a batch's attributes
 NULLABLE_NAMES_FROM: Final = 12  # of Metadata
@@ -65,14 +66,14 @@ def _named(operation: AclOperation) -> Callable[[Access, Any], bool]:
 # -- records -------------------------------------------------------------
 
 
-def produce(request: ProduceRequest, access: Access, _call: Call) -> Verdict:
+def produce(request: ProduceRequest, access: Access, _call: Call) -> Job[Verdict]:
     transactional_id = request.transactional_id
     if _is_transactional(request) and not (
         transactional_id is not None and access.transactional_id(AclOperation.WRITE, transactional_id)
     ):
         answer = ProduceResponse(responses=[_unproduced(topic, TRANSACTION_FAILED) for topic in request.topic_data])
         return _unless_silent(request, answer)
-    narrowed = narrow(
+    narrowed = yield from narrow(
         request,
         access,
         lambda topic: (name := topic_name(topic, access)) is None or access.topic(AclOperation.WRITE, name),
@@ -164,12 +165,12 @@ def _without_producers(topic: Any) -> TopicResponse:
 # -- metadata ------------------------------------------------------------
 
 
-def metadata(request: MetadataRequest, access: Access, call: Call) -> Verdict:
+def metadata(request: MetadataRequest, access: Access, call: Call) -> Job[Verdict]:
     asked_all = request.topics is None or (call.version == 0 and not request.topics)
     if asked_all:
         return Narrowed(request, lambda response: _hide_topics(response, access))
-    allowed, denied = split(request.topics or (), lambda topic: _may_describe(topic, request, access))
-    refusals = [_undescribed(topic, call.version) for topic in denied]
+    allowed, denied = yield from split(request.topics or (), lambda topic: _may_describe(topic, request, access))
+    refusals = yield from in_slices(lambda topic: _undescribed(topic, call.version), denied)
     request.topics = allowed
     return Narrowed(request, lambda response: _complete_metadata(response, access, refusals, bool(allowed)))
 
@@ -222,10 +223,10 @@ def _operations(response: MetadataResponse, access: Access) -> Job[None]:
     yield from cluster_operations(response, access)
 
 
-def describe_topic_partitions(request: DescribeTopicPartitionsRequest, access: Access, _call: Call) -> Job[Any] | Any:
+def describe_topic_partitions(request: DescribeTopicPartitionsRequest, access: Access, _call: Call) -> Job[Verdict]:
     names = [topic.name for topic in request.topics] or list(access.image.topics)
     quietly = not request.topics
-    allowed, denied = split(names, lambda name: access.topic(AclOperation.DESCRIBE, name, quietly=quietly))
+    allowed, denied = yield from split(names, lambda name: access.topic(AclOperation.DESCRIBE, name, quietly=quietly))
     refusals = (
         [] if quietly else [DescribeTopicPartitionsResponseTopic(name=name, error_code=FAILED) for name in denied]
     )
@@ -254,9 +255,9 @@ def _complete_partitions(
 # -- creating and deleting -----------------------------------------------
 
 
-def create_topics(request: CreateTopicsRequest, access: Access, _call: Call) -> Verdict:
+def create_topics(request: CreateTopicsRequest, access: Access, _call: Call) -> Job[Verdict]:
     may_create_any = access.cluster(AclOperation.CREATE, quietly=True)
-    allowed, denied = split(
+    allowed, denied = yield from split(
         request.topics, lambda topic: may_create_any or access.topic(AclOperation.CREATE, topic.name)
     )
     refusals = [
@@ -281,7 +282,7 @@ def _complete_creation(
     response.topics += refusals
 
 
-def delete_topics(request: DeleteTopicsRequest, access: Access, _call: Call) -> Verdict:
+def delete_topics(request: DeleteTopicsRequest, access: Access, _call: Call) -> Job[Verdict]:
     """A topic that the client may describe, and that is not there, is unknown; and the name of one that is asked for by
     its id is told only if the client may describe it."""
     by_name = not request.topics
@@ -289,21 +290,26 @@ def delete_topics(request: DeleteTopicsRequest, access: Access, _call: Call) -> 
     refusals = []
     allowed = []
     for state in wanted:
+        yield
         name = topic_name(state, access)
         may_describe = name is not None and access.topic(AclOperation.DESCRIBE, name, quietly=True)
-        is_unknown = name is None or (may_describe and name not in access.image.topics)
-        if is_unknown or access.topic(AclOperation.DELETE, name or ""):
+        is_unknown = may_describe and name not in access.image.topics
+        if name is None or access.topic(AclOperation.DELETE, name, quietly=is_unknown):
             allowed.append(state)
-            continue
-        is_shown = may_describe or state.topic_id == ZERO_UUID
-        refusals.append(
-            DeletableTopicResult(
-                name=name if is_shown else None,
-                topic_id=state.topic_id,
-                error_code=FAILED,
-                error_message=TEXT[FAILED],
+        elif is_unknown:  # not for the handler to say: it may be there by then
+            refusals.append(
+                DeletableTopicResult(name=name, error_code=UNKNOWN, error_message=f"There is no topic '{name}'.")
             )
-        )
+        else:
+            is_shown = may_describe or state.topic_id == ZERO_UUID
+            refusals.append(
+                DeletableTopicResult(
+                    name=name if is_shown else None,
+                    topic_id=state.topic_id,
+                    error_code=FAILED,
+                    error_message=TEXT[FAILED],
+                )
+            )
     if not refusals:
         return None
     if not allowed:

@@ -7,7 +7,7 @@ from typing import Final
 
 from tidemark.broker.core.acl import AclOperation, ResourceType
 from tidemark.broker.core.registry import Call
-from tidemark.broker.core.sliced_work import Job
+from tidemark.broker.core.sliced_work import Job, in_slices
 from tidemark.broker.groups.txn_offset_commit import refuse_all as refuse_commit
 from tidemark.broker.security.access import Access
 from tidemark.broker.security.rule import CLUSTER_FAILED, Narrowed, Rule, Verdict, narrow, refused, split, whole
@@ -56,14 +56,14 @@ def init_producer_id(request: InitProducerIdRequest, access: Access, _call: Call
     return InitProducerIdResponse(error_code=CLUSTER_FAILED, producer_epoch=-1)
 
 
-def add_partitions_to_txn(request: AddPartitionsToTxnRequest, access: Access, call: Call) -> Verdict:
+def add_partitions_to_txn(request: AddPartitionsToTxnRequest, access: Access, call: Call) -> Job[Verdict]:
     """From version 4 on it comes from brokers. A producer's is all or nothing."""
     if call.version >= BROKERS_FROM:
         return None if access.cluster(AclOperation.CLUSTER_ACTION) else refused(request, access, CLUSTER_FAILED)
     topics = request.v3_and_below_topics
     if not access.transactional_id(AclOperation.WRITE, request.v3_and_below_transactional_id):
         return _not_added({topic.name: FAILED for topic in topics}, topics)
-    allowed, denied = split(topics, lambda topic: access.topic(AclOperation.WRITE, topic.name))
+    allowed, denied = yield from split(topics, lambda topic: access.topic(AclOperation.WRITE, topic.name))
     if not denied:
         return None
     known = access.image.topics
@@ -93,12 +93,12 @@ def add_offsets_to_txn(request: AddOffsetsToTxnRequest, access: Access, _call: C
     return None
 
 
-def txn_offset_commit(request: TxnOffsetCommitRequest, access: Access, _call: Call) -> Verdict:
+def txn_offset_commit(request: TxnOffsetCommitRequest, access: Access, _call: Call) -> Job[Verdict]:
     if not access.transactional_id(AclOperation.WRITE, request.transactional_id):
         return refuse_commit(request, FAILED)
     if not access.group(AclOperation.READ, request.group_id):
         return refuse_commit(request, GROUP_FAILED)
-    return narrow(request, access, lambda topic: access.topic(AclOperation.READ, topic.name), _uncommitted)
+    return (yield from narrow(request, access, lambda topic: access.topic(AclOperation.READ, topic.name), _uncommitted))
 
 
 def _uncommitted(topic: TxnOffsetCommitRequestTopic) -> TxnOffsetCommitResponseTopic:
@@ -109,11 +109,11 @@ def _uncommitted(topic: TxnOffsetCommitRequestTopic) -> TxnOffsetCommitResponseT
     return TxnOffsetCommitResponseTopic(name=topic.name, partitions=partitions)
 
 
-def describe_transactions(request: DescribeTransactionsRequest, access: Access, _call: Call) -> Verdict:
-    allowed, denied = split(
+def describe_transactions(request: DescribeTransactionsRequest, access: Access, _call: Call) -> Job[Verdict]:
+    allowed, denied = yield from split(
         request.transactional_ids, lambda name: access.transactional_id(AclOperation.DESCRIBE, name)
     )
-    refusals = [TransactionState(transactional_id=name, error_code=FAILED) for name in denied]
+    refusals = yield from in_slices(lambda name: TransactionState(transactional_id=name, error_code=FAILED), denied)
     if not allowed:
         return DescribeTransactionsResponse(transaction_states=refusals)
     request.transactional_ids = allowed

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 
+from tests.broker.server.loop_watch import LoopWatch, answered, frame_of
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.messages.alter_partition import AlterPartitionRequest, BrokerState, PartitionData, TopicData
 
@@ -85,3 +87,32 @@ async def test_an_unknown_topic_does_not_hold_up_the_others(led: Any, version: i
 async def test_clients_cannot_ask(led: Any) -> None:
     led.client.send(AlterPartitionRequest(broker_id=2, broker_epoch=led.epochs[2]), 3)
     assert await led.client.closed_by_peer()
+
+
+@pytest.mark.usefixtures("frozen_heap")
+async def test_thousands_of_partitions_of_a_request_do_not_keep_others_waiting(
+    cluster: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A broker asks for as many in one request after another broker has gone or come back."""
+    await cluster.join(2, 3)
+    await cluster.create("t", *[[2, 3]] * 5_000)
+    topic = cluster.image.topics["t"]
+    members = [BrokerState(broker_id=each, broker_epoch=cluster.epochs[each]) for each in (2,)]
+    asked = [
+        PartitionData(
+            partition_index=index,
+            leader_epoch=each.leader_epoch,
+            new_isr_with_epochs=members,
+            partition_epoch=each.partition_epoch,
+        )
+        for index, each in enumerate(topic.partitions)
+    ]
+    request = AlterPartitionRequest(
+        broker_id=2, broker_epoch=cluster.epochs[2], topics=[TopicData(topic_id=topic.topic_id, partitions=asked)]
+    )
+    frame = frame_of(request, EPOCHS_FROM)
+    watch = LoopWatch(monkeypatch)
+    assert await asyncio.to_thread(answered, cluster.address, frame, 1)
+    assert {each.isr for each in cluster.image.topics["t"].partitions} == {(2,)}
+    seconds, what = watch.take()
+    assert seconds < 0.04, what

@@ -9,6 +9,7 @@ import pytest
 from sasl_client import log_in
 from token_users import SECURE, client_of
 
+from tidemark.broker.metadata import delegation_tokens
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.messages.create_delegation_token import CreatableRenewers, CreateDelegationTokenRequest
 from tidemark.protocol.messages.metadata import MetadataRequest
@@ -66,3 +67,21 @@ async def test_renewers_are_users(start_node: Any, connect: Any) -> None:
     renewer = CreatableRenewers(principal_type="Group", principal_name="x")
     answer = await ann.ask(CreateDelegationTokenRequest(max_lifetime_ms=-1, renewers=[renewer]))
     assert answer.error_code == ErrorCode.INVALID_PRINCIPAL_TYPE
+
+
+async def test_nobody_makes_the_cluster_remember_as_much_as_they_like(
+    start_node: Any, connect: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No right is needed for a token: anybody who can log in could fill the memory of every node with them."""
+    monkeypatch.setattr(delegation_tokens, "TOKENS_MAX", 2)
+    node = await start_node(**SECURE)
+    ann = await client_of(node, connect, "ann")
+    many = [CreatableRenewers(principal_type="User", principal_name=f"u{number}") for number in range(101)]
+    long = [CreatableRenewers(principal_type="User", principal_name="u" * 1_001)]
+    for renewers in (many, long):
+        answer = await ann.ask(CreateDelegationTokenRequest(max_lifetime_ms=-1, renewers=renewers))
+        assert answer.error_code == ErrorCode.INVALID_REQUEST
+    codes = [(await ann.ask(CreateDelegationTokenRequest(max_lifetime_ms=-1))).error_code for _ in range(3)]
+    assert codes == [0, 0, ErrorCode.POLICY_VIOLATION]
+    bob = await client_of(node, connect, "bob")
+    assert (await bob.ask(CreateDelegationTokenRequest(max_lifetime_ms=-1))).error_code == 0

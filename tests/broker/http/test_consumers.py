@@ -13,8 +13,13 @@ FAST = {
 
 
 @pytest.fixture
-async def client(start_http: Any, browse: Any) -> Any:
-    client = browse(await start_http(**FAST))
+async def node(start_http: Any) -> Any:
+    return await start_http(**FAST)
+
+
+@pytest.fixture
+async def client(node: Any, browse: Any) -> Any:
+    client = browse(node)
     await client.post("/topics", json={"name": "t", "partitions": 4})
     return client
 
@@ -148,3 +153,62 @@ async def test_bad_wishes_get_clear_errors(client: Any) -> None:
     assert (await client.get(f"{url}/records?wait=5")).status_code == 400
     assert (await client.get(url.replace("/g/", "/other/"))).status_code == 404
     assert (await client.get("/groups/g/consumers/7-abc/records")).status_code == 404
+
+
+async def test_a_consumer_that_is_deleted_while_it_polls_holds_nobody_up(client: Any) -> None:
+    url = await made(client)
+    await send(client, range(8))
+    await values(client, url, 8)
+    waiting = asyncio.ensure_future(client.get(f"{url}/records", params={"wait_ms": 6000}))
+    async with asyncio.timeout(5):
+        while (await client.get(f"{url}/records")).status_code != 409:
+            await asyncio.sleep(0.02)
+    began = asyncio.get_running_loop().time()
+    assert (await client.delete(url)).status_code == 204
+    assert (await client.get("/livez")).status_code == 200
+    assert (await waiting).status_code in (200, 404)
+    assert asyncio.get_running_loop().time() - began < 4
+
+
+async def test_a_consumer_that_is_deleted_while_it_subscribes_is_gone(client: Any, node: Any) -> None:
+    url = (await client.post("/groups/g/consumers", json={})).json()["url"]
+    instance = instance_of(node, url)
+    topics = {"topics": ["t"]}
+    asked = [client.put(f"{url}/subscription", json=topics), client.delete(url)]
+    subscribed, deleted = await asyncio.gather(*asked)
+    assert (subscribed.status_code in (204, 404), deleted.status_code) == (True, 204)
+    assert instance.member._beating is None, "it does not go on with nobody to stop it"
+    async with asyncio.timeout(10):
+        while (await client.get("/groups/g")).json().get("members"):
+            await asyncio.sleep(0.05)
+
+
+async def test_positions_that_change_during_a_poll_count(client: Any, node: Any) -> None:
+    url = await made(client)
+    await send(client, range(20))
+    await values(client, url, 20)
+    waiting = asyncio.ensure_future(client.get(f"{url}/records", params={"wait_ms": 10000}))
+    async with asyncio.timeout(5):
+        while (await client.get(f"{url}/records")).status_code != 409:
+            await asyncio.sleep(0.02)
+    wish = [{"topic": "t", "partition": partition, "offset": 0} for partition in range(4)]
+    assert (await client.put(f"{url}/positions", json={"positions": wish})).status_code == 204
+    await send(client, range(20, 40))
+    found = [each["value"] for each in (await waiting).json()["records"]]
+    found += await values(client, url, 40 - len(found))
+    assert sorted(found) == list(range(40)), "those before what the poll waited for, too"
+
+
+async def test_a_member_that_was_fenced_goes_on_from_what_is_committed(client: Any, node: Any) -> None:
+    url = await made(client)
+    await send(client, range(20))
+    await values(client, url, 20)
+    instance = instance_of(node, url)
+    instance.member._forget()  # as when the coordinator says so
+    assert (instance.positions, instance.given) == ({}, {}), "another may have read on and committed meanwhile"
+    assert (await client.post(f"{url}/offsets", json={})).json() == {"offsets": []}
+    assert sorted(await values(client, url, 20)) == list(range(20))
+
+
+def instance_of(node: Any, url: str) -> Any:
+    return node._http._api.consumers._instances[url.rpartition("/")[2]]

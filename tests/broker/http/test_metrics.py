@@ -70,10 +70,12 @@ async def test_what_clients_did_is_counted(start_http: Any, browse: Any, connect
     size = of(samples, "kafka_server_brokertopicmetrics_bytesin_total", topic="orders")
     assert size == of(samples, "kafka_log_log_size", topic="orders", partition="0") > 0
     assert of(samples, "kafka_server_brokertopicmetrics_bytesout_total", topic="orders") == len(fetched.records) == size
+    assert of(samples, "kafka_server_brokertopicmetrics_messagesout_total", topic="orders") == 6
     assert of(samples, "kafka_log_log_logendoffset", topic="orders", partition="0") == 6
     assert of(samples, "kafka_log_log_logendoffset", topic="orders", partition="1") == 0
     assert of(samples, "kafka_network_requestmetrics_requests_total", request="Produce") == 4
-    assert of(samples, "kafka_network_requestmetrics_totaltime_seconds_count", request="Produce") == 4
+    for phase in ("total", "local", "remote", "requestqueue"):
+        assert of(samples, f"kafka_network_requestmetrics_{phase}time_seconds_count", request="Produce") == 4
     error = of(
         samples, "kafka_network_requestmetrics_errors_total", request="Produce", error="UNKNOWN_TOPIC_OR_PARTITION"
     )

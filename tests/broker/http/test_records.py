@@ -76,14 +76,25 @@ async def test_keys_choose_partitions_and_keyless_records_of_one_request_stay_to
 
 
 async def test_a_request_that_is_sent_again_with_its_key_is_appended_once(http: Any) -> None:
-    client, kafka, _ = http
-    await kafka.create("t")
-    again = [client.post("/topics/t/records", json={"value": 1}, headers={"Idempotency-Key": "x"}) for _ in range(5)]
+    client, kafka, node = http
+    await kafka.create("t", partitions=3)
+    body = [{"value": 1}, {"value": 2}]
+    again = [client.post("/topics/t/records", json=body, headers={"Idempotency-Key": "x"}) for _ in range(5)]
     answers = await asyncio.gather(*again)
-    assert {answer.text for answer in answers} == {'{"offsets":[{"partition":0,"offset":0}]}'}
-    other = await client.post("/topics/t/records", json={"value": 2}, headers={"Idempotency-Key": "x"})
+    assert {answer.status_code for answer in answers} == {200}
+    assert len({answer.text for answer in answers}) == 1
+    partition = answers[0].json()["offsets"][0]["partition"]
+    other = await client.post("/topics/t/records", json=[{"value": 2}, {"value": 1}], headers={"Idempotency-Key": "x"})
     assert other.status_code == 422
-    assert (await client.get("/topics/t/partitions/0/records")).json()["next_offset"] == 1
+    assert (await client.get(f"/topics/t/partitions/{partition}/records")).json()["next_offset"] == 2
+    longer = await client.post("/topics/t/records", json={"value": 2}, headers={"Idempotency-Key": "y" * 201})
+    assert longer.status_code == 400
+    records = [{"value": n, "partition": n} for n in range(3)]
+    first, second = [
+        await client.post("/topics/t/records", json=records, headers={"Idempotency-Key": "z"}) for _ in range(2)
+    ]
+    assert first.json() == second.json(), "also where it goes to several partitions"
+    assert node._replicas.table.leader_of("t", partition).log.end_offset == 3
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from random import Random
 
@@ -54,7 +54,7 @@ class Cluster:
         events += [self.prefer, self.rebalance, self.reassign, self.cancel, self.unregister]
         self.random.choice(events)()
 
-    def commit(self, records: list[Record]) -> None:
+    def commit(self, records: Iterable[Record]) -> None:
         before, self.image = self.image, self.image.apply(records)
         check(before, self.image, unclean_allowed=self.config.unclean_leader_election_enable)
         for name, index, partition in each(self.image):
@@ -329,4 +329,4 @@ def test_another_incarnation_is_refused_while_the_registered_one_is_alive() -> N
     image = image.apply(brokers.unfence(image, 1, config))
     another = replace(wanted, broker_epoch=3, incarnation_id=b"b" * 16)
     with pytest.raises(Refused, match="registered and alive"):
-        brokers.register(image, another, config, stopped_cleanly=False, has_session=True)
+        list(brokers.register(image, another, config, stopped_cleanly=False, has_session=True))

@@ -47,7 +47,7 @@ def test_a_replica_is_assigned_to_the_directory_that_its_broker_names() -> None:
     image = image_of(partition())
     after = directories.assign(image, image.topics["t"], 0, CONFIG, broker_id=2, directory=B)
     assert (after.directory_of(1), after.directory_of(2)) == (UNASSIGNED, B)
-    assert (after.leader, after.leader_epoch, after.partition_epoch) == (1, 3, 5)
+    assert (after.leader, after.leader_epoch, after.partition_epoch) == (1, 3, 6)
 
 
 def test_only_a_broker_that_has_a_replica_can_say_where_it_is() -> None:
@@ -81,7 +81,7 @@ def test_a_replica_in_a_failed_directory_is_not_elected_though_its_broker_is_the
 
 def test_a_failure_that_is_known_changes_nothing() -> None:
     image = image_of(partition(directories=(A, B)), of_1=(C,), of_2=(B,))
-    assert directories.fail(image, 1, [A], CONFIG) == []
+    assert list(directories.fail(image, 1, [A], CONFIG)) == []
 
 
 def test_a_broker_with_one_directory_has_its_new_replicas_there() -> None:

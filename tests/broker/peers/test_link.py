@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import struct
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
@@ -60,6 +61,12 @@ class Peer:
         """Nothing."""
 
 
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A connection to this very process is made at once, unless the machine has no time for the process."""
+    monkeypatch.setattr("tidemark.broker.peers.link.CONNECT_SECONDS_MAX", 60.0)
+
+
 @pytest.fixture
 async def peer() -> AsyncIterator[Peer]:
     peer = Peer()
@@ -75,7 +82,7 @@ async def link(peer: Peer) -> AsyncIterator[PeerLink]:
     await link.close()
 
 
-async def ask(link: PeerLink, seconds: float = 5.0) -> ApiVersionsResponse:
+async def ask(link: PeerLink, seconds: float = 60.0) -> ApiVersionsResponse:
     return await link.send(ApiVersionsRequest(), version=1, timeout=seconds, response=ApiVersionsResponse)
 
 
@@ -119,7 +126,7 @@ async def test_a_request_fails_at_once_when_the_other_is_gone(peer: Peer) -> Non
             await asyncio.sleep(0.001)
     await peer.stop()
     with pytest.raises(PeerUnavailable, match="is gone"):
-        await asyncio.wait_for(waiting, 5)
+        await asyncio.wait_for(waiting, 20)
     assert lost.is_set()
     with pytest.raises(PeerUnavailable, match="cannot be reached"):
         await ask(link)
@@ -143,7 +150,7 @@ async def test_records_arrive_as_views_of_one_buffer(peer: Peer, link: PeerLink)
         writer.write(struct.pack(">i", len(body) + 5) + frame[4:8] + b"\0" + body)
 
     peer.answer = with_records
-    answer = await link.send(FetchRequest(), version=12, timeout=5.0, response=FetchResponse)
+    answer = await link.send(FetchRequest(), version=12, timeout=60.0, response=FetchResponse)
     found = answer.responses[0].partitions[0].records
     assert isinstance(found, memoryview)
     assert found == records
@@ -151,7 +158,7 @@ async def test_records_arrive_as_views_of_one_buffer(peer: Peer, link: PeerLink)
 
 async def test_what_has_no_answer_is_lost_until_there_is_a_connection(peer: Peer, link: PeerLink) -> None:
     assert not link.post(18, 1, b"", flexible=False)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         while not link.post(18, 1, b"", flexible=False):
             await asyncio.sleep(0.001)
 
@@ -208,7 +215,7 @@ async def test_a_connection_that_the_network_has_swallowed_is_given_up_soon(peer
 
 
 async def post_until(link: PeerLink, holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not holds():
             link.post(18, 1, b"", flexible=False)
             await asyncio.sleep(0.005)
@@ -232,5 +239,15 @@ async def test_a_peer_that_answers_keeps_its_connection(peer: Peer) -> None:
 
     peer.answer = answer
     await post_until(link, lambda: asked >= 5)
+    assert peer.connections == 1
+    await link.close()
+
+
+async def test_a_process_that_stood_still_does_not_take_its_peers_for_silent(peer: Peer) -> None:
+    link = PeerLink("127.0.0.1", peer.port, client_id="node-1", silence_seconds_max=0.1)
+    await ask(link)
+    assert link.post(18, 1, b"", flexible=False)  # and with it a question that tells whether the peer is there
+    time.sleep(0.15)  # noqa: ASYNC251 -- the whole event loop stands still
+    assert link.post(18, 1, b"", flexible=False), "the answer had no chance to be read"
     assert peer.connections == 1
     await link.close()

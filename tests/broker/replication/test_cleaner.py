@@ -15,7 +15,7 @@ from tidemark.broker.metadata.image import TOPIC_RESOURCE
 from tidemark.broker.replication import cleaner
 from tidemark.broker.replication.followed import Followed
 from tidemark.protocol.records import Record, build_batch, iter_batches, iter_records
-from tidemark.storage import CleaningFailed, Files
+from tidemark.storage import CleaningFailed, CleaningStarved, Files
 from tidemark.storage.cleaning import running
 
 New = Callable[..., Any]
@@ -206,3 +206,72 @@ async def test_a_cleaning_that_fails_half_way_has_said_that_offsets_may_be_missi
     (directory,) = cluster.nodes[1].table.directories
     assert directory.cleaned_up_to == {("t", 0): 0}
     assert (Path(directory.path) / "cleaner-offset-checkpoint").read_text() == "0\n1\nt 0 0\n"
+
+
+async def test_swaps_last_before_it_is_noted_that_the_log_is_clean(
+    cluster: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or a power cut could leave the old segments, and a note that says that every key is in them once: a deleted key
+    would come back, when its tombstone goes."""
+    written = Written(cluster)
+    await written.rounds(1, 40)
+    log, (directory,) = cluster.replica(1).log, cluster.nodes[1].table.directories
+    done: list[str] = []
+
+    def noted(call: Callable[..., None]) -> Callable[..., None]:
+        def noting(self: Any, path: str, *args: Any) -> None:
+            done.append(path)
+            call(self, path, *args)
+
+        return noting
+
+    monkeypatch.setattr(Files, "sync_directory", noted(Files.sync_directory))
+    monkeypatch.setattr(Files, "rename", noted(Files.rename))
+    await clean(cluster, 1)
+    swapped = max(at for at, path in enumerate(done) if path.endswith(".swap"))
+    synced = done.index(log.directory, swapped)
+    checkpoint = os.path.join(directory.path, "cleaner-offset-checkpoint.tmp")
+    assert synced < max(at for at, path in enumerate(done) if path == checkpoint)
+    assert directory.cleaned_up_to["t", 0] > 0
+
+
+async def test_killed_in_the_middle_a_topic_that_is_compacted_no_more_loses_nothing(
+    cluster: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The gaps that a cleaning left were taken for what a power cut leaves, with the recovery point of a minute ago:
+    everything after the first of them was dropped."""
+    written = Written(cluster)
+    await written.rounds(1, 40)
+
+    def swap(*args: Any) -> None:
+        storage.swap(*args)
+        raise CleaningFailed("killed here", is_passing=True)
+
+    monkeypatch.setattr(cleaner, "swap", swap)
+    await clean(cluster, 1)
+    assert len(records(cluster, 1)) < len(written.all)
+    await cluster.stop(1, clean=False)
+    cluster.configure({(TOPIC_RESOURCE, "t"): {**COMPACTED, "cleanup.policy": "delete"}})
+    cluster.start(1)
+    written.check(1)
+
+
+async def test_after_a_cleaning_that_was_not_let_run_the_next_has_a_share_of_its_own(
+    cluster: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[bool] = []
+
+    def job_for(*args: Any, **options: Any) -> Any:
+        told.append(options["is_patient"])
+        return storage.job_for(*args, **options)
+
+    def swap(*_: Any) -> None:
+        if told == [True]:
+            raise CleaningStarved("a busy machine")
+
+    monkeypatch.setattr(cleaner, "PATIENT_BYTES_MIN", 0)
+    monkeypatch.setattr(cleaner, "job_for", job_for)
+    monkeypatch.setattr(cleaner, "swap", swap)
+    await Written(cluster).rounds(1, 40)
+    await clean(cluster, 1)
+    assert told == [True, False], "at once"

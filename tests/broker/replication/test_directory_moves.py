@@ -6,6 +6,7 @@ import asyncio
 import errno
 import os
 import shutil
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +16,7 @@ import pytest
 
 from tidemark.broker.metadata.image import TOPIC_RESOURCE
 from tidemark.broker.replication.directory_moves import DirectoryMoves
+from tidemark.broker.replication.sync_threads import PER_DIRECTORY
 from tidemark.protocol.records import Record, build_batch, read_header
 from tidemark.storage import Files, LogDirectory
 
@@ -86,6 +88,22 @@ async def test_what_is_synced_with_every_acknowledgement_stays_so(new_cluster: N
     await load
     log = cluster.replica(1).log
     assert log.recovery_point == log.end_offset == 200
+
+
+async def test_a_log_that_has_left_a_disk_does_not_wait_for_it_any_more(new_cluster: New) -> None:
+    cluster = new(new_cluster)
+    cluster.configure({(TOPIC_RESOURCE, "t"): {**SMALL, "flush.messages": "1"}})
+    await fill(cluster, 1)
+    left = cluster.nodes[1]._threads.of_log(cluster.replica(1).log)
+    await move(cluster, 1)
+    hangs = threading.Event()
+    for _ in range(PER_DIRECTORY):
+        left.submit(hangs.wait)
+    try:
+        async with asyncio.timeout(20):
+            await fill(cluster, 1)
+    finally:
+        hangs.set()
 
 
 async def test_what_a_thread_writes_while_a_log_moves_is_in_the_new_directory(new_cluster: New) -> None:
@@ -160,6 +178,37 @@ async def test_killed_at_any_step_everything_is_there_and_the_move_goes_on(
     cluster.start(1)
     assert where(cluster, 1) == target
     assert len(names) >= 3  # in the old directory, in both, in the new one
+
+
+async def test_an_old_copy_is_gone_for_good_before_the_mark_goes_that_tells_the_two_apart(
+    new_cluster: New, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are on two disks: one may keep what the other loses in a power cut."""
+    cluster = new(new_cluster)
+    await fill(cluster, 20)
+    old = where(cluster, 1)
+
+    async def nothing(*_: object) -> None:
+        """The process is killed here."""
+
+    monkeypatch.setattr(DirectoryMoves, "_clear_up", nothing)
+    await move(cluster, 1)
+    await fill(cluster, 5)
+    await cluster.stop(1)
+    done: list[tuple[str, str]] = []
+    for name in ("remove", "sync_directory"):
+        original = getattr(Files, name)
+
+        def call(self: Files, path: str, name: str = name, original: Any = original) -> None:
+            done.append((name, path))
+            original(self, path)
+
+        monkeypatch.setattr(Files, name, call)
+    cluster.start(1)
+    assert len(cluster.values(1)) == 25
+    mark = next(at for at, (_, path) in enumerate(done) if path.endswith("tidemark.moved"))
+    assert ("sync_directory", old) in done[:mark]
+    assert done[mark][0] == "remove"
 
 
 def photograph(root: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:

@@ -8,7 +8,10 @@ from typing import Any
 
 import pytest
 
+from tidemark.protocol.records import EndTransaction, Record, build_batch, read_header
 from tidemark.storage import LogDirectory
+
+from .conftest import now_ms
 
 New = Callable[..., Any]
 
@@ -42,3 +45,29 @@ async def test_a_node_writes_its_high_watermarks_as_often_as_it_is_set_to(
     async with asyncio.timeout(10):
         while not any("t 0 1" in path.read_text() for path in tmp_path.rglob("replication-offset-checkpoint")):
             await asyncio.sleep(0.01)
+
+
+async def test_what_is_committed_is_forgotten_where_nobody_reads(new_cluster: New) -> None:
+    """5.6 GB a day at 1,000 transactions a second, before."""
+    cluster = new_cluster(nodes=1)
+    led = cluster.led(1)
+    for sequence in range(20):
+        batch = build_batch(
+            [Record(value=b"x")], producer_id=1, producer_epoch=0, base_sequence=sequence, transactional=True
+        )
+        led.append_checked(batch, read_header(batch), now_ms())
+        led.append_marker(EndTransaction(1, 0, commit=True, coordinator_epoch=1), version=0, now_ms=now_ms())
+    assert led.log.producer_states.unreplicated_count == 20
+    cluster.nodes[1].housekeeping.forget_replicated(cluster.nodes[1].table)
+    assert led.log.producer_states.unreplicated_count == 0
+
+
+async def test_the_high_watermark_of_a_deleted_topic_is_not_that_of_a_new_one_of_its_name(new_cluster: New) -> None:
+    cluster = new_cluster(nodes=1)
+    cluster.append(1, b"a", b"b")
+    node = cluster.nodes[1]
+    [directory] = node.table.directories
+    gone = cluster.led(1)
+    directory.logs["t", 0] = object()
+    assert node.housekeeping.high_watermarks(directory, [gone]) == {}
+    directory.logs["t", 0] = gone.log

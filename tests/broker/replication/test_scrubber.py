@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from tidemark.broker.metadata.image import TOPIC_RESOURCE
+from tidemark.broker.replication.replica import Replica
+from tidemark.broker.replication.replica_table import ReplicaTable
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.records import EndTransaction, Record, build_batch, build_end_transaction, read_header
 from tidemark.storage import Files
@@ -265,6 +267,28 @@ async def test_nothing_is_read_while_scrubbing_is_off(new_cluster: New, monkeypa
     node = cluster.nodes[1]
     await node.scrubber.scrub_all_due(lambda: node.table.config)
     assert node.table.config.log_scrub_bytes_per_second == 0
+
+
+@pytest.mark.usefixtures("in_this_process")
+async def test_which_logs_are_due_is_found_out_once_for_all_of_them(
+    start_node: Any, connect: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once for each held the event loop for ten milliseconds a log, with ten thousand of them."""
+    node = await start_node()
+    await (await connect(node)).create("many", 20)
+    replicas, passes = node._replicas, 0
+    everything = ReplicaTable.__iter__
+
+    def counted(table: ReplicaTable) -> Iterator[Replica]:
+        nonlocal passes
+        passes += 1
+        return everything(table)
+
+    monkeypatch.setattr(ReplicaTable, "__iter__", counted)
+    config = replicas.table.config.with_values({"log.scrub.bytes.per.second": "100000000"})
+    await replicas.scrubber.scrub_all_due(lambda: config)
+    assert replicas.scrubber.read_logs == 20
+    assert passes <= 3  # others go through it, too
 
 
 def test_files_of_this_process_only_are_read_within_it() -> None:

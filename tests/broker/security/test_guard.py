@@ -13,14 +13,21 @@ from guarded_broker import GuardedBroker
 
 from tidemark.broker.core.acl import AclOperation, Permission, ResourceType
 from tidemark.broker.core.api_table import api_table
+from tidemark.broker.core.registry import Call, find_route
 from tidemark.broker.security import audit as audit_log
 from tidemark.broker.security.rule import MODULES, OPEN, rule_of
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
+from tidemark.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from tidemark.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from tidemark.protocol.messages.describe_groups import DescribeGroupsRequest
 from tidemark.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
+from tidemark.protocol.messages.find_coordinator import FindCoordinatorRequest
 from tidemark.protocol.messages.join_group import JoinGroupRequest
 from tidemark.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from tidemark.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from tidemark.protocol.messages.renew_delegation_token import RenewDelegationTokenRequest
+from tidemark.protocol.schema import api
 
 FAILED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 READ, WRITE = (AclOperation.READ, ResourceType.TOPIC), (AclOperation.WRITE, ResourceType.TOPIC)
@@ -216,3 +223,55 @@ def test_every_api_has_a_rule_or_is_open() -> None:
 def test_an_api_without_a_rule_is_for_nodes_only() -> None:
     assert rule_of("Unheard") is not None
     assert rule_of("ApiVersions") is None
+
+
+@pytest.mark.parametrize("version", [5, 6])
+async def test_who_may_only_describe_deletes_no_topic_that_comes_into_being_meanwhile(
+    guarded: Any, version: int
+) -> None:
+    """It is unknown when the right is looked at, and there when it is this change's turn."""
+    await guarded.allow("ann", (AclOperation.DESCRIBE, ResourceType.TOPIC, "t"))
+    ann = await guarded.connect("ann")
+    creating = asyncio.create_task(guarded.client.create("t"))
+    request = DeleteTopicsRequest(topic_names=["t"], topics=[DeleteTopicState(name="t")])
+    codes = set()
+    while not creating.done():
+        [result] = (await ann.ask(request, version)).responses
+        codes.add(result.error_code)
+    await creating
+    assert codes <= {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, FAILED}
+    assert await guarded.client.topic_id("t") != bytes(16)
+
+
+NAMES = [f"no-such-{number}" for number in range(1_000)]
+
+
+@pytest.mark.parametrize(
+    ("request_", "version"),
+    [
+        (MetadataRequest(topics=[MetadataRequestTopic(name=name) for name in NAMES]), 12),
+        (DeleteTopicsRequest(topic_names=NAMES), 5),
+        (FindCoordinatorRequest(coordinator_keys=NAMES), 6),
+        (DescribeGroupsRequest(groups=NAMES), 6),
+        (
+            DescribeConfigsRequest(
+                resources=[DescribeConfigsResource(resource_type=2, resource_name=name) for name in NAMES]
+            ),
+            4,
+        ),
+        (OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=name) for name in NAMES]), 9),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+async def test_rights_of_very_many_things_are_looked_up_in_slices(guarded: Any, request_: Any, version: int) -> None:
+    """Eight megabytes of names took two seconds, in which nobody else was served."""
+    ann = await guarded.connect("ann")
+    answer = await ann.ask(request_, version)
+    assert answer is not None
+    route = find_route(api(type(request_)).key)
+    assert route is not None
+    [connection] = [each for each in guarded.node._server._connections if each.principal.name == "ann"]
+    call = Call(connection, version, "test")
+    rule: Any = rule_of(route.name)
+    deciding = rule(request_, guarded.node._guard.access(route.name, route.response, call), call)
+    assert sum(1 for _ in deciding) >= len(NAMES) // 64

@@ -94,3 +94,27 @@ def test_a_few_sockets_are_served_as_by_any_selector(selector: CrowdSelector) ->
         theirs.send(b"x")
         [(key, events)] = selector.select(5)
         assert (key.data, events) == ("data", 1)
+
+
+def test_few_of_those_behind_the_crowd_are_served_last_and_in_turn(selector: CrowdSelector, ready: list[int]) -> None:
+    behind, crowd_left = set(ready[20:]), set(ready[10:20])
+    selector.crowd -= behind
+    selector.background |= behind
+    found = Counter[int]()
+    for _ in range(30):
+        turn = served(selector)
+        assert set(turn[:10]) == set(ready[:10])
+        assert set(turn[10:20]) == crowd_left
+        assert len(turn[20:]) == crowd.BACKGROUND_MAX
+        found.update(turn[20:])
+    assert set(found) == behind
+    assert max(found.values()) - min(found.values()) <= 1
+
+
+def test_those_behind_the_crowd_come_last_among_few_too(selector: CrowdSelector, ready: list[int]) -> None:
+    for each in ready[3:]:
+        selector.unregister(each)
+    selector.background |= {ready[0], ready[2]}
+    turns = [served(selector) for _ in range(4)]
+    assert [turn[0] for turn in turns] == [ready[1]] * 4
+    assert {each for turn in turns for each in turn[1:]} == {ready[0], ready[2]}

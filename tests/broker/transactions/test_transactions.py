@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tidemark.broker.transactions.coordinator import TransactionCoordinator
 from tidemark.broker.transactions.markers import LocalMarkerWriter
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
@@ -170,6 +171,29 @@ async def test_a_plain_batch_does_not_enter_an_open_transaction(txn: Any) -> Non
     await txn.produce("a", producer, b"1")
     refused = await txn.produce(None, producer, b"2", sequence=1, transactional=False)
     assert refused == ErrorCode.INVALID_TXN_STATE
+
+
+async def test_what_was_sent_behind_the_refused_first_batch_of_a_transaction_waits_for_it(txn: Any) -> None:
+    producer = await txn.start("a")
+    table = txn.node._replicas.table
+    table.lease_until = 0.0
+    assert await txn.produce("a", producer, b"1") == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    table.lease_until = None
+    assert await txn.produce("a", producer, b"2", sequence=1) == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert [await txn.produce("a", producer, b"%d" % at, sequence=at) for at in (0, 1)] == [0, 0]
+
+
+async def test_likewise_behind_one_that_came_before_the_last_transaction_was_complete(
+    txn: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    producer = await txn.start("a")
+    with monkeypatch.context() as coordinator:
+        busy = {("t", 0): ErrorCode.CONCURRENT_TRANSACTIONS}
+        coordinator.setattr(TransactionCoordinator, "add_partitions", lambda _self, _addition: busy)
+        assert await txn.produce("a", producer, b"1") == ErrorCode.NOT_ENOUGH_REPLICAS
+    assert await txn.produce("a", producer, b"2", sequence=1) == ErrorCode.NOT_ENOUGH_REPLICAS
+    assert [await txn.produce("a", producer, b"%d" % at, sequence=at) for at in (0, 1)] == [0, 0]
+    assert await txn.produce("a", producer, b"4", sequence=3) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
 async def test_a_late_write_of_an_old_transaction_never_becomes_part_of_the_next(txn: Any) -> None:

@@ -16,7 +16,7 @@ from multiprocessing import get_context
 
 from cluster_simulation import planted
 from cluster_simulation.planted.search import first_seed, options_of
-from cluster_simulation.scenario import GROUPS, ON_REQUEST, WORKLOADS, Options, Outcome, run
+from cluster_simulation.scenario import GROUPS, WORKLOADS, Options, Outcome, run
 from cluster_simulation.shrinking import shrunk
 
 TELLS_EVERY_SECONDS = 30.0  # where nobody watches
@@ -71,7 +71,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--nodes", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=20.0, help="of faults, in each run")
     parser.add_argument("--faults", type=_words, default=GROUPS, help=f"groups ({','.join(GROUPS)}) or kinds")
-    parser.add_argument("--workloads", type=_words, help=f"not the seed's own: {','.join(WORKLOADS + ON_REQUEST)}")
+    parser.add_argument("--workloads", type=_words, help=f"not the seed's own: {','.join(WORKLOADS)}")
     parser.add_argument("--without-faults", type=lambda text: frozenset(map(int, _words(text))), default=frozenset())
     parser.add_argument("--without-clients", type=lambda text: frozenset(_words(text)), default=frozenset())
     parser.add_argument("--jobs", type=int, default=1, help="processes")

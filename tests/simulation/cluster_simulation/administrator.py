@@ -63,6 +63,7 @@ WORTH_ANOTHER_TRY: Final = RETRIABLE | {
     ErrorCode.BROKER_NOT_AVAILABLE,
     ErrorCode.REASSIGNMENT_IN_PROGRESS,
     ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+    ErrorCode.THROTTLING_QUOTA_EXCEEDED,
 }
 
 
@@ -83,6 +84,9 @@ async def create_topic(
 
 
 class Administrator:
+    names = 2  # of topics that come and go: a few of them are made again and again
+    lives_seconds = 0.0
+
     def __init__(
         self,
         name: str,
@@ -142,7 +146,7 @@ class Administrator:
 
     async def live_a_topic(self) -> None:
         """Create it, write to it, delete it; when it is made again, it is empty."""
-        name = f"scratch-{self.random.randint(1, 2)}"
+        name = f"scratch-{self.random.randint(1, self.names)}-of-{self.name}"
         replicas = self.random.choice((2, 3))
         await create_topic(self.client, name, partitions=self.random.choice((1, 3)), replicas=replicas)
         await self.client.refresh(name)
@@ -156,6 +160,7 @@ class Administrator:
                     await writer.produce((name, 0), [b"gone soon"])
         except TimeoutError:
             pass
+        await asyncio.sleep(self.random.random() * self.lives_seconds)
         await self._delete_topic(name)
 
     async def end_of(self, topic: str) -> int:
@@ -270,10 +275,28 @@ class Administrator:
             self.told(code, "ElectLeaders")
 
 
-class Relaxer(Administrator):
-    """Lowers and raises min.insync.replicas all the time."""
+class TopicMaker(Administrator):
+    """Topics come and go all the time, some while nodes are down, and hardly any name comes back."""
+
+    names = 100
+    lives_seconds = 3.0
 
     async def run(self) -> None:
         while not self.stopping:
-            await self.change_min_isr()
-            await asyncio.sleep(self.random.random() * 2)
+            await self.live_a_topic()
+            await asyncio.sleep(self.random.random())
+
+
+class Relaxer(Administrator):
+    """Lowers min.insync.replicas while a replica is missing, as an operator does who wants to write on, and raises it
+    when all are there; now and then the other way round."""
+
+    async def run(self) -> None:
+        while not self.stopping:
+            topic, partition = self.random.choice(self.places)
+            found = (await self.client.refresh(topic)).topics[0].partitions
+            if partition < len(found):
+                is_whole = len(found[partition].isr_nodes) == len(found[partition].replica_nodes)
+                value = "2" if is_whole == (self.random.random() < 0.9) else "1"
+                await self._set(topic, "min.insync.replicas", value)
+            await asyncio.sleep(self.random.random())

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final
 
-from cluster_simulation import damage, layouts
+from cluster_simulation import damage, layouts, lost_metadata
 from tidemark.simulation import Broker, Cluster
 
 SECONDS_MAX: Final = 8.0
@@ -17,11 +17,14 @@ LATER_SECONDS: Final = {
     "kills_then_blackout": 10.0,
     "unsynced_kills": 10.0,
     "replaced_disk": 8.0,
-    "hand_over": 7.0,
+    "hand_over": 11.0,
     "rolling_stop": 10.0,
     "rolling_replace": 10.0,
-    "lagging_pause": 9.0,
-    "pause_client": 6.0,
+    "lagging_pause": 14.0,
+    "isolated_kill": 13.0,
+    "isolated_stop": 20.0,
+    "replaced_metadata": 10.0,
+    "pause_client": 9.0,
 }  # until the last part of it has begun
 
 
@@ -153,6 +156,19 @@ def disk_full(cluster: Cluster, fault: Fault) -> None:
     _later(cluster, fault, end)
 
 
+def cold_caches(cluster: Cluster, fault: Fault) -> None:
+    """Nothing that is on the disk is in memory any more: reads wait for the disk, which is slow for a while."""
+    disk = _broker(cluster, fault).machine.disk
+    disk.drop_caches()
+    disk.read_seconds = 0.002 + 0.3 * fault.amount**2
+
+    def end() -> None:
+        disk.drop_caches()
+        disk.read_seconds = 0.004
+
+    _later(cluster, fault, end)
+
+
 def disk_hang(cluster: Cluster, fault: Fault) -> None:
     _broker(cluster, fault).machine.disk.hangs_until = cluster.world.now + fault.seconds
 
@@ -227,7 +243,7 @@ def hand_over(cluster: Cluster, fault: Fault) -> None:
     def swap() -> None:
         second.kill()
         cluster.world.after(0.2, first.start)
-        _later(cluster, fault, second.start)
+        cluster.world.after(3.0 + fault.seconds, second.start)  # long enough for the first to be elected, if it may
 
     cluster.world.after(2.0 + 4 * fault.amount, swap)
 
@@ -242,7 +258,7 @@ def _pair(cluster: Cluster, fault: Fault) -> tuple[Broker, Broker]:
         if led:
             chosen = led[int(fault.amount * 1000) % len(led)]
             follower = next(each for each in chosen.isr if each != chosen.leader)
-            if chosen.leader in cluster.brokers:
+            if chosen.leader in cluster.brokers and follower in cluster.brokers:
                 return cluster.brokers[follower], cluster.brokers[chosen.leader]
     first = _broker(cluster, fault)
     return first, next(each for each in cluster.brokers.values() if each is not first)
@@ -307,20 +323,52 @@ def unsynced_kills(cluster: Cluster, fault: Fault) -> None:
 
 
 def pause_client(cluster: Cluster, fault: Fault) -> None:
-    """A client stands still, for longer than its session perhaps, and goes on as if nothing had been."""
+    """A client stands still, mostly until others have what it had, and goes on as if nothing had been."""
     clients = [each for each in cluster.clients if each.is_alive]
     members = [each for each in clients if each.machine.name.startswith(("classic", "consumer", "transform"))]
     chosen = members or clients
     if chosen:
-        chosen[int(fault.amount * 1000) % len(chosen)].pause(2 + 1.2 * fault.seconds)
+        seconds = 2.0 if int(fault.amount * 100) % 3 == 0 else 8.0 + 0.5 * fault.seconds
+        chosen[int(fault.amount * 1000) % len(chosen)].pause(seconds)
 
 
 def lagging_pause(cluster: Cluster, fault: Fault) -> None:
-    """A node hears late, and then stands still: when it goes on it finds answers to what it asked long ago."""
-    slow(cluster, dataclasses.replace(fault, amount=1.0))
-    process = _broker(cluster, fault).process
-    if process is not None:
-        cluster.world.after(0.5, lambda: process.pause(5.5 + 3 * fault.amount))
+    """A node hears late, and then stands still for longer than its session: when it goes on it finds answers to what it
+    asked long ago. If it was its machine that slept, its time-outs have not passed."""
+    name, process = fault_name(fault), _broker(cluster, fault).process
+    if process is None or cluster.network.slow or any(_is_stopped(each) for each in cluster.brokers.values()):
+        return  # the others must be there to fence it
+    cluster.network.slow[name] = 0.6
+    seconds, machine_sleeps = 10.0 + 2 * fault.amount, int(fault.amount * 100) % 3 > 0
+    cluster.world.after(1.0, lambda: process.pause(seconds, machine_sleeps=machine_sleeps))
+    cluster.world.after(3.0, lambda: cluster.network.slow.pop(name, None))
+
+
+def _is_stopped(broker: Broker) -> bool:
+    return broker.process is not None and broker.process.is_stopped
+
+
+def isolated_kill(cluster: Cluster, fault: Fault) -> None:
+    """A node is cut off from the others, not from clients, until another leads what it led; then it is killed. What it
+    alone has must go when it comes back."""
+    broker = _broker(cluster, fault)
+    lasts = 9.0 + 2 * fault.amount
+    isolate(cluster, dataclasses.replace(fault, seconds=lasts))
+    cluster.world.after(lasts - 0.1, broker.kill)
+    cluster.world.after(lasts + 0.1, broker.start)
+
+
+def isolated_stop(cluster: Cluster, fault: Fault) -> None:
+    """Likewise, and it stops cleanly: the next start trusts what it finds."""
+    broker = _broker(cluster, fault)
+    isolate(cluster, dataclasses.replace(fault, seconds=18.0))
+    begun = broker.process
+
+    def start() -> None:
+        if broker.process is begun:
+            cluster.world.after(0.5, broker.start)
+
+    cluster.world.after(8.0 + 2 * fault.amount, lambda: broker.stop(then=start))
 
 
 def replaced_disk(cluster: Cluster, fault: Fault) -> None:
@@ -337,6 +385,10 @@ def replaced_disk(cluster: Cluster, fault: Fault) -> None:
     else:
         broker.kill()
         replace()
+
+
+def replaced_metadata(cluster: Cluster, fault: Fault) -> None:
+    lost_metadata.replace_metadata(cluster, _broker(cluster, fault))
 
 
 def bit_flip(cluster: Cluster, fault: Fault) -> None:
@@ -368,6 +420,8 @@ KINDS: Final[dict[str, dict[str, Begin]]] = {
         "rolling_stop": rolling_stop,
         "pause_client": pause_client,
         "lagging_pause": lagging_pause,
+        "isolated_kill": isolated_kill,
+        "isolated_stop": isolated_stop,
     },
     "power": {
         "power": power,
@@ -384,6 +438,7 @@ KINDS: Final[dict[str, dict[str, Begin]]] = {
         "resets": resets,
     },
     "disk": {
+        "cold_caches": cold_caches,
         "disk_full": disk_full,
         "disk_hang": disk_hang,
         "slow_sync": slow_sync,
@@ -392,18 +447,24 @@ KINDS: Final[dict[str, dict[str, Begin]]] = {
         "read_errors": read_errors,
         "dead_directory": dead_directory,
     },
-    "damage": {"bit_flip": bit_flip, "replaced_disk": replaced_disk, "rolling_replace": rolling_replace},
+    "damage": {
+        "bit_flip": bit_flip,
+        "replaced_disk": replaced_disk,
+        "rolling_replace": rolling_replace,
+        "replaced_metadata": replaced_metadata,
+    },
     "clock": {"clock_drift": clock_drift, "clock_jump": clock_jump},
 }
 BEGIN: Final = {name: begin for kinds in KINDS.values() for name, begin in kinds.items()}
 DAMAGE: Final = frozenset(KINDS["damage"])  # a replica loses what it had acknowledged, synced or not
 UNCLEAN: Final = frozenset(
-    ("kill", "power", "sync_errors", "write_errors", "read_errors", "dead_directory", *KINDS["damage"])
+    ("kill", "isolated_kill", "power", "sync_errors", "write_errors", "read_errors", "dead_directory", *KINDS["damage"])
 )  # the node is restarted without a clean stop
 NEEDS: Final = {
     "dead_directory": ("two",),
     "replaced_disk": ("two", "apart"),
     "rolling_replace": ("two", "apart"),
+    "replaced_metadata": ("apart",),
 }  # layouts
 
 # What is fair. With min.insync.replicas of 2 nothing acknowledged is lost as long as one replica at a time loses what
@@ -420,7 +481,7 @@ def draw_mode(random: Random, groups: tuple[str, ...]) -> str:
     if kinds & DAMAGE and random.random() < 0.4:
         return UNLUCKY
     if kinds & {*KINDS["power"]}:
-        return random.choice((SYNCED, SYNCED, UNLUCKY))
+        return random.choice((SYNCED, CACHED, UNLUCKY) if kinds - {*KINDS["power"]} else (SYNCED, UNLUCKY))
     return random.choice((SYNCED, CACHED))
 
 
@@ -460,7 +521,7 @@ def heal(cluster: Cluster) -> None:
     cluster.network.heal_all()
     for broker in cluster.brokers.values():
         disk = broker.machine.disk
-        disk.room_bytes, disk.failing, disk.sync_seconds = None, frozenset(), 0.002
+        disk.room_bytes, disk.failing, disk.sync_seconds, disk.read_seconds = None, frozenset(), 0.002, 0.004
         disk.dead.clear()
         disk.hangs_until = min(disk.hangs_until, cluster.world.now)
         broker.machine.set_clock_rate(1.0)

@@ -45,6 +45,7 @@ class _Reader(Process):
     def __init__(self, broker: Broker) -> None:
         self.machine = broker.machine
         self.is_alive = True
+        self.disk_seconds = 0.0
 
 
 def _partitions(broker: Broker) -> list[str]:

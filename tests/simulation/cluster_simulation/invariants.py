@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from cluster_simulation import memory
 from cluster_simulation.history import Anomaly
 from tidemark.broker.metadata.image import Image
 from tidemark.raft.node import Node as RaftNode
@@ -21,7 +22,7 @@ class Invariants:
         self._newest: Any = Image()  # of all that any node has applied
         self._newest_index = 0
         self._controllers: dict[int, int] = {}  # by term
-        self._saved: dict[int, tuple[int, int | None]] = {}  # by node: term and vote, as they are on its disk
+        self._saved: dict[tuple[Broker, int], tuple[int, int | None]] = {}  # term and vote on a disk
         self._high_watermarks: dict[int, tuple[Any, int]] = {}  # by a leadership's identity
 
     def check(self) -> None:
@@ -37,6 +38,7 @@ class Invariants:
         for broker in self._cluster.brokers.values():
             if broker.is_ready and broker.process is not None and broker.process.is_alive:
                 self._check_led(broker, broker.process)
+                memory.check_bounds(broker)
 
     def _is_of(self, process: Process, node: Any) -> bool:
         """Not what is left of the process before it."""
@@ -48,13 +50,14 @@ class Invariants:
         if member.is_leader and self._controllers.setdefault(member.term, member.id) != member.id:
             other = self._controllers[member.term]
             raise Anomaly(f"{broker.name}: node {other} leads the quorum in term {member.term}, too")
-        term, vote = self._saved.get(broker.node_id, (0, None))
+        disk = broker, broker.machine.disk.replaced
+        term, vote = self._saved.get(disk, (0, None))
         if member.term < term:
             raise Anomaly(f"{broker.name} has forgotten term {term}: it is in {member.term}")
         if member.term == term and vote is not None and member.vote != vote:
             raise Anomaly(f"{broker.name} has forgotten its vote in term {term}: {vote}, and now {member.vote}")
         if member._saving_since is None and not member._hard_state_changed():
-            self._saved[broker.node_id] = member.term, member.vote
+            self._saved[disk] = member.term, member.vote
 
     def _check_image(self, broker: Broker, store: Any) -> None:
         image = store.image
@@ -111,8 +114,8 @@ class Invariants:
         if image.leader != broker.node_id or image.leader_epoch != partition.leader_epoch:
             return
         for node_id in set(image.isr) & set(partition.leadership.isr) - {broker.node_id}:
-            other = self._cluster.brokers[node_id]
-            if not other.is_ready or other.process is None or not other.process.is_alive:
+            other = self._cluster.brokers.get(node_id)
+            if other is None or not other.is_ready or other.process is None or not other.process.is_alive:
                 continue
             hosted = other.node._replicas.table.topics_by_id.get(partition.topic_id)  # type: ignore[union-attr]
             replica = None if hosted is None else hosted.replica(partition.index)

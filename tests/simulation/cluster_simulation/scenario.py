@@ -10,16 +10,18 @@ from random import Random
 from typing import Any, Final
 from unittest.mock import patch
 
-from cluster_simulation import compacted, faults, layouts, members
-from cluster_simulation.administrator import Administrator, Relaxer, create_topic
+from cluster_simulation import compacted, faults, layouts, lost_metadata, members, memory
+from cluster_simulation.administrator import Administrator, Relaxer, TopicMaker, create_topic
 from cluster_simulation.checks import check_history
 from cluster_simulation.clients import Producer, Reader, SeldomProducer, TransactionalProducer
 from cluster_simulation.compacted import KeyedProducer, check_compacted
 from cluster_simulation.files_check import check_files
+from cluster_simulation.guest import GuestKeeper
 from cluster_simulation.history import Anomaly, History, Place
 from cluster_simulation.hostile import Hostile
 from cluster_simulation.invariants import Invariants
 from cluster_simulation.members import ClassicMember, ConsumerMember
+from cluster_simulation.quotas import QuotaChanger
 from cluster_simulation.transform import OUTPUT, Transformer
 from cluster_simulation.voters import VoterChanger
 from tidemark.raft.driver import Driver
@@ -29,6 +31,7 @@ from tidemark.simulation.client import KafkaClient
 CHECK_EVERY_EVENTS: Final = 50
 RECOVER_SECONDS_MAX: Final = 90.0
 STOP_SECONDS_MAX: Final = 60.0
+QUIET_SECONDS: Final = 1.5  # longer than a reader's request waits
 FAR_SECONDS: Final = 1000.0
 GROUPS: Final = tuple(faults.KINDS)
 WORKLOADS: Final = (
@@ -39,8 +42,11 @@ WORKLOADS: Final = (
     "compacted",
     "hostile",
     "pairs",
+    "voters",
+    "quotas",
+    "topics",
+    "guest",
 )  # beside plain clients
-ON_REQUEST: Final = ("voters",)  # likewise, and not drawn from seeds
 PAIRS: Final = "pairs"  # a topic with two replicas
 SNAPSHOT_AFTER_BYTES: Final = (1 << 20, 8000, 2000)  # of the quorum's journal
 WORKLOAD_CHANCE: Final = 0.35
@@ -102,6 +108,8 @@ class Scenario:
             mode=self.mode,
             layout=self.layout,
         )
+        if "voters" in self.workloads:  # with two voters left, none of them may lose what it knows
+            self.faults = [each for each in self.faults if each.kind != "replaced_metadata"]
         self.may_relax = self.mode != faults.UNLUCKY  # alone in sync, a replica must keep what it has
         self.history = History()
         self.recovery_seconds = 0.0
@@ -120,6 +128,7 @@ class Scenario:
     def _settings(self, random: Random) -> dict[str, str]:
         settings = {
             **members.SETTINGS,
+            **memory.settings(self.seed),
             "log.cleaner.backoff.ms": "700",
             "replica.lag.time.max.ms": str(random.choice((3000, 10_000))),
             "broker.session.timeout.ms": str(random.choice((6000, 9000))),
@@ -175,11 +184,13 @@ class Scenario:
         cluster.run(self.options.seconds)
         self._heal(cluster)
         self._check_liveness(cluster, "after all was well")
-        may_miss_one = not {"admin", "voters"} & {*self.workloads}  # they change how many can be missed
+        may_miss_one = not {"admin", "voters", "guest"} & {*self.workloads}  # they change how many can be missed
         if may_miss_one and (self.random.random() < 0.5 or self.options.without_one):
             self._live_without_one(cluster)
         self._stop_clients(cluster)
         self._await_in_sync(cluster)
+        cluster.run(QUIET_SECONDS)
+        memory.check_forgotten(cluster)
         self._judge(cluster, places)
         self._raise_failures(cluster)
         self._check_files(cluster)
@@ -192,7 +203,9 @@ class Scenario:
             node = next(each.node_id for each in cluster.brokers.values() if each.node._store.is_controller)  # type: ignore[union-attr]
         kind = self.options.without_one or self.random.choice(("kill", "isolate", "disk_hang"))
         faults.begin(cluster, faults.Fault(kind=kind, node=node, at=0.0, seconds=FAR_SECONDS, amount=0.5))
-        self._check_liveness(cluster, f"without node-{node}")
+        # With two replicas nothing is acknowledged without one of them, unless somebody lowers min.insync.replicas.
+        stuck = frozenset() if self.may_relax else frozenset(("pairs-0",))
+        self._check_liveness(cluster, f"without node-{node}", not_counted=stuck)
         faults.heal(cluster)
         cluster.brokers[node].start()
 
@@ -241,6 +254,13 @@ class Scenario:
 
     def _start_clients(self, cluster: Cluster, places: list[Place]) -> None:
         makes = {**self._plain_clients(places), **self._more_clients(places)}
+        if "guest" in self.workloads:
+            makes["guest-0"] = lambda name, client, random: GuestKeeper(
+                name, client, self.history, random, places, cluster=cluster, nodes=self.options.nodes
+            )
+        if "quotas" in self.workloads:
+            slowed = [*makes]
+            makes["quotas-0"] = lambda name, client, random: QuotaChanger(name, client, self.history, random, slowed)
         for name, make in makes.items():
             if name not in self.options.without_clients:
                 client = KafkaClient(cluster.bootstrap, client_id=name)
@@ -288,6 +308,10 @@ class Scenario:
             makes["admin-0"] = lambda name, client, random: Administrator(
                 name, client, history, random, places, nodes=nodes, may_relax=self.may_relax
             )
+        if "topics" in self.workloads:
+            makes["topics-0"] = lambda name, client, random: TopicMaker(
+                name, client, history, random, places, nodes=nodes, may_relax=False
+            )
         if "voters" in self.workloads:
             makes["voters-0"] = lambda name, client, random: VoterChanger(name, client, history, random, nodes=nodes)
         if "hostile" in self.workloads:
@@ -297,16 +321,16 @@ class Scenario:
         return makes
 
     def _heal(self, cluster: Cluster) -> None:
-        faults.heal(cluster)
         last = max((each.ends_at for each in self.faults), default=0.0)
-        cluster.run(0.5 + max(0.0, last - self.options.seconds))  # what is under way ends: pauses, restarts
+        cluster.run(0.5 + max(0.0, last - self.options.seconds))  # what is under way ends: cuts, pauses, restarts
         faults.heal(cluster)
         for broker in cluster.brokers.values():
             broker.start()
 
-    def _check_liveness(self, cluster: Cluster, when: str) -> None:
+    def _check_liveness(self, cluster: Cluster, when: str, *, not_counted: frozenset[str] = frozenset()) -> None:
         """Every producer gets on."""
         producers = [name for name, each in self.clients.items() if isinstance(each, Producer)]
+        producers = [name for name in producers if name not in not_counted]
         producers += sorted({each.group for each in self.clients.values() if isinstance(each, Transformer)})
         healed = cluster.world.now
 
@@ -341,7 +365,11 @@ class Scenario:
 
         try:
             cluster.run_until(
-                lambda: all(each.is_ready for each in cluster.brokers.values()) and not missing(),
+                lambda: (
+                    all(each.is_ready for each in cluster.brokers.values())
+                    and lost_metadata.operators_are_done(cluster)
+                    and not missing()
+                ),
                 seconds_max=RECOVER_SECONDS_MAX,
             )
         except OutOfTime:

@@ -11,8 +11,12 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
+from transactional_client import Transactional
 
 from tidemark.broker.replication import unwritten_batches
+from tidemark.broker.transactions.coordinator import TransactionCoordinator
+from tidemark.broker.transactions.remote_participants import AddPartitions
+from tidemark.broker.transactions.transaction import TopicPartition
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.records import Record, build_batch
 
@@ -99,3 +103,46 @@ async def test_one_that_gave_its_batch_up_and_others_that_skip_a_number_are_told
     assert await producer.send(2, producer_id=8) == [SKIPPED]
     monkeypatch.setattr(unwritten_batches, "IN_FLIGHT_SECONDS_MAX", 0.0)
     assert await producer.send(2) == [SKIPPED]
+
+
+# -- transactions --------------------------------------------------------
+
+
+@pytest.fixture
+async def transactional(client: Any) -> Transactional:
+    await client.create(TOPIC)
+    txn = Transactional(client, topic=TOPIC)
+    await txn.prepare()
+    return txn
+
+
+async def send(txn: Transactional, producer: tuple[int, int], *sequences: int, version: int) -> list[ErrorCode]:
+    return [await txn.produce("x", producer, b"x", sequence=each, version=version) for each in sequences]
+
+
+async def test_a_transaction_begins_with_what_was_sent_first(node: Any, transactional: Transactional) -> None:
+    producer = await transactional.start("x")
+    with without_lease(node):
+        assert await send(transactional, producer, 0, version=12) == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+    assert await send(transactional, producer, 1, 2, version=12) == [ErrorCode.NOT_LEADER_OR_FOLLOWER] * 2
+    assert await send(transactional, producer, 0, 1, 2, version=12) == [ErrorCode.NONE] * 3
+    assert await send(transactional, producer, 4, version=12) == [ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER]
+
+
+@pytest.mark.parametrize("version", [11, 12])
+async def test_what_was_sent_behind_a_batch_that_the_coordinator_was_not_ready_for_waits_for_it(
+    node: Any, transactional: Transactional, monkeypatch: pytest.MonkeyPatch, version: int
+) -> None:
+    """As while the transaction before is being ended: its next one is refused for a moment."""
+    producer = await transactional.start("x")
+    if version < 12:
+        await transactional.add("x", producer, 0)
+
+    def busy(_coordinator: TransactionCoordinator, asked: AddPartitions) -> dict[TopicPartition, ErrorCode]:
+        return dict.fromkeys(asked.partitions, ErrorCode.CONCURRENT_TRANSACTIONS)
+
+    with monkeypatch.context() as moment:
+        moment.setattr(TransactionCoordinator, "add_partitions", busy)
+        assert await send(transactional, producer, 0, version=version) == [ErrorCode.NOT_ENOUGH_REPLICAS]
+    assert await send(transactional, producer, 1, version=version) == [ErrorCode.NOT_ENOUGH_REPLICAS]
+    assert await send(transactional, producer, 0, 1, version=version) == [ErrorCode.NONE] * 2

@@ -45,11 +45,10 @@ BUGS: Final = {
         patches=_partitions_move_before_they_are_let_go,
         faults=("pause_client",),
         workloads=("consumer",),
-        seeds=8,
-        is_hole=True,
+        seeds=4,
     ),
     "any-generation-may-commit": Bug(
-        patches=_any_generation_may_commit, faults=("pause_client",), workloads=("classic",), seeds=8, is_hole=True
+        patches=_any_generation_may_commit, faults=("pause_client",), workloads=("classic",), seeds=8
     ),
     "aborted-offsets-count": Bug(patches=_aborted_offsets_count, faults=("crash",), workloads=("transform",), seeds=2),
 }

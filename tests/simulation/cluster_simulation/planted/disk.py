@@ -106,11 +106,9 @@ def _epochs_are_lost() -> Any:
 BUGS: Final = {
     "epochs-are-lost": Bug(
         patches=_epochs_are_lost,
-        faults=("hand_over", "kill", "isolate"),
-        workloads=("pairs",),
+        faults=("isolated_stop",),
         mode="cached",
         seeds=8,
-        is_hole=True,
     ),
     "found-counts-as-synced": Bug(
         patches=_what_a_restart_finds_counts_as_synced,
@@ -126,7 +124,7 @@ BUGS: Final = {
         layout="two",
         seeds=8,
     ),
-    "strays-stay": Bug(patches=_strays_stay, faults=("kill", "stop"), workloads=("admin",), seeds=8, is_hole=True),
+    "strays-stay": Bug(patches=_strays_stay, faults=("kill", "stop"), workloads=("topics",), seeds=8),
     "log-starts-are-not-written": Bug(
         patches=_log_starts_are_not_written, faults=("rolling_stop",), workloads=("admin",), seeds=8
     ),

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 from dataclasses import replace
 from typing import Any, Final
 from unittest.mock import patch
 
 from cluster_simulation.planted.bug import Bug
 from tidemark.broker.cluster.broker_membership import BrokerMembership
+from tidemark.broker.cluster.metadata_directory import MetadataDirectory
 from tidemark.broker.core.lease import lease_clock
 from tidemark.raft.node import Node
 from tidemark.raft.storage import FileStorage
@@ -43,18 +46,31 @@ def _leases_begin_with_the_answer() -> Any:
     )
 
 
+def _an_empty_disk_is_a_voters() -> Any:
+    """Defect 10: a voter is known by its node, not by the directory that holds its vote."""
+    stack = contextlib.ExitStack()
+    known = property(lambda self: hashlib.md5(str(self.path).encode()).digest())
+    stack.enter_context(patch.object(MetadataDirectory, "id", known))
+    stack.enter_context(patch.object(MetadataDirectory, "check_new", lambda self, **_: None))
+    return stack
+
+
 BUGS: Final = {
+    "an-empty-disk-is-a-voters": Bug(
+        patches=_an_empty_disk_is_a_voters,
+        faults=("replaced_metadata",),
+        mode="unlucky",
+        layout="apart",
+        seeds=4,
+    ),
     "eligible-leaders-outlive-min-isr": Bug(
         patches=_eligible_leaders_outlive_min_isr,
         faults=("hand_over",),
         workloads=("pairs",),
         mode="cached",
-        seeds=12,
-        is_hole=True,
+        seeds=4,
     ),
-    "leases-begin-with-the-answer": Bug(
-        patches=_leases_begin_with_the_answer, faults=("lagging_pause",), seeds=8, is_hole=True
-    ),
+    "leases-begin-with-the-answer": Bug(patches=_leases_begin_with_the_answer, faults=("lagging_pause",), seeds=8),
     "votes-are-not-saved": Bug(patches=_votes_are_not_saved, faults=("crash",), seeds=4),
     "a-hung-disk-keeps-the-lead": Bug(
         patches=_a_hung_disk_keeps_the_lead, faults=("slow",), without_one="disk_hang", seeds=8

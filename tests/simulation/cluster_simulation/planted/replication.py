@@ -98,7 +98,7 @@ BUGS: Final = {
     "undecided-records-are-shown": Bug(patches=_undecided_records_are_shown, faults=("network",), seeds=4),
     "acknowledged-before-replicated": Bug(patches=_acknowledged_before_replicated, faults=("crash",), seeds=2),
     "high-watermark-from-the-end": Bug(
-        patches=_high_watermark_from_the_end_after_an_election, faults=("crash", "network"), seeds=6
+        patches=_high_watermark_from_the_end_after_an_election, faults=("isolated_kill", "kill", "resets"), seeds=6
     ),
     "shrinking-is-not-waited-for": Bug(patches=_shrinking_is_not_waited_for, faults=("crash", "network"), seeds=6),
     "a-batch-from-within-is-dropped": Bug(

@@ -1,0 +1,158 @@
+"""HTTP in a cluster whose nodes are killed: keys make retries safe, streams and consumers go on, metrics are told."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import httpx
+import pytest
+from harness.cluster import Cluster, ClusterNode
+from harness.ports import free_port
+
+SECONDS_MAX = 40
+FAST = {
+    "broker.session.timeout.ms": "3000",
+    "broker.heartbeat.interval.ms": "300",
+    "offsets.topic.num.partitions": "1",
+    "group.consumer.heartbeat.interval.ms": "300",
+    "group.consumer.min.heartbeat.interval.ms": "100",
+    "group.consumer.session.timeout.ms": "6000",
+    "group.consumer.min.session.timeout.ms": "1000",
+}
+
+
+class HttpNode(ClusterNode):
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.url = f"http://127.0.0.1:{free_port()}"
+        self.settings = {**self.settings, "http.listeners": self.url.replace("http", "HTTP", 1)}
+        self.http = httpx.Client(base_url=self.url, trust_env=False, timeout=20, follow_redirects=True)
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    cluster: Any = Cluster(tmp_path_factory.mktemp("cluster"), settings=FAST, make=HttpNode)
+    cluster.start()
+    yield cluster
+    for node in cluster:
+        node.http.close()
+    cluster.close()
+
+
+def eventually(what: Callable[[], Any]) -> Any:
+    """What it returns, once that is something; errors of nodes that are down are passed over."""
+    until = time.monotonic() + SECONDS_MAX
+    while time.monotonic() < until:
+        with contextlib.suppress(httpx.HTTPError, KeyError):
+            if found := what():
+                return found
+        time.sleep(0.05)
+    raise AssertionError("it took too long")
+
+
+def topic_with(cluster: Cluster, name: str, *, partitions: int = 1) -> None:
+    node = next(iter(cluster))
+    settings = {
+        "name": name,
+        "partitions": partitions,
+        "replication_factor": 3,
+        "configs": {"min.insync.replicas": "2"},
+    }
+    assert node.http.post("/topics", json=settings).status_code == 201
+    for each in cluster:
+        eventually(lambda each=each: len(in_sync(each, name)) == 3)
+
+
+def in_sync(node: HttpNode, topic: str) -> list[int]:
+    found: list[int] = node.http.get(f"/topics/{topic}").json()["partitions"][0]["isr"]
+    return found
+
+
+def leader_of(node: HttpNode, topic: str) -> int:
+    found: int = node.http.get(f"/topics/{topic}").json()["partitions"][0]["leader"]
+    return found
+
+
+def test_a_key_makes_a_retry_safe_at_another_node_and_after_the_leader_was_killed(cluster: Any) -> None:
+    topic_with(cluster, "keyed")
+    nodes = dict(cluster.nodes)
+    body = {"records": [{"value": "once"}, {"value": "and once"}]}
+
+    def send(node: HttpNode, key: str = "k") -> httpx.Response:
+        return node.http.post("/topics/keyed/records", json=body, headers={"Idempotency-Key": key})
+
+    first = send(nodes[1])
+    assert first.status_code == 200, first.text
+    assert {send(node).text for node in nodes.values()} == {first.text}, "every node answers as the first"
+    leader = leader_of(nodes[1], "keyed")
+    dying = threading.Thread(target=nodes[leader].kill)
+    others = [node for node_id, node in nodes.items() if node_id != leader]
+    dying.start()  # this request meets the failover, whichever way it goes
+    eventually(lambda: send(others[0], "while it dies").status_code == 200)
+    dying.join()
+    for node in others:
+        assert eventually(lambda node=node: (answer := send(node)).status_code == 200 and answer).text == first.text
+        assert eventually(lambda node=node: send(node, "while it dies").status_code == 200)
+    read = others[1].http.get("/topics/keyed/partitions/0/records").json()["records"]
+    assert [each["value"] for each in read] == ["once", "and once"] * 2
+    nodes[leader].start()
+    assert eventually(lambda: (answer := send(nodes[leader])).status_code == 200 and answer).text == first.text
+    other = nodes[leader].http.post("/topics/keyed/records", json={"value": 1}, headers={"Idempotency-Key": "k"})
+    assert other.status_code == 422
+
+
+def test_streams_consumers_and_scrapes_go_on_when_the_leader_is_killed(cluster: Any) -> None:
+    topic_with(cluster, "streamed")
+    nodes: dict[int, HttpNode] = dict(cluster.nodes)
+    leader = leader_of(nodes[1], "streamed")
+    others = [node for node_id, node in nodes.items() if node_id != leader]
+    assert others[0].http.post("/topics/streamed/records", json={"value": 0}).status_code == 200
+    got: list[Any] = []
+
+    def read_stream() -> None:
+        with others[0].http.stream("GET", "/topics/streamed/stream") as stream:
+            for line in stream.iter_lines():
+                if line:
+                    got.append(json.loads(line)["value"])
+                if got[-1:] == [2]:
+                    return
+
+    reading = threading.Thread(target=read_stream)
+    reading.start()
+    url = others[1].http.post("/groups/g/consumers", json={"auto_commit": True}).json()["url"]
+    assert eventually(
+        lambda: others[1].http.put(f"{url}/subscription", json={"topics": ["streamed"]}).status_code == 204
+    )
+    polled: list[Any] = []
+
+    def poll() -> list[Any]:
+        answer = others[1].http.get(f"{url}/records", params={"wait_ms": 1000})
+        polled.extend(each["value"] for each in answer.json().get("records", ()))
+        return polled
+
+    assert eventually(lambda: poll() == [0])
+    eventually(lambda: got == [0])
+    assert others[0].http.post("/topics/streamed/records", json={"value": 1}).status_code == 200
+    nodes[leader].kill()
+    scrapes = [scrape(node) for node in others for _ in range(3)]
+    assert all("kafka_server_replicamanager_partitioncount" in each for each in scrapes)
+    eventually(lambda: leader_of(others[0], "streamed") not in (leader, -1))
+    sent = eventually(lambda: (answer := others[1].http.post("/topics/streamed/records", json={"value": 2})) and answer)
+    assert sent.status_code == 200, sent.text
+    reading.join(SECONDS_MAX)
+    assert got == [0, 1, 2], "nothing is lost or told twice"
+    assert eventually(lambda: poll()[-1:] == [2])
+    assert polled == [0, 1, 2]
+    assert "kafka_server_replicamanager_underreplicatedpartitions" in scrape(others[0])
+    nodes[leader].start()
+
+
+def scrape(node: HttpNode) -> str:
+    answer = node.http.get("/metrics")
+    assert answer.status_code == 200
+    return answer.text

@@ -1,0 +1,87 @@
+"""However large a request or its answer is: the event loop is never held for long."""
+
+import asyncio
+import gc
+import json
+import random
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.broker.server.loop_watch import KEPT_SECONDS_MAX, LoopWatch
+from tidemark.broker.core.garbage import collect_rarely
+from tidemark.protocol.compression import GZIP, ZSTD
+from tidemark.protocol.records import Record, build_batch
+
+JSON = {"Content-Type": "application/json"}
+WIDE = "[" + "[]," * 300_000 + "[]]"
+
+
+@pytest.fixture
+async def http(start_http: Any, browse: Any, connect: Any) -> Any:
+    node = await start_http(http_request_max_bytes=str(4 << 20), message_max_bytes=str(8 << 20))
+    kafka = await connect(node)
+    await kafka.create("t")
+    await kafka.create("warm")
+    client = browse(node)
+    await client.post("/topics/warm/records", json={"value": 1})  # what these need is loaded with the first of them
+    await client.get("/topics/warm/partitions/0/records")
+    return client, kafka
+
+
+@pytest.fixture
+def watch(http: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[LoopWatch]:
+    before = gc.get_threshold()
+    collect_rarely()
+    yield LoopWatch(monkeypatch)
+    gc.set_threshold(*before)
+    gc.unfreeze()
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        WIDE,
+        json.dumps({"value": json.loads(WIDE)}),
+        json.dumps([{"key": "k" * 20, "value": {"a": [1, 2, 3]}, "headers": {"h": "x"}} for _ in range(10_000)]),
+        json.dumps({"key": "k" * 1_500_000, "value": 1}),
+        json.dumps({"value": "é" * 600_000}),
+        '{"value": {' + ",".join(f'"{n}": [{n}.5]' for n in range(60_000)) + "}}",
+        '{"records": [' * 5000,
+    ],
+    ids=["wide body", "wide value", "many records", "long key", "long text", "wide object", "deep"],
+)
+async def test_a_large_body_is_read_in_slices(http: Any, watch: LoopWatch, body: str) -> None:
+    client, _ = http
+    answer = await client.post("/topics/t/records", content=body, headers=JSON)
+    assert answer.status_code in (200, 400), answer.text[:200]
+    longest, what = watch.take()
+    assert longest < KEPT_SECONDS_MAX, what
+
+
+@pytest.mark.parametrize("name", ["wide", "compressed", "binary"])
+async def test_large_records_are_told_in_slices(http: Any, watch: LoopWatch, name: str) -> None:
+    client, kafka = http
+    values = {"wide": WIDE.encode(), "compressed": b"x" * 1_000_000, "binary": random.Random(1).randbytes(3_000_000)}
+    count, compression = (25, GZIP) if name == "compressed" else (1, 0)
+    await kafka.produce("t", batch=build_batch([Record(value=values[name])] * count, compression=compression))
+    watch.take()  # so far it was the test that took long
+    offset = 0
+    while offset < count:
+        read = await client.get(f"/topics/t/partitions/0/records?offset={offset}&max_bytes=4000000")
+        assert len(read.content) < 20 << 20, "an answer has its limit, whatever a batch grows to"
+        found = re.search(rb'"next_offset":([0-9]+)', read.content)
+        assert found is not None
+        offset = int(found[1])
+    longest, what = watch.take()
+    assert longest < KEPT_SECONDS_MAX, what
+
+
+async def test_many_readers_of_batches_that_grow_do_not_fill_the_memory(http: Any) -> None:
+    client, kafka = http
+    await kafka.produce("t", batch=build_batch([Record(value=b"x" * 1000)] * 5_000, compression=ZSTD))
+    reads = [client.get("/topics/t/partitions/0/records?offset=4990") for _ in range(20)]
+    for read in await asyncio.gather(*reads):
+        assert len(read.json()["records"]) == 10
