@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from dataclasses import replace
 from typing import Any, Final
 from unittest.mock import patch
 
 from cluster_simulation.planted.bug import Bug
+from tidemark.broker.metadata import directories
 from tidemark.files import Files
 from tidemark.raft.journal import Journal
 from tidemark.storage import checkpoints, loading
@@ -67,12 +69,16 @@ def _what_a_restart_finds_counts_as_synced() -> Any:
 
 
 def _any_clean_mark_speaks_for_all() -> Any:
-    """Defect 1: the disk beside the one with the mark may have been replaced."""
+    """Defect 1: the disk beside the one with the mark may have been replaced. The controller learns of that a second
+    way, from the directory that a broker has its replica in, so that is taken away, too."""
 
     def clean_broker_epoch(directories: Any) -> int:
         return max((-1 if each.clean_epoch is None else each.clean_epoch for each in directories), default=-1)
 
-    return patch("tidemark.broker.cluster_runtime.clean_broker_epoch", clean_broker_epoch)
+    stack = contextlib.ExitStack()
+    stack.enter_context(patch("tidemark.broker.cluster_runtime.clean_broker_epoch", clean_broker_epoch))
+    stack.enter_context(patch.object(directories, "_without_its_past", lambda partition, broker_id: partition))
+    return stack
 
 
 def _strays_stay() -> Any:
