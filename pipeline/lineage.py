@@ -21,7 +21,7 @@ from typing import Any, TextIO
 from tidemark.pipeline.graph import all_sinks
 from tidemark.pipeline.spec import Lineage, Pipeline, Sink, Source, TopicSink, TopicSource
 
-PRODUCER = "https://pypi.org/project/tidemark"
+PRODUCER = "urn:tidemark:pipeline"  # a URI, as the specification wants; the project has no address of its own yet
 SPEC = "https://openlineage.io/spec/2-0-2/OpenLineage.json#/$defs/RunEvent"
 FACETS = "https://openlineage.io/spec/facets"
 SEND_SECONDS_MAX = 5.0
