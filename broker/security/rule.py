@@ -63,7 +63,7 @@ def rule_of(api: str) -> Rule | None:
 CLUSTER_FAILED: Final = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 
 
-def refused(request: Any, access: Access, code: ErrorCode) -> Verdict:
+def refused(request: Any, access: Access, code: ErrorCode) -> Job[Verdict]:
     return refusal_of(request, access.response, refusal(code))
 
 
