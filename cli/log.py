@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 DIRECTORY_HELP: Final = "a log directory, or a partition's directory in one"
+_COMPACTION_PASSES: Final = 3  # over the bytes: they are read twice, and written
 
 
 def add_parser(commands: Subparsers, *, help: str) -> None:
@@ -290,8 +291,13 @@ def compact(args: argparse.Namespace) -> int:
     with _reading(args.path), ExitStack() as held:
         places = _places(args.path)
         _lock(places, held)
-        compacting = partial(tools.compact, delete_retention_ms=args.delete_retention_ms)
-        done = list(_results(places, compacting, passes=2))
+        done = []
+        with progress(_COMPACTION_PASSES * sum(each.size_bytes for each in places)) as bar:
+            for place in places:
+                advance = partial(bar.advance, label=place.name)
+                done.append(
+                    (place, tools.compact(place, advance=advance, delete_retention_ms=args.delete_retention_ms))
+                )
     if args.json:
         print_json([{"topic": place.topic, "partition": place.partition, **asdict(each)} for place, each in done])
         return ExitCode.OK
@@ -308,10 +314,10 @@ def compact(args: argparse.Namespace) -> int:
 
 
 def _results(
-    places: list[PartitionPlace], work: Callable[[PartitionPlace], Iterator[int | T]], *, passes: int = 1
+    places: list[PartitionPlace], work: Callable[[PartitionPlace], Iterator[int | T]]
 ) -> Iterator[tuple[PartitionPlace, T]]:
-    """What the work on each partition's log comes to, while a bar shows how far it is. `passes`: over the bytes."""
-    with progress(passes * sum(each.size_bytes for each in places)) as bar:
+    """What the work on each partition's log comes to, while a bar shows how far it is."""
+    with progress(sum(each.size_bytes for each in places)) as bar:
         for place in places:
             for step in work(place):
                 if isinstance(step, int):

@@ -28,7 +28,7 @@ def stats(place: PartitionPlace) -> Iterator[int | Stats]:
     return count(place)
 
 
-def compact(place: PartitionPlace, **options: Any) -> Iterator[int | Compacted]:
+def compact(place: PartitionPlace, **options: Any) -> Compacted:
     from tidemark.storage.tools.compacting import compact as do  # likewise
 
     return do(place, **options)

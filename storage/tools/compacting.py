@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Generator, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from tidemark.environment import random_bytes, wall_clock_ms
@@ -38,12 +38,13 @@ class Compacted:
 def compact(
     place: PartitionPlace,
     *,
+    advance: Callable[[int], None] = lambda _: None,
     files: Files = REAL_FILES,
     map_bytes: int = 128 << 20,
     delete_retention_ms: int = _DAY_MS,
     segment_bytes: int = 1 << 30,
-) -> Iterator[int | Compacted]:
-    """Numbers tell how many bytes more were read or written; the last value is what was done."""
+) -> Compacted:
+    """`advance` is told how many bytes more were read or written: all of them twice, and what stays."""
     if not was_stopped_cleanly(files, place.log_directory):
         raise NotCompacted(f"{place.log_directory} was not closed cleanly: start its broker, and stop it, first.")
     key = place.topic, place.partition
@@ -54,14 +55,14 @@ def compact(
     )
     log = Log.open(place.path, config=config, files=files, clean=True, start_offset=starts.get(key, 0))
     try:
-        done = yield from _compact(log, place, cleaned_up_to=cleaned.get(key, 0), map_bytes=map_bytes)
+        done = _compact(log, place, advance, cleaned_up_to=cleaned.get(key, 0), map_bytes=map_bytes)
         log.remove_deleted(wall_clock_ms())
     finally:
         log.close()
     if done.bytes_before:
         offsets = {**cleaned, key: done.end_offset}
         checkpoints.write_offsets(files, os.path.join(place.log_directory, checkpoints.CLEANED_UP_TO), offsets)
-    yield Compacted(
+    return Compacted(
         records_before=done.records_before,
         records_after=done.records_after,
         bytes_before=done.bytes_before,
@@ -70,8 +71,8 @@ def compact(
 
 
 def _compact(
-    log: Log, place: PartitionPlace, *, cleaned_up_to: int, map_bytes: int
-) -> Generator[int, None, CleaningStats]:
+    log: Log, place: PartitionPlace, advance: Callable[[int], None], *, cleaned_up_to: int, map_bytes: int
+) -> CleaningStats:
     watermarks = read_checkpoint(log.files, place.log_directory, checkpoints.HIGH_WATERMARKS)
     committed = min(watermarks.get((place.topic, place.partition), log.end_offset), log.end_offset)
     now_ms = wall_clock_ms()
@@ -80,14 +81,11 @@ def _compact(
         return _NOTHING
     seed = int.from_bytes(random_bytes(_SEED_BYTES), "big")
     job = job_for(log, dirtiness, now_ms=now_ms, map_bytes=map_bytes, hash_seed=seed)
-    counted: list[int] = []
-    cleaning = clean(job, files=log.files, paced=counted.append)
+    cleaning = clean(job, files=log.files, paced=advance)
     groups: list[CleanedGroup] = []
     try:
         while True:
             groups.append(next(cleaning))
-            yield sum(counted)
-            counted.clear()
     except StopIteration as end:
         stats: CleaningStats = end.value
     except CleaningFailed as error:
