@@ -16,6 +16,7 @@ from harness.cluster import Cluster, ClusterNode
 
 PAGE_BYTES = 4096
 REVIVED_SECONDS_MAX = 60
+STOPPING = "tidemark.broker: stopping"
 PAST_THE_SESSION_SECONDS = (12.0, 16.0)
 
 
@@ -45,13 +46,18 @@ def full(directory: Path) -> Iterator[None]:
 
 
 def revive(cluster: Cluster, node: ClusterNode, topic: str) -> None:
-    """A broker that could not write its metadata stops, as it should; an operator starts it again."""
+    """A broker that could not write its metadata stops, as it should; an operator starts it again. Until it has stopped
+    it may still count as in sync: a controller that cannot write cannot say otherwise, either."""
     deadline = time.monotonic() + REVIVED_SECONDS_MAX
-    while not all(len(isr) == len(cluster.nodes) for isr in cluster.in_sync(topic).values()):
-        assert time.monotonic() < deadline, f"node {node.node_id} does not come back after its disk was bad"
+    while True:
+        if node.is_running and STOPPING in node.log_since_start:
+            node.await_exit()
         if not node.is_running:
             node.close()
             node.start()
+        elif all(len(isr) == len(cluster.nodes) for isr in cluster.in_sync(topic).values()):
+            return
+        assert time.monotonic() < deadline, f"node {node.node_id} does not come back after its disk was bad"
         time.sleep(0.2)
 
 

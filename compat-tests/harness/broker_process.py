@@ -45,6 +45,7 @@ class BrokerProcess(ABC):
         self.port = 0
         self.host = "127.0.0.1"
         self.starts = 0
+        self._log_start = 0
         self.is_paused = False
         self._process: subprocess.Popen[str] | None = None
         self._stdout: list[str] = []
@@ -84,6 +85,12 @@ class BrokerProcess(ABC):
         """Everything logged so far, over all starts."""
         return self.log_path.read_text(errors="replace")
 
+    @property
+    def log_since_start(self) -> str:
+        with self.log_path.open("rb") as log:
+            log.seek(self._log_start)
+            return log.read().decode(errors="replace")
+
     def start(self) -> None:
         self.begin()
         self.await_ready()
@@ -95,6 +102,7 @@ class BrokerProcess(ABC):
         self._is_ready.clear()
         self._stdout.clear()
         with self.log_path.open("ab") as log:
+            self._log_start = log.tell()
             self._process = subprocess.Popen(
                 self.command(),
                 stdin=subprocess.DEVNULL,
