@@ -1,8 +1,10 @@
 """HTTP and JSON, on one broker: `python bench/http_rates.py [--quick] [--rounds 3]`.
 
 A broker process and a loader with 50 connections, each with one request under way: 1 KB produced singly and in batches
-of 100, and a topic read as a stream of lines. Beside the singles a Kafka client produces 100 B at a time and waits for
-each answer; alone first: its p99 of both. Medians of the rounds. The loader sends bytes made beforehand.
+of 100, and a topic read as a stream of lines. Beside them a Kafka client produces 100 B at a time and waits for each
+answer. The same client alone comes first, and then beside two processes that only burn their processors, while the
+broker has nothing else to do: what the machine makes of three busy processes on two processors. Medians of the rounds.
+The loader sends bytes made beforehand.
 """
 
 from __future__ import annotations
@@ -91,6 +93,13 @@ def neighbour(host: str, port: int) -> dict[str, float]:
     return _latency(took)
 
 
+def burn() -> dict[str, float]:
+    until, turns = time.perf_counter() + SECONDS, 0
+    while time.perf_counter() < until:
+        turns += 1
+    return {"count": turns}
+
+
 def _latency(took: list[float]) -> dict[str, float]:
     return {"p50_ms": statistics.median(took) * 1000, "p99_ms": statistics.quantiles(took, n=100)[98] * 1000}
 
@@ -117,6 +126,10 @@ def measured(broker: Any, *arguments: str) -> dict[str, float]:
 def one_round(broker: Any, http_port: int) -> dict[str, dict[str, float]]:
     port, kafka = str(http_port), ("neighbour", broker.host, str(broker.port))
     figures = {"neighbour alone": told(started(*kafka))}
+    burners = [started("burn", nice) for nice in ("0", "10")]  # as the broker and the loader are
+    figures["neighbour of burners"] = told(started(*kafka))
+    for each in burners:
+        told(each)
     beside = started(*kafka)
     figures["singles"] = measured(broker, "single", port)
     figures["neighbour of singles"] = told(beside)
@@ -148,6 +161,9 @@ if __name__ == "__main__":
     match sys.argv[1:]:
         case ["neighbour", host, port]:
             print(json.dumps(neighbour(host, int(port))))
+        case ["burn", nice]:
+            os.nice(int(nice))
+            print(json.dumps(burn()))
         case ["single", port]:
             print(json.dumps(asyncio.run(_produce(int(port), "singles", {"value": VALUE}))))
         case ["batch", port]:

@@ -50,8 +50,24 @@ def watch(http: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[LoopWatch]:
         json.dumps({"value": "é" * 600_000}),
         '{"value": {' + ",".join(f'"{n}": [{n}.5]' for n in range(60_000)) + "}}",
         '{"records": [' * 5000,
+        " " * 4_000_000 + "1",
+        '{"value": 1, "headers": {' + ",".join(f'"{n}": ""' for n in range(300_000)) + "}}",
+        '{"records": [{"value": 1}], "acks": ' + WIDE + "}",
+        "{" + ",".join(f'"{n}": 1' for n in range(300_000)) + "}",
     ],
-    ids=["wide body", "wide value", "many records", "long key", "long text", "wide object", "deep"],
+    ids=[
+        "wide body",
+        "wide value",
+        "many records",
+        "long key",
+        "long text",
+        "wide object",
+        "deep",
+        "space",
+        "many headers",
+        "wide acks",
+        "many fields",
+    ],
 )
 async def test_a_large_body_is_read_in_slices(http: Any, watch: LoopWatch, body: str) -> None:
     client, _ = http
@@ -61,12 +77,14 @@ async def test_a_large_body_is_read_in_slices(http: Any, watch: LoopWatch, body:
     assert longest < KEPT_SECONDS_MAX, what
 
 
-@pytest.mark.parametrize("name", ["wide", "compressed", "binary"])
+@pytest.mark.parametrize("name", ["wide", "compressed", "binary", "headers"])
 async def test_large_records_are_told_in_slices(http: Any, watch: LoopWatch, name: str) -> None:
     client, kafka = http
     values = {"wide": WIDE.encode(), "compressed": b"x" * 1_000_000, "binary": random.Random(1).randbytes(3_000_000)}
     count, compression = (25, GZIP) if name == "compressed" else (1, 0)
-    await kafka.produce("t", batch=build_batch([Record(value=values[name])] * count, compression=compression))
+    headers = [("", None)] * 500_000 if name == "headers" else []  # a megabyte of them
+    record = Record(value=values.get(name), headers=headers)
+    await kafka.produce("t", batch=build_batch([record] * count, compression=compression))
     watch.take()  # so far it was the test that took long
     offset = 0
     while offset < count:
