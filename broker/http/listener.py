@@ -8,7 +8,7 @@ import logging
 import socket
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from tidemark.broker.config import BrokerConfig, Listener
 from tidemark.broker.core.limited_log import LimitedLog
@@ -91,6 +91,17 @@ class HttpListener:
             self._turns.add(answer)
         else:
             answer()
+
+    def go_on_in_turn(self, future: asyncio.Future[Any], value: Any) -> None:
+        """Set a future's result when it is its turn: of a thousand who waited for the same record, or for the same
+        replica, one goes on in each turn."""
+
+        def go_on() -> None:
+            if not future.done():
+                self.has_begun()
+                future.set_result(value)
+
+        self._turns.add(go_on)
 
     def has_begun(self) -> None:
         self._has_begun = True

@@ -88,7 +88,13 @@ class HttpRuntime:
             self._application.traces = HttpTraces(traces)
         held = self._application.quotas = HttpQuotas(quotas)
         api = self._api = HttpApi(
-            self._config, store=self._store, handler_of=handler_of, forwarding=forwarding, guard=guard, quotas=held
+            self._config,
+            store=self._store,
+            handler_of=handler_of,
+            forwarding=forwarding,
+            guard=guard,
+            quotas=held,
+            go_on=self._listener.go_on_in_turn,
         )
         self._application.router.add(*api.routes(), HttpRoute("GET", "/openapi.json", self._openapi, query=()))
         listeners = self._config.parsed_http_listeners

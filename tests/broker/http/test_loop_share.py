@@ -5,6 +5,7 @@ import gc
 import json
 import random
 import re
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,6 +13,8 @@ import pytest
 
 from tests.broker.server.loop_watch import KEPT_SECONDS_MAX, LoopWatch
 from tidemark.broker.core.garbage import collect_rarely
+from tidemark.broker.http.decoding import Decoder
+from tidemark.broker.http.fetching import Fetching
 from tidemark.protocol.compression import GZIP, ZSTD
 from tidemark.protocol.records import Record, build_batch
 
@@ -103,3 +106,38 @@ async def test_many_readers_of_batches_that_grow_do_not_fill_the_memory(http: An
     reads = [client.get("/topics/t/partitions/0/records?offset=4990") for _ in range(20)]
     for read in await asyncio.gather(*reads):
         assert len(read.json()["records"]) == 10
+
+
+async def test_of_many_that_wait_for_one_record_few_go_on_in_each_turn(
+    http: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client, kafka = http
+    turn, went_on = 0, Counter[int]()
+    decoded, read, reads = Decoder.decoded, Fetching.read, 0
+
+    async def noted(self: Decoder, data: Any, *args: Any, **more: Any) -> Any:
+        went_on[turn] += bool(data.records)
+        return await decoded(self, data, *args, **more)
+
+    async def count_turns() -> None:
+        nonlocal turn
+        while True:
+            turn += 1
+            await asyncio.sleep(0)
+
+    async def counted(self: Fetching, *args: Any, **more: Any) -> Any:
+        nonlocal reads
+        reads += 1
+        return await read(self, *args, **more)
+
+    monkeypatch.setattr(Decoder, "decoded", noted)
+    monkeypatch.setattr(Fetching, "read", counted)
+    waiting = [asyncio.create_task(client.get("/topics/t/partitions/0/records?wait_ms=20000")) for _ in range(50)]
+    while reads < 50:
+        await asyncio.sleep(0.01)
+    counting = asyncio.create_task(count_turns())
+    await kafka.produce("t", b"x")
+    answers = await asyncio.gather(*waiting)
+    counting.cancel()
+    assert [len(answer.json()["records"]) for answer in answers] == [1] * 50
+    assert max(went_on.values()) <= 2, went_on
