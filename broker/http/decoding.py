@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from tidemark.broker.core.sliced_work import Job, finished_in_background
 from tidemark.broker.http.calls import bytes_of
@@ -125,7 +125,7 @@ class Decoder:
 
 
 def _size_of(data: PartitionData) -> int:
-    records = data.records
+    records: Any = data.records
     return sum(each.length for each in records) if isinstance(records, list) else len(records or b"")
 
 

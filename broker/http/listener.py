@@ -117,7 +117,7 @@ class HttpListener:
 
     def register(self, connection: HttpConnection) -> bool:
         self._connections.add(connection)
-        if self._selector is not None:
+        if self._selector is not None and connection.descriptor >= 0:
             self._selector.put_behind(connection.descriptor, is_busy=self._has_work)
         if len(self._connections) <= self._config.http_max_connections and not self._closing:
             return True
