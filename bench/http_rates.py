@@ -1,8 +1,11 @@
-"""HTTP and JSON, on one broker: `python bench/http_rates.py [--quick] [--rounds 3]`.
+"""HTTP and JSON, on one broker: `python bench/http_rates.py [--quick] [--rounds 3] [--pinned]`.
 
 A broker process and a loader with 50 connections, each with one request under way: 1 KB produced singly and in batches
-of 100, and a topic read as a stream of lines. Beside the singles a Kafka client produces 100 B at a time and waits for
-each answer; alone first: its p99 of both. Medians of the rounds. The loader sends bytes made beforehand.
+of 100, and a topic read as a stream of lines. Beside them a Kafka client produces 100 B at a time and waits for each
+answer. The same client alone comes first, and then beside two processes that only burn their processors, while the
+broker has nothing else to do: what the machine makes of three busy processes on two processors. With --pinned the
+broker has a processor to itself, and the clients share another: what is left is the broker's doing. Medians of the
+rounds. The loader sends bytes made beforehand.
 """
 
 from __future__ import annotations
@@ -34,6 +37,7 @@ from tidemark.cli.main import main as tidemark  # noqa: E402
 QUICK = "--quick" in sys.argv
 ROUNDS = int(sys.argv[sys.argv.index("--rounds") + 1]) if "--rounds" in sys.argv else 1 if QUICK else 3
 SECONDS = float(os.environ.setdefault("HTTP_RATES_SECONDS", "2" if QUICK else "8"))  # processes inherit it
+PINNED = "--pinned" in sys.argv
 CONNECTIONS = 50
 BATCH = 100
 VALUE = "x" * 1000
@@ -91,12 +95,22 @@ def neighbour(host: str, port: int) -> dict[str, float]:
     return _latency(took)
 
 
+def burn() -> dict[str, float]:
+    until, turns = time.perf_counter() + SECONDS, 0
+    while time.perf_counter() < until:
+        turns += 1
+    return {"count": turns}
+
+
 def _latency(took: list[float]) -> dict[str, float]:
     return {"p50_ms": statistics.median(took) * 1000, "p99_ms": statistics.quantiles(took, n=100)[98] * 1000}
 
 
 def started(*arguments: str) -> subprocess.Popen[str]:
-    return subprocess.Popen([sys.executable, __file__, *arguments], stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen([sys.executable, __file__, *arguments], stdout=subprocess.PIPE, text=True)
+    if PINNED:
+        psutil.Process(process.pid).cpu_affinity([1])
+    return process
 
 
 def told(process: subprocess.Popen[str]) -> dict[str, float]:
@@ -117,6 +131,10 @@ def measured(broker: Any, *arguments: str) -> dict[str, float]:
 def one_round(broker: Any, http_port: int) -> dict[str, dict[str, float]]:
     port, kafka = str(http_port), ("neighbour", broker.host, str(broker.port))
     figures = {"neighbour alone": told(started(*kafka))}
+    burners = [started("burn", nice) for nice in ("0", "10")]  # as the broker and the loader are
+    figures["neighbour of burners"] = told(started(*kafka))
+    for each in burners:
+        told(each)
     beside = started(*kafka)
     figures["singles"] = measured(broker, "single", port)
     figures["neighbour of singles"] = told(beside)
@@ -134,6 +152,9 @@ def main() -> None:
     try:
         for topic in ("other", "singles", "batches"):
             tidemark(["topics", "create", topic, "-b", broker.bootstrap])
+        if PINNED:
+            for thread in psutil.Process(broker.pid).threads():
+                os.sched_setaffinity(thread.id, [0])
         neighbour(broker.host, broker.port)  # everything is warm
         rounds = [one_round(broker, port) for _ in range(ROUNDS)]
     finally:
@@ -148,6 +169,9 @@ if __name__ == "__main__":
     match sys.argv[1:]:
         case ["neighbour", host, port]:
             print(json.dumps(neighbour(host, int(port))))
+        case ["burn", nice]:
+            os.nice(int(nice))
+            print(json.dumps(burn()))
         case ["single", port]:
             print(json.dumps(asyncio.run(_produce(int(port), "singles", {"value": VALUE}))))
         case ["batch", port]:

@@ -166,6 +166,7 @@ class Node:
                 guard=self._guard,
                 quotas=self._quotas,
                 sasl=self._http_authentication,
+                traces=dispatcher.traces,
             )
             http.hold_to(self._server.rates)
             opened.push_async_callback(http.close_consumers)

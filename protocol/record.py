@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from tidemark.protocol.batch import (
     CONTROL,
@@ -20,6 +20,10 @@ from tidemark.protocol.batch import (
 )
 from tidemark.protocol.compression import LIMIT_BYTES, NONE, DecompressionError, compress, decompress
 
+HEADERS_AT_ONCE: Final = 1_000  # of a record, before others have their turn
+
+Header = tuple[str, bytes | None]
+
 
 class InvalidRecord(InvalidBatch):
     """The payload of a batch is not a sequence of records."""
@@ -30,7 +34,7 @@ class Record(NamedTuple):
     timestamp: int = -1
     key: bytes | None = None
     value: bytes | None = None
-    headers: Sequence[tuple[str, bytes | None]] = ()
+    headers: Sequence[Header] = ()
 
 
 def payload_of(batch: Buffer, *, limit_bytes: int = LIMIT_BYTES) -> memoryview:
@@ -44,13 +48,19 @@ def payload_of(batch: Buffer, *, limit_bytes: int = LIMIT_BYTES) -> memoryview:
 
 def iter_records(batch: Buffer, *, limit_bytes: int = LIMIT_BYTES) -> Iterator[Record]:
     """Every record of one batch. Raises InvalidRecord where it is malformed; decompresses at most `limit_bytes`."""
-    return records_in(read_header(batch), payload_of(batch, limit_bytes=limit_bytes))
+    found = records_or_pauses(read_header(batch), payload_of(batch, limit_bytes=limit_bytes))
+    return (record for record in found if record is not None)
 
 
-def records_in(header: BatchHeader, payload: memoryview) -> Iterator[Record]:
-    """As `iter_records`, of what `payload_of` a batch is."""
+def records_or_pauses(header: BatchHeader, payload: memoryview) -> Iterator[Record | None]:
+    """As `iter_records`, of what `payload_of` a batch is; and None now and then while a record with very many headers
+    is read, which takes long."""
     append_time = header.max_timestamp if header.attributes & LOG_APPEND_TIME else None
-    for timestamp_delta, offset_delta, key, value, headers in _iter_fields(header, payload):
+    for fields in _iter_fields(header, payload):
+        if fields is None:
+            yield None
+            continue
+        timestamp_delta, offset_delta, key, value, headers = fields
         timestamp = header.base_timestamp + timestamp_delta if append_time is None else append_time
         yield Record(header.base_offset + offset_delta, timestamp, key, value, headers)
 
@@ -74,10 +84,10 @@ def keyless_records(batch: Buffer, *, limit_bytes: int = LIMIT_BYTES) -> list[in
     return keyless
 
 
-_Fields = tuple[int, int, bytes | None, bytes | None, Sequence[tuple[str, bytes | None]]]
+_Fields = tuple[int, int, bytes | None, bytes | None, Sequence[Header]]
 
 
-def _iter_fields(header: BatchHeader, payload: memoryview) -> Iterator[_Fields]:
+def _iter_fields(header: BatchHeader, payload: memoryview) -> Iterator[_Fields | None]:
     pos = 0
     try:
         for _ in range(header.record_count):
@@ -86,7 +96,13 @@ def _iter_fields(header: BatchHeader, payload: memoryview) -> Iterator[_Fields]:
             offset_delta, pos = read_varint(payload, pos)
             key, pos = _read_blob(payload, pos, stop)
             value, pos = _read_blob(payload, pos, stop)
-            headers, pos = _read_headers(payload, pos, stop)
+            count, pos = read_varint(payload, pos)
+            if not count:
+                headers: Sequence[Header] = ()
+            elif count <= HEADERS_AT_ONCE:
+                headers, pos = _read_headers(count, payload, pos, stop)
+            else:
+                headers, pos = yield from _read_many_headers(count, payload, pos, stop)
             if pos != stop:
                 raise InvalidRecord(f"record ends at byte {pos}, its length says {stop}")
             yield timestamp_delta, offset_delta, key, value, headers
@@ -113,13 +129,24 @@ def _read_blob(payload: memoryview, pos: int, stop: int) -> tuple[bytes | None, 
     return bytes(payload[pos : pos + size]), pos + size
 
 
-def _read_headers(payload: memoryview, pos: int, stop: int) -> tuple[Sequence[tuple[str, bytes | None]], int]:
-    count, pos = read_varint(payload, pos)
-    if count == 0:
-        return (), pos
-    if not 0 < count <= (stop - pos) // 2:
+def _read_many_headers(
+    count: int, payload: memoryview, pos: int, stop: int
+) -> Generator[None, None, tuple[list[Header], int]]:
+    if count > (stop - pos) // 2:
         raise InvalidRecord(f"{count} headers in a record with {stop - pos} bytes left")
-    headers = []
+    headers: list[Header] = []
+    while len(headers) < count:
+        some, pos = _read_headers(min(count - len(headers), HEADERS_AT_ONCE), payload, pos, stop)
+        headers += some
+        yield
+    return headers, pos
+
+
+def _read_headers(count: int, payload: memoryview, pos: int, stop: int) -> tuple[list[Header], int]:
+    """So many headers of a record, and the position after them."""
+    if not 0 <= count <= (stop - pos) // 2:
+        raise InvalidRecord(f"{count} headers in a record with {stop - pos} bytes left")
+    headers: list[Header] = []
     for _ in range(count):
         name, pos = _read_blob(payload, pos, stop)
         if name is None:

@@ -28,6 +28,7 @@ from tidemark.protocol.batch import (
 from tidemark.protocol.checksum import crc32c
 from tidemark.protocol.control import EndTransaction, build_end_transaction, read_end_transaction
 from tidemark.protocol.record import (
+    HEADERS_AT_ONCE,
     InvalidRecord,
     Record,
     build_batch,
@@ -38,11 +39,12 @@ from tidemark.protocol.record import (
     put_varint,
     read_varint,
     recompress,
-    records_in,
+    records_or_pauses,
     repacked,
 )
 
 __all__ = [
+    "HEADERS_AT_ONCE",
     "HEADER_SIZE",
     "MAGIC",
     "BatchHeader",
@@ -74,7 +76,7 @@ __all__ = [
     "read_header",
     "read_varint",
     "recompress",
-    "records_in",
+    "records_or_pauses",
     "repacked",
     "stamp_append_time",
     "verify_batch",

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import logging
 import os
-import selectors
 import shutil
 import tempfile
 import threading
@@ -98,11 +97,10 @@ class EmbeddedBroker:
 
     def registered_descriptors(self) -> list[int]:
         """The descriptors that the event loop waits for, and its own."""
-        waited_for: Mapping[Any, selectors.SelectorKey] | None = self._selector.get_map()
-        if waited_for is None:  # closed
+        if self._selector.get_map() is None:  # closed
             return []
         own = [self._selector.fileno()] if hasattr(self._selector, "fileno") else []
-        return [*own, *(key.fd for key in waited_for.values())]
+        return [*own, *self._selector.descriptors()]
 
     def _run(self) -> None:
         try:

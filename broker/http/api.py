@@ -9,7 +9,7 @@ from tidemark.broker.config import BrokerConfig
 from tidemark.broker.core.registry import Handler, Route
 from tidemark.broker.http.addresses import Addresses
 from tidemark.broker.http.admin import Admin
-from tidemark.broker.http.calls import Calls
+from tidemark.broker.http.calls import Calls, GoOn
 from tidemark.broker.http.consumers import Consumers
 from tidemark.broker.http.consuming import Consuming
 from tidemark.broker.http.fetching import Fetching
@@ -36,10 +36,12 @@ class HttpApi:
         forwarding: Forwarding | None,
         guard: Guard | None,
         quotas: HttpQuotas,
+        go_on: GoOn,
     ) -> None:
         """`handler_of`: what answers decoded requests, as the dispatcher has it."""
         node_id = config.node_id
-        calls = Calls(handler_of, node_id=node_id, listener=config.parsed_listeners[0].name, forwarding=forwarding)
+        listener = config.parsed_listeners[0].name
+        calls = Calls(handler_of, node_id=node_id, listener=listener, forwarding=forwarding, go_on=go_on)
         leaders = Leaders(store, calls)
         if guard is not None:
             leaders = Leaders(store, calls, may_describe=guard.lets_describe, may_read=guard.lets_read)

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from tidemark.broker.http.cors import Cors
 from tidemark.broker.http.messages import Authenticate, HttpRequest, by_connection
 from tidemark.broker.http.problems import Problem
 from tidemark.broker.http.quotas import HttpQuotas
-from tidemark.broker.http.router import Answer, Router, check_query
+from tidemark.broker.http.router import Answer, HttpRoute, Router, check_query
+
+if TYPE_CHECKING:
+    from tidemark.broker.http.traces import HttpTraces
 
 
 def starting_or_stopping() -> Problem:
@@ -20,6 +24,7 @@ class HttpApplication:
         self.router = router
         self.authenticate: Authenticate = by_connection
         self.quotas: HttpQuotas | None = None
+        self.traces: HttpTraces | None = None  # where it is switched on
         self.is_serving = False  # set by the node, when everything behind the routes is there
         self._cors = cors
 
@@ -36,6 +41,11 @@ class HttpApplication:
 
     async def _answer(self, request: HttpRequest) -> Answer:
         route = self.router.find(request)
+        if self.traces is None or route.is_open:  # health is asked for all the time
+            return await self._routed(request, route)
+        return await self.traces.traced(request, route.path, self._routed(request, route))
+
+    async def _routed(self, request: HttpRequest, route: HttpRoute) -> Answer:
         if not route.is_open:
             if not self.is_serving:
                 raise starting_or_stopping()

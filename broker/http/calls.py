@@ -31,6 +31,8 @@ R = TypeVar("R")
 
 SECONDS_MAX: Final = 30.0
 
+GoOn = Callable[["asyncio.Future[Any]", Any], None]
+
 
 class HttpCaller:
     """An HTTP client, as far as handlers have to do with it."""
@@ -61,7 +63,10 @@ class Calls:
         node_id: int,
         listener: str,
         forwarding: Forwarding | None,
+        go_on: GoOn,
     ) -> None:
+        """`go_on`: sets a future's result when it is its turn."""
+        self._go_on = go_on
         self._handler_of = handler_of
         self._node_id = node_id
         self._listener = listener
@@ -82,7 +87,7 @@ class Calls:
         call = Call(caller, version, caller.client_id)
         try:
             if node_id in (-1, self._node_id):
-                answer = await answered(self._handler(route, version)(request, call))
+                answer = await self._answered(self._handler(route, version)(request, call))
             else:
                 answer = await self._ask_other(route, version, request, call, node_id)
         except Refused as refusal:
@@ -106,28 +111,32 @@ class Calls:
             found = self._handlers[route.key, version] = self._handler_of(route, version)
         return found
 
+    async def _answered(self, answer: Any) -> object:
+        """What a handler comes to. A wait that nobody wants any more is given up."""
+        if type(answer) is GeneratorType:
+            answer = await finished(answer)
+        if isinstance(answer, Deferred):
+            return await self._resolved(answer)
+        return await answer if inspect.isawaitable(answer) else answer
 
-async def answered(answer: Any) -> object:
-    """What a handler comes to. A wait that nobody wants any more is given up."""
-    if type(answer) is GeneratorType:
-        answer = await finished(answer)
-    if isinstance(answer, Deferred):
-        return await _resolved(answer)
-    return await answer if inspect.isawaitable(answer) else answer
+    async def _resolved(self, deferred: Deferred[Any]) -> object:
+        future: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+        waits = False
 
+        def resolved(value: object) -> None:
+            if waits:
+                self._go_on(future, value)
+            else:
+                future.set_result(value)
 
-async def _resolved(deferred: Deferred[Any]) -> object:
-    future: asyncio.Future[object] = asyncio.get_running_loop().create_future()
-    deferred.then(
-        lambda value: None if future.done() else future.set_result(value),
-        lambda error: None if future.done() else future.set_exception(error),
-    )
-    try:
-        return await future
-    except asyncio.CancelledError:
-        if deferred.abandon is not None:
-            deferred.abandon()
-        raise
+        deferred.then(resolved, lambda error: None if future.done() else future.set_exception(error))
+        waits = True
+        try:
+            return await future
+        except asyncio.CancelledError:
+            if deferred.abandon is not None:
+                deferred.abandon()
+            raise
 
 
 async def bytes_of(records: Any) -> bytes:

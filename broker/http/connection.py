@@ -1,8 +1,8 @@
 """One HTTP connection: requests are answered one after the other, and every step has a limit in bytes and in time.
 
-Whole requests go to the application; while one is answered, at most one more is read, and an end is noticed. Where the
-time of a step is over (a request that does not come to its end, an answer that is not read), the listener's sweep cuts
-it off.
+Whole requests go to the application; while one is answered, a few more are read, and an end is noticed. Where the time
+of a step is over (a request that does not come to its end, an answer that is not read), the listener's sweep cuts it
+off.
 """
 
 from __future__ import annotations
@@ -28,6 +28,9 @@ log = logging.getLogger(__name__)
 HEAD_BYTES_MAX: Final = 32 << 10  # the request line and all headers
 TARGET_BYTES_MAX: Final = 8 << 10
 HEADERS_MAX: Final = 100
+# What is parsed at once, but for bodies. Of what came behind a whole request the rest is kept until that is answered:
+# 64 KB hold thousands of requests, which would take the parser a while.
+PIECE_BYTES: Final = 4 << 10
 LINGER_SECONDS: Final = 2.0
 GRACE_SECONDS: Final = 1.0
 UNSENT_BYTES_MAX: Final = 128 << 10  # in the transport's buffer, before a stream waits for its reader
@@ -44,7 +47,10 @@ class HttpConnection(asyncio.BufferedProtocol):
         self.host = "?"
         self.principal = ANONYMOUS  # of a certificate, if the client has one
         self.descriptor = -1  # of its socket
+        self._is_encrypted = False
         self._waiting: deque[tuple[HttpRequest, bool]] = deque()  # whole requests, and whether the connection goes on
+        self._unparsed = b""  # what came behind them
+        self.unsent_bytes = 0  # of a long answer
         self._task: asyncio.Task[None] | None = None
         self._answering: HttpRequest | None = None
         self._has_turn = False  # it is in line to be answered
@@ -65,7 +71,9 @@ class HttpConnection(asyncio.BufferedProtocol):
         self._under_way = False
         self._target = b""
         self._headers: dict[str, str] = {}
-        self._head_bytes = 0
+        self._head_bytes = self._head_lines = 0
+        self._has_head = False
+        self._length = 0  # of the body, if it was said
         self._body = bytearray()
 
     # -- the transport calls these ----------------------------------------
@@ -73,6 +81,7 @@ class HttpConnection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
+        self._is_encrypted = transport.get_extra_info("ssl_object") is not None
         transport.set_write_buffer_limits(high=UNSENT_BYTES_MAX)
         address = transport.get_extra_info("peername") or ("?", 0)
         self.host, self.peer = str(address[0]), f"{address[0]}:{address[1]}"
@@ -92,15 +101,12 @@ class HttpConnection(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         if self._closing or self._refused is not None:
             return
-        try:
-            self._parser.feed_data(self._listener.scratch[:nbytes])
-        except httptools.HttpParserUpgrade:
-            # What it wants to change to we do not speak. The request before that is answered, then we hang up.
-            self._waiting = deque((request, False) for request, _ in self._waiting)
-        except httptools.HttpParserError as error:
-            problem = error.__context__ if isinstance(error.__context__, Problem) else None
-            self._refuse(problem or Problem(400, "INVALID_REQUEST", f"This is not HTTP/1.1: {error}."))
-        self._answer_next()
+        data = self._listener.scratch[:nbytes]
+        if self._unparsed:
+            self._unparsed += data  # TLS gives on what it has decrypted already
+        else:
+            self._parse(data)
+        self._answer_next(has_turn=True)
 
     def eof_received(self) -> bool:
         """The client sends no more, and most probably is gone. One that only says so gets what is nearly done."""
@@ -110,29 +116,64 @@ class HttpConnection(asyncio.BufferedProtocol):
             self.abort()
             return False
         self._listener.call_later(GRACE_SECONDS, self.abort)
-        return self._transport.get_extra_info("ssl_object") is None
+        return not self._is_encrypted
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._closing = True
         self._can_write.set()
         self._listener.release(len(self._body) + sum(len(request.body) for request, _ in self._waiting))
         self._waiting.clear()
+        self._unparsed = b""
         if self._task is not None:
             self._task.cancel()
+        self._release_answered()
+        self._count_unsent(-self.unsent_bytes)
+        self._listener.unsent.unblocked(self)
         self._listener.forget(self)
 
     def pause_writing(self) -> None:
         self._can_write.clear()
         self._deadline = self._listener.deadline()
+        if self.unsent_bytes:
+            self._listener.unsent.blocked(self)
 
     def resume_writing(self) -> None:
         self._deadline = self._listener.deadline()
+        self._listener.unsent.unblocked(self)
         self._can_write.set()
 
-    # -- the parser calls these --------------------------------------------
+    # -- the parser, and what it calls -------------------------------------
+
+    def _parse(self, data: memoryview) -> None:
+        at = 0
+        while at < len(data):
+            if self._waiting:
+                self._unparsed = bytes(data[at:])
+                return
+            end = at + max(PIECE_BYTES, self._length - len(self._body))
+            if not self._feed(data[at:end]):
+                return
+            at = end
+
+    def _feed(self, piece: memoryview) -> bool:
+        """Whether what follows is looked at."""
+        try:
+            self._parser.feed_data(piece)
+            return True
+        except httptools.HttpParserUpgrade:
+            # What it wants to change to we do not speak. The request before that is answered, then we hang up.
+            self._waiting = deque((request, False) for request, _ in self._waiting)
+        except httptools.HttpParserError as error:
+            problem = error.__context__ if isinstance(error.__context__, Problem) else None
+            self._refuse(problem or Problem(400, "INVALID_REQUEST", f"This is not HTTP/1.1: {error}."))
+        return False
+
+    def _parse_rest(self) -> None:
+        if self._unparsed and not self._waiting:
+            rest, self._unparsed = memoryview(self._unparsed), b""
+            self._parse(rest)
 
     def on_message_begin(self) -> None:
-        self._forget_request()
         self._under_way = True
         self._deadline = self._listener.deadline()
 
@@ -143,16 +184,21 @@ class HttpConnection(asyncio.BufferedProtocol):
 
     def on_header(self, name: bytes, value: bytes | None) -> None:
         self._head_bytes += len(name) + len(value or b"")
-        if self._head_bytes > HEAD_BYTES_MAX or len(self._headers) >= HEADERS_MAX:
+        self._head_lines += 1
+        if self._head_bytes > HEAD_BYTES_MAX or self._head_lines > HEADERS_MAX:
             raise Problem(431, "INVALID_REQUEST", f"{HEADERS_MAX} headers and {HEAD_BYTES_MAX} bytes at most.")
+        if self._has_head:
+            return  # behind a chunked body: who is between the client and us may have looked at the head only
         key = name.decode("latin-1").lower()
         text = (value or b"").decode("latin-1")
         self._headers[key] = f"{self._headers[key]}, {text}" if key in self._headers else text
 
     def on_headers_complete(self) -> None:
+        self._has_head = True
         length = self._headers.get("content-length", "")
         if length.isascii() and length.isdigit():
-            self._check_body(int(length[:20]))
+            self._length = int(length[:20])
+            self._check_body(self._length)
         if self._parser.get_http_version() not in ("1.1", "1.0"):
             raise Problem(505, "INVALID_REQUEST", "Only HTTP/1.1 is spoken here.")
         if self._headers.get("expect", "").lower() == "100-continue" and self._is_idle:
@@ -172,8 +218,10 @@ class HttpConnection(asyncio.BufferedProtocol):
             body=bytes(self._body),
             host=self.host,
             listener=self.listener,
-            is_encrypted=self._transport.get_extra_info("ssl_object") is not None,
+            is_encrypted=self._is_encrypted,
+            takes_chunks=self._parser.get_http_version() != "1.0",
             principal=self.principal,
+            large_bodies=self._listener.large_bodies,
         )
         self._forget_request()
         self._waiting.append((request, self._parser.should_keep_alive()))
@@ -195,15 +243,19 @@ class HttpConnection(asyncio.BufferedProtocol):
         self._listener.release(len(self._body))
         self._forget_request()
 
-    def _answer_next(self) -> None:
-        if self._waiting and self._task is not None:
-            self._stop_reading()  # one that waits its turn is enough
+    def _answer_next(self, *, has_turn: bool = False) -> None:
+        """`has_turn`: among all connections it is this one's."""
         if self._task is not None or self._closing:
+            if self._waiting or self._unparsed:
+                self._stop_reading()  # what waits its turn is enough
             return
+        self._parse_rest()
         if self._waiting:
+            if self._unparsed:
+                self._stop_reading()
             if not self._has_turn:
                 self._has_turn = True
-                self._listener.turns.add(self._begin_answer)
+                self._listener.begin(self._begin_answer, at_once=has_turn)
         elif self._refused is not None:
             if not self._lingers:
                 self._transport.write(self._whole(_refusal(self._refused), "GET", goes_on=False))
@@ -218,8 +270,9 @@ class HttpConnection(asyncio.BufferedProtocol):
         request, goes_on = self._waiting.popleft()
         self._answering = request
         self._task = asyncio.get_running_loop().create_task(self._answer(request, goes_on))
-        self._task.add_done_callback(lambda _: self._listener.release(len(request.body)))
-        if self._waiting:
+        self._listener.has_begun()
+        self._parse_rest()
+        if self._waiting or self._unparsed:
             self._stop_reading()
         else:
             self._read_on()  # to notice when the client goes
@@ -238,10 +291,16 @@ class HttpConnection(asyncio.BufferedProtocol):
             return
         finally:
             self._task = None
+            self._release_answered()
         if not goes_on or self._listener.is_closing:
             self._hang_up()
         self._deadline = self._listener.deadline()  # from here, not from its last byte: bytes can come one by one
         self._answer_next()
+
+    def _release_answered(self) -> None:
+        if self._answering is not None:
+            self._listener.release(len(self._answering.body))
+            self._answering = None
 
     async def _answered(self, request: HttpRequest) -> Answer:
         try:
@@ -261,9 +320,18 @@ class HttpConnection(asyncio.BufferedProtocol):
         # A piece at a time: else all of a long one is copied again and again.
         self._transport.write(self._whole(answer, "HEAD", goes_on=goes_on))
         body = memoryview(answer.body)
+        self._count_unsent(len(body))
         for start in range(0, len(body), UNSENT_BYTES_MAX):
             self._transport.write(body[start : start + UNSENT_BYTES_MAX])
             await self._written()
+        self._count_unsent(-self.unsent_bytes)
+
+    def _count_unsent(self, size_bytes: int) -> None:
+        self.unsent_bytes += size_bytes
+        if size_bytes > 0:
+            self._listener.unsent.count(size_bytes)
+        else:
+            self._listener.unsent.release(-size_bytes)
 
     def _whole(self, answer: HttpResponse, method: str, *, goes_on: bool) -> bytes:
         head = self._head(answer.status, answer.content_type if answer.body else "", answer.headers, goes_on)
@@ -273,16 +341,21 @@ class HttpConnection(asyncio.BufferedProtocol):
 
     async def _stream(self, answer: StreamedResponse, request: HttpRequest, *, goes_on: bool) -> bool:
         """In chunks, each of which waits until the client has read what was before. Whether the connection goes on."""
+        in_chunks = request.takes_chunks
+        goes_on = goes_on and in_chunks  # without them, the end of a stream is the connection's
         head = self._head(answer.status, answer.content_type, answer.headers, goes_on)
-        self._transport.write(head + b"Transfer-Encoding: chunked\r\n\r\n")
+        self._transport.write(head + (b"Transfer-Encoding: chunked\r\n\r\n" if in_chunks else b"\r\n"))
         try:
             if request.method == "HEAD":
                 return goes_on
             async for chunk in answer.chunks:
                 if chunk:
-                    self._transport.write(b"%x\r\n%b\r\n" % (len(chunk), chunk))
+                    self._count_unsent(len(chunk))
+                    self._transport.write(b"%x\r\n%b\r\n" % (len(chunk), chunk) if in_chunks else chunk)
                 await self._written()
-            self._transport.write(b"0\r\n\r\n")
+                self._count_unsent(-self.unsent_bytes)
+            if in_chunks:
+                self._transport.write(b"0\r\n\r\n")
             return goes_on
         except Exception:
             # The head is out already: all that is left to say so is to hang up in the middle.
@@ -294,7 +367,8 @@ class HttpConnection(asyncio.BufferedProtocol):
                     await close()
 
     async def _written(self) -> None:
-        await self._can_write.wait()
+        if not self._can_write.is_set():
+            await self._can_write.wait()
         if self._closing:
             raise asyncio.CancelledError
 
@@ -327,7 +401,7 @@ class HttpConnection(asyncio.BufferedProtocol):
     def _linger(self) -> None:
         """Hang up on a client that still sends. Closed at once, its system would throw our last words away."""
         self._lingers = True
-        if self._transport.get_extra_info("ssl_object") is not None:
+        if self._is_encrypted:
             self._hang_up()
             return
         self._transport.write_eof()

@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from tidemark.broker.core.sliced_work import Job, finished_in_background
 from tidemark.broker.http.calls import bytes_of
@@ -22,7 +22,7 @@ from tidemark.protocol.records import (
     iter_batches,
     payload_of,
     read_end_transaction,
-    records_in,
+    records_or_pauses,
 )
 
 CONTROL, TRANSACTIONAL, COMPRESSION = 0x20, 0x10, 0x07
@@ -33,6 +33,8 @@ DECOMPRESSED_BYTES_MAX: Final = 64 << 20
 SMALL_BATCH_BYTES: Final = 16 << 10  # compressed
 DECOMPRESSED_AT_ONCE_BYTES: Final = 256 << 10  # on the event loop; more is decompressed by a thread
 LARGE_BATCHES_MAX: Final = 4  # that are in memory at once
+LONG_READ_BYTES: Final = 256 << 10
+LONG_READS_MAX: Final = 8  # that become JSON at once: each has its bytes in memory, and up to four times as much
 ANSWER_CHARS_MAX: Final = 16 << 20
 
 
@@ -81,11 +83,18 @@ class Decoder:
     def __init__(self) -> None:
         # A few kilobytes may hold gigabytes when decompressed, and anybody may read them over many connections.
         self._large = asyncio.Semaphore(LARGE_BATCHES_MAX)
+        self._long = asyncio.Semaphore(LONG_READS_MAX)
 
     async def decoded(
         self, data: PartitionData, topic: str, partition: int, offset: int, wanted: Wanted, *, chars_max: int
     ) -> Decoded:
         """The records from `offset` on: until their JSON has `chars_max` characters, and one at least."""
+        async with self._long if _size_of(data) > LONG_READ_BYTES else contextlib.nullcontext():
+            return await self._decoded(data, topic, partition, offset, wanted, chars_max=chars_max)
+
+    async def _decoded(
+        self, data: PartitionData, topic: str, partition: int, offset: int, wanted: Wanted, *, chars_max: int
+    ) -> Decoded:
         raw = await bytes_of(data.records)
         reading = _Reading(offset, wanted, topic=topic, partition=partition, chars_max=chars_max)
         aborted = _Aborted(data)
@@ -115,6 +124,11 @@ class Decoder:
             await finished_in_background(reading.read(header, payload))
 
 
+def _size_of(data: PartitionData) -> int:
+    records: Any = data.records
+    return sum(each.length for each in records) if isinstance(records, list) else len(records or b"")
+
+
 class _Reading:
     """What was found so far."""
 
@@ -134,8 +148,9 @@ class _Reading:
 
     def read(self, header: BatchHeader, payload: memoryview) -> Job[None]:
         wanted = self._wanted
-        for record in records_in(header, payload):
-            if record.offset < self._offset:
+        for record in records_or_pauses(header, payload):
+            if record is None or record.offset < self._offset:
+                yield
                 continue
             if self.is_full:
                 return

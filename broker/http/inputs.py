@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import Final, TypeVar
 
 from tidemark.broker.core.sliced_work import Job, finished_in_background
 from tidemark.broker.http.messages import HttpRequest
 from tidemark.broker.http.problems import Problem
+
+T = TypeVar("T")
+
+LARGE_BYTES: Final = 256 << 10
 
 
 def fail(detail: str) -> Problem:
@@ -82,7 +87,7 @@ class Fields:
 
     def refuse_others(self) -> None:
         if self._left:
-            raise fail(f"{self.where}: there is no field {min(map(str, self._left))!r} here.")
+            raise fail(f"{self.where}: there is no field {next(iter(self._left))!r} here.")
 
 
 def body_of(request: HttpRequest) -> Job[object]:
@@ -93,9 +98,17 @@ def body_of(request: HttpRequest) -> Job[object]:
     return (yield from request.json())
 
 
+async def read_in_turn(job: Job[T], request: HttpRequest) -> T:
+    """What a job makes of a request's body: a few large ones at a time, whatever they grow to."""
+    if len(request.body) <= LARGE_BYTES or request.large_bodies is None:
+        return await finished_in_background(job)
+    async with request.large_bodies:
+        return await finished_in_background(job)
+
+
 async def fields_of(request: HttpRequest) -> Fields:
     """Of a body that must be an object."""
-    return Fields(await finished_in_background(body_of(request)), where="body")
+    return Fields(await read_in_turn(body_of(request), request), where="body")
 
 
 def query_integer(request: HttpRequest, name: str, *, default: int, least: int, most: int) -> int:

@@ -8,13 +8,14 @@ import logging
 import socket
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from tidemark.broker.config import BrokerConfig, Listener
 from tidemark.broker.core.limited_log import LimitedLog
 from tidemark.broker.core.ordered_set import OrderedSet
 from tidemark.broker.core.sliced_work import SlicedWork
 from tidemark.broker.http.connection import UNSENT_BYTES_MAX, Application, HttpConnection
+from tidemark.broker.http.unsent_answers import UnsentAnswers
 from tidemark.broker.quotas.connections import AT_ONCE, Admission
 from tidemark.broker.server.listening_socket import listening_socket
 from tidemark.broker.server.waiting_turns import WaitingTurns
@@ -22,11 +23,13 @@ from tidemark.environment import monotonic, wall_clock_ms
 
 if TYPE_CHECKING:
     from tidemark.broker.quotas.connections import ConnectionRates
+    from tidemark.broker.server.crowd import CrowdSelector
     from tidemark.broker.tls.endpoints import TlsEndpoints
 
 log = logging.getLogger(__name__)
 
 SCRATCH_BYTES: Final = 64 << 10
+LARGE_BODIES_MAX: Final = 4  # that are read at once: as Python's values JSON takes up to twenty times its bytes
 SWEEP_SECONDS_MAX: Final = 1.0
 DRAIN_SECONDS_MAX: Final = 2.0
 DAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
@@ -38,16 +41,18 @@ class HttpListener:
         self.application = application
         self.body_bytes_max = config.http_request_max_bytes
         self.scratch = memoryview(bytearray(SCRATCH_BYTES))  # nothing is kept in it: connections share it
+        self.unsent = UnsentAnswers(config.http_queued_max_bytes)
+        self.large_bodies = asyncio.Semaphore(LARGE_BODIES_MAX)
         self.endpoints: dict[str, tuple[str, int]] = {}
         self._config = config
         self._tls = tls
         self._loop = asyncio.get_running_loop()
-        # One request is begun in each turn of the loop, and none while there is work left of those that were: Kafka's
-        # clients do not wait for all of HTTP's in between.
-        work: SlicedWork | None = getattr(self._loop, "background_work", None)
-        is_busy = (lambda: False) if work is None else (lambda: work.is_busy)
-        self.turns = WaitingTurns(self._loop, seconds=0.0, is_busy=is_busy)
-        self._background: set[int] = getattr(self._loop, "background", set())  # descriptors that are served last
+        # In a turn of the loop one socket is read, or one request worked at, or a slice of long work done: Kafka's
+        # clients wait for one such step at most.
+        self._work: SlicedWork | None = getattr(self._loop, "background_work", None)
+        self._turns = WaitingTurns(self._loop, seconds=0.0, is_busy=self._has_work)
+        self._has_begun = False  # a request whose first step is in the next turn
+        self._selector: CrowdSelector | None = getattr(self._loop, "selector", None)
         self._log = LimitedLog(log, clock=self._loop.time)
         self._seconds_max = config.http_request_timeout_ms / 1000
         self._servers: list[asyncio.Server] = []
@@ -78,11 +83,42 @@ class HttpListener:
         self._servers.append(await self._loop.create_server(accept, sock=sock, backlog=128))
         self.endpoints[listener.name] = (listener.host, sock.getsockname()[1])
 
+    # -- turns -------------------------------------------------------------
+
+    def begin(self, answer: Callable[[], None], *, at_once: bool) -> None:
+        """Call `answer`, which begins to answer a request, when it is its turn; or `at_once`, if no other's is."""
+        if not at_once or self._turns.is_waiting or self._has_work():
+            self._turns.add(answer)
+        else:
+            answer()
+
+    def go_on_in_turn(self, future: asyncio.Future[Any], value: Any) -> None:
+        """Set a future's result when it is its turn: of a thousand who waited for the same record, or for the same
+        replica, one goes on in each turn."""
+
+        def go_on() -> None:
+            if not future.done():
+                self.has_begun()
+                future.set_result(value)
+
+        self._turns.add(go_on)
+
+    def has_begun(self) -> None:
+        self._has_begun = True
+        self._loop.call_soon(self._begun_is_over)
+
+    def _begun_is_over(self) -> None:
+        self._has_begun = False
+
+    def _has_work(self) -> bool:
+        return self._has_begun or (self._work is not None and self._work.is_busy)
+
     # -- connections ask these ---------------------------------------------
 
     def register(self, connection: HttpConnection) -> bool:
         self._connections.add(connection)
-        self._background.add(connection.descriptor)
+        if self._selector is not None and connection.descriptor >= 0:
+            self._selector.put_behind(connection.descriptor, is_busy=self._has_work)
         if len(self._connections) <= self._config.http_max_connections and not self._closing:
             return True
         if not self._closing:
@@ -96,7 +132,8 @@ class HttpListener:
 
     def forget(self, connection: HttpConnection) -> None:
         self._connections.discard(connection)
-        self._background.discard(connection.descriptor)
+        if self._selector is not None:
+            self._selector.forget_behind(connection.descriptor)
         if not self._connections:
             self._emptied.set()
 

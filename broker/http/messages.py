@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -35,9 +36,12 @@ class HttpRequest:
     host: str  # where it comes from
     listener: str
     is_encrypted: bool = False
+    takes_chunks: bool = True  # clients of HTTP/1.0 do not
     principal: Principal = ANONYMOUS
     authenticate: Authenticate = by_connection  # again, for what takes long
     meter: Any = None  # of the client's quotas, once it is known
+    large_bodies: asyncio.Semaphore | None = None  # those that are read at once
+    record_headers: tuple[tuple[str, bytes], ...] = ()  # of its trace: for records that belong to none yet
     ends_with_client: bool = False  # nothing is done any more for a client that will send nothing more
     path_values: Mapping[str, str] = field(default_factory=dict)  # what stands for the names in the route's path
 
@@ -52,6 +56,8 @@ class HttpRequest:
 
     @cached_property
     def query(self) -> Mapping[str, str]:
+        if "?" not in self.target:
+            return {}
         try:
             pairs = parse_qsl(self.target.partition("?")[2], keep_blank_values=True, max_num_fields=QUERY_FIELDS_MAX)
         except ValueError as error:

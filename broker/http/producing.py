@@ -10,7 +10,7 @@ from tidemark.broker.core.sliced_work import Job, at_once, finished_in_backgroun
 from tidemark.broker.http.addresses import Addresses
 from tidemark.broker.http.calls import Calls, HttpCaller
 from tidemark.broker.http.idempotence import Producer, producer_of
-from tidemark.broker.http.inputs import Fields, body_of, fail
+from tidemark.broker.http.inputs import Fields, body_of, fail, read_in_turn
 from tidemark.broker.http.leaders import Leaders
 from tidemark.broker.http.messages import HttpRequest, HttpResponse
 from tidemark.broker.http.problems import Problem
@@ -79,7 +79,8 @@ class Producing:
         topic, caller = request.path_values["topic"], self._calls.caller(request)
         producer = producer_of(request, topic)
         self._quotas.admit_produce(caller)
-        asked = await self._done(_parse(request), request)
+        is_short = len(request.body) <= SHORT_BYTES
+        asked = at_once(_parse(request)) if is_short else await read_in_turn(_parse(request), request)
         count = await self._leaders.partition_count(topic, caller, create=True)
         if asked.partition_max >= count:
             await self._leaders.refuse_partition(topic, asked.partition_max, caller)
@@ -128,7 +129,7 @@ class Producing:
         self, topic: str, index: int, batch: bytearray, asked: _Asked, caller: HttpCaller
     ) -> int | Problem:
         """The offset of the first record, or what went wrong. It is tried again only where nothing was appended."""
-        problem = Problem.of(ErrorCode.LEADER_NOT_AVAILABLE, f"{topic}-{index} has no leader.")
+        problem: Problem | None = None
         self._quotas.produced(caller, len(batch))
         data = PartitionProduceData(index=index, records=memoryview(batch))
         request = ProduceRequest(
@@ -152,7 +153,7 @@ class Producing:
                 if result.error_code not in NOT_APPENDED:
                     return problem
             await asyncio.sleep(RETRY_SECONDS)
-        return problem
+        return problem or Problem.of(ErrorCode.LEADER_NOT_AVAILABLE, f"{topic}-{index} has no leader.")
 
 
 def _parse(request: HttpRequest) -> Job[_Asked]:
@@ -163,7 +164,7 @@ def _parse(request: HttpRequest) -> Job[_Asked]:
         fields = Fields(body, where="body")
         given = fields.listing("records")
         asked = fields.take("acks")
-        acks_text = "all" if asked is None else str(asked)
+        acks_text = "all" if asked is None else str(asked) if isinstance(asked, (int, str)) else ""
         timeout_ms = fields.integer("timeout_ms", default=TIMEOUT_MS_MAX, least=1, most=TIMEOUT_MS_MAX)
         fields.refuse_others()
     else:
@@ -175,11 +176,20 @@ def _parse(request: HttpRequest) -> Job[_Asked]:
     wishes, partition_max = [], -1
     for number, each in enumerate(given):
         wish = yield from record_of(each, now_ms=now_ms, where=f"records[{number}]")
-        wishes.append(wish)
+        wishes.append(_traced(wish, request) if request.record_headers else wish)
         if wish[0] is not None and wish[0] > partition_max:
             partition_max = wish[0]
         yield
     return _Asked(wishes=wishes, partition_max=partition_max, acks=ACKS[acks_text], timeout_ms=timeout_ms)
+
+
+def _traced(wish: Wish, request: HttpRequest) -> Wish:
+    """The record as part of its request's trace, unless it says itself which it belongs to."""
+    partition, record = wish
+    names = {name for name, _ in request.record_headers}
+    if any(name in names for name, _ in record.headers):
+        return wish
+    return partition, record._replace(headers=[*record.headers, *request.record_headers])
 
 
 def _result(index: int, outcome: int | Problem, number: int) -> dict[str, int | str]:

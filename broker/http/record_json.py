@@ -8,15 +8,16 @@ from collections.abc import Callable, Mapping
 from json.encoder import encode_basestring
 from typing import Final
 
-from tidemark.broker.core.sliced_work import Job
+from tidemark.broker.core.sliced_work import Job, in_slices
 from tidemark.broker.http.inputs import Fields, fail
 from tidemark.broker.http.sliced_json import DECODER, WINDOW_CHARS, parsed, written
-from tidemark.protocol.records import Record
+from tidemark.protocol.records import HEADERS_AT_ONCE, Record
 
 FORMATS: Final = ("json", "string", "binary")
 ANY_FORMAT: Final = "auto"  # of what is read: JSON if it is that, else a string, else binary
 CHECKED_JSON: Final = "checked"  # it is known to be JSON
 TIMESTAMP_MAX: Final = 1 << 62
+HEADERS_MAX: Final = 1_000  # of a record that is produced here
 
 
 def record_of(value: object, *, now_ms: int, where: str) -> Job[tuple[int | None, Record]]:
@@ -77,10 +78,12 @@ def _headers_of(fields: Fields) -> Job[list[tuple[str, bytes | None]]]:
     where = f"{fields.where}.headers"
     if headers is None:
         return []
+    if not isinstance(headers, (dict, list)):
+        raise fail(f"{where}: it must be an object, or a list of objects with name and value.")
+    if len(headers) > HEADERS_MAX:
+        raise fail(f"{where}: it must not have more than {HEADERS_MAX}.")
     if isinstance(headers, dict):
         return [(_name(name, where), _header_value(value, where)) for name, value in headers.items()]
-    if not isinstance(headers, list):
-        raise fail(f"{where}: it must be an object, or a list of objects with name and value.")
     found = []
     for number, each in enumerate(headers):
         header = Fields(each, where=f"{where}[{number}]")
@@ -115,7 +118,9 @@ def record_text(record: Record, *, topic: str | None = None, partition: int, for
     for name, data in (("key", record.key), ("value", record.value)):
         is_long = data is not None and len(data) > WINDOW_CHARS
         told += _field(name, data, (yield from _fitting(data, formats[name])) if is_long else formats[name])
-    if record.headers:
+    if len(record.headers) > HEADERS_AT_ONCE:
+        told += f',"headers":[{",".join((yield from in_slices(_header_text, record.headers)))}]'
+    elif record.headers:
         told += f',"headers":[{",".join(map(_header_text, record.headers))}]'
     return told + "}"
 

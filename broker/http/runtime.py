@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from tidemark.broker.quotas.connections import ConnectionRates
     from tidemark.broker.quotas.service import Quotas
     from tidemark.broker.security.guard import Guard
+    from tidemark.broker.server.traces import RequestTraces
     from tidemark.broker.tls.endpoints import TlsEndpoints
 
 
@@ -78,11 +79,22 @@ class HttpRuntime:
         guard: Guard | None,
         quotas: Quotas,
         sasl: NewSasl,
+        traces: RequestTraces | None,
     ) -> None:
         """`sasl`: makes what checks credentials, for listeners where clients have to name themselves."""
+        if traces is not None:
+            from tidemark.broker.http.traces import HttpTraces
+
+            self._application.traces = HttpTraces(traces)
         held = self._application.quotas = HttpQuotas(quotas)
         api = self._api = HttpApi(
-            self._config, store=self._store, handler_of=handler_of, forwarding=forwarding, guard=guard, quotas=held
+            self._config,
+            store=self._store,
+            handler_of=handler_of,
+            forwarding=forwarding,
+            guard=guard,
+            quotas=held,
+            go_on=self._listener.go_on_in_turn,
         )
         self._application.router.add(*api.routes(), HttpRoute("GET", "/openapi.json", self._openapi, query=()))
         listeners = self._config.parsed_http_listeners

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 from collections.abc import Callable, Generator, Iterable
 from itertools import islice
 from json.decoder import JSONDecodeError
@@ -20,7 +21,7 @@ WINDOW_CHARS: Final = 16 << 10
 # Of arrays and objects that are longer than a window. Each of them costs a window that is read in vain.
 DEPTH_MAX: Final = 16
 NODES_MAX: Final = 2_000  # members that are written at once
-SPACE: Final = " \t\n\r"
+_SPACE: Final = re.compile(r"[ \t\n\r]*")
 
 Scan = Callable[[str, int], tuple[Any, int]]
 
@@ -167,10 +168,9 @@ class _Reader:
         return self._text[at]
 
     def after_space(self, at: int) -> int:
-        text, end = self._text, len(self._text)
-        while at < end and text[at] in SPACE:
-            at += 1
-        return at
+        found = _SPACE.match(self._text, at)
+        assert found is not None  # it may be empty
+        return found.end()
 
 
 # -- writing -----------------------------------------------------------------

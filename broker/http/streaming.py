@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Final
 
 from tidemark.broker.http.calls import Calls, HttpCaller
-from tidemark.broker.http.consuming import QUERY, start_of
+from tidemark.broker.http.consuming import OFFSET_MAX, QUERY, start_of
 from tidemark.broker.http.decoding import Wanted, wanted_by
 from tidemark.broker.http.fetching import Fetching
 from tidemark.broker.http.inputs import fail, query_integer
@@ -27,6 +27,7 @@ WAIT_MS: Final = 5_000
 READ_BYTES: Final = 64 << 10
 CHUNK_CHARS_MAX: Final = 4 << 20
 PARTITIONS_MAX: Final = 1_000
+FOLLOWED_MAX: Final = 20_000  # partitions, by all streams of a node: each is a task, of some kilobytes
 PARTITION_MAX: Final = (1 << 31) - 1
 UNAVAILABLE_SECONDS_MAX: Final = 30.0  # how long a stream waits for a partition's next leader
 RETRY_SECONDS: Final = 0.2
@@ -40,6 +41,7 @@ class Streaming:
         self._leaders = leaders
         self._fetching = fetching
         self._quotas = quotas
+        self._followed_count = 0  # partitions, by all streams together
 
     def routes(self) -> list[HttpRoute]:
         return [HttpRoute("GET", "/topics/{topic}/stream", self.stream, query=(*QUERY, "partition"))]
@@ -59,11 +61,25 @@ class Streaming:
         for index in chosen:
             found = resumed.get(index)
             starts[index] = await start_of(self._fetching, request, topic, index, caller) if found is None else found
+        if self._followed_count + len(chosen) > FOLLOWED_MAX:
+            told = f"Streams follow {FOLLOWED_MAX} partitions at most, all together."
+            raise Problem(503, "BROKER_NOT_AVAILABLE", told, headers=(("Retry-After", "10"),))
         as_events = EVENTS in request.headers.get("accept", "")
         standing = Standing(request, caller, self._leaders)
         stream = _Stream(self._fetching, self._quotas, topic, caller, standing, wanted, starts, as_events=as_events)
         headers = (("Cache-Control", "no-store"), ("X-Accel-Buffering", "no"))
-        return StreamedResponse(chunks=stream.chunks(), content_type=EVENTS if as_events else NDJSON, headers=headers)
+        kind = EVENTS if as_events else NDJSON
+        return StreamedResponse(chunks=self._counted(stream), content_type=kind, headers=headers)
+
+    async def _counted(self, stream: _Stream) -> AsyncIterator[bytes]:
+        self._followed_count += stream.followed_count
+        chunks = stream.chunks()
+        try:
+            async for chunk in chunks:
+                yield chunk
+        finally:
+            self._followed_count -= stream.followed_count
+            await chunks.aclose()
 
 
 class _Stream:
@@ -92,7 +108,11 @@ class _Stream:
         self._queue: asyncio.Queue[tuple[int, list[str], int] | Problem] = asyncio.Queue(QUEUED_MAX)
         self._turn = asyncio.Lock()  # one partition's records at a time are in memory, however many there are
 
-    async def chunks(self) -> AsyncIterator[bytes]:
+    @property
+    def followed_count(self) -> int:
+        return len(self._positions)
+
+    async def chunks(self) -> AsyncGenerator[bytes, None]:
         follow = [self._quotas.timed(self._caller, self._follow(index)) for index in self._positions]
         tasks = [asyncio.ensure_future(each) for each in follow]
         told_at = monotonic()
@@ -185,5 +205,5 @@ def _positions(text: str) -> dict[int, int]:
         partition, _, offset = pair.partition("=")
         if not (partition.isascii() and partition.isdigit() and offset.isascii() and offset.isdigit()):
             raise fail("Last-Event-ID: it is not one of this stream's.")
-        found[int(partition[:10])] = int(offset[:19])
+        found[int(partition[:10])] = min(int(offset[:19]), OFFSET_MAX)
     return found

@@ -123,13 +123,13 @@ class ClusterMetrics:
         self._note_term()
         image, node = self._store.image, self._store.driver.node
         partitions = offline = imbalance = 0
-        for number, topic in enumerate(image.topics.values()):
+        for topic in image.topics.values():
             for partition in topic.partitions:
                 partitions += 1
                 offline += partition.leader < 0
                 imbalance += partition.leader >= 0 and partition.leader != partition.replicas[0]
-            if not number % STEP or len(topic.partitions) > STEP:
-                yield
+                if not partitions % STEP:
+                    yield
         fenced = sum(broker.fenced for broker in image.brokers.values())
         values: dict[Metric, float] = {
             ACTIVE: int(self._store.is_controller),

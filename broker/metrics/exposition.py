@@ -17,6 +17,7 @@ from tidemark.broker.metrics.metric import Kind, Metric
 TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
 OPEN_METRICS: Final = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 SAMPLES_PER_STEP: Final = 50  # between two looks at the clock
+HISTOGRAMS_PER_STEP: Final = 3  # each of them is as many lines as it has bounds
 
 Value = int | float
 Labels = str  # `topic="orders",partition="0"`, as it stands between the braces
@@ -52,7 +53,8 @@ class Exposition:
         self._put(_head(metric, open_metrics=self.is_open_metrics))
         line = _LINES[metric.kind]
         left = iter(samples)
-        while text := "".join(line(metric.name, *each) for each in islice(left, SAMPLES_PER_STEP)):
+        at_once = HISTOGRAMS_PER_STEP if metric.kind is Kind.HISTOGRAM else SAMPLES_PER_STEP
+        while text := "".join(line(metric.name, *each) for each in islice(left, at_once)):
             self._put(text)
             yield
 

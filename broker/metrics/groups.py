@@ -108,7 +108,7 @@ class GroupMetrics:
             members, generation = _size_of(group)
             found[MEMBERS].append((name, members))
             found[GENERATION].append((name, generation))
-        yield
+            yield
         for group_id in list(shard.offsets.group_ids()):
             yield from self._look_at_offsets(group_id, shard.offsets.of_group(group_id), found)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from tidemark.broker.metrics.exposition import Collected, labels
+from tidemark.broker.metrics.exposition import Collected, Samples, labels
 from tidemark.broker.metrics.metric import Kind, Metric
 from tidemark.broker.quotas.meter import Usage
 
@@ -54,7 +54,9 @@ class QuotaMetrics:
             before = samples.get(of_whom, (0,) * len(self.METRICS))
             samples[of_whom] = tuple(map(sum, zip(before, each[2:], strict=True)))
             yield
-        return [
-            (metric, [(of_whom, values[index]) for of_whom, values in sorted(samples.items())])
-            for index, metric in enumerate(self.METRICS)
-        ]
+        names = sorted(samples)
+        found: list[tuple[Metric, Samples]] = []
+        for index, metric in enumerate(self.METRICS):
+            yield
+            found.append((metric, [(of_whom, samples[of_whom][index]) for of_whom in names]))
+        return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
@@ -18,9 +19,17 @@ class Metrics:
         """`watch_clients`: from then on, for a while, it is counted what each client uses."""
         self._collectors = collectors
         self.watch_clients = watch_clients
+        self._under_way: dict[bool, asyncio.Future[tuple[str, bytes]]] = {}
 
     async def exposition(self, *, open_metrics: bool) -> tuple[str, bytes]:
-        """The content type, and the text."""
+        """The content type, and the text. Those who ask at the same time get the same: it may be megabytes."""
+        under_way = self._under_way.get(open_metrics)
+        if under_way is None:
+            under_way = self._under_way[open_metrics] = asyncio.ensure_future(self._collected(open_metrics))
+            under_way.add_done_callback(lambda _: self._under_way.pop(open_metrics))
+        return await asyncio.shield(under_way)
+
+    async def _collected(self, open_metrics: bool) -> tuple[str, bytes]:
         written = Exposition(open_metrics=open_metrics)
         for collector in self._collectors:
             for metric, samples in await finished_in_background(collector.collect()):

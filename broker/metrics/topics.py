@@ -114,14 +114,14 @@ SCRUB_AGE: Final = Metric(
     help="Since the log that was not read for longest was, of those that were read at all.",
 )
 
-BY_PARTITION: Final[tuple[tuple[Metric, Callable[[Replica], int]], ...]] = (
+ValueOf = Callable[[Replica], int]
+BY_PARTITION: Final[tuple[tuple[Metric, ValueOf], ...]] = (
     (SIZE, lambda replica: replica.log.size_bytes),
     (START, lambda replica: replica.log.start_offset),
     (END, lambda replica: replica.log.end_offset),
     (HIGH_WATERMARK, lambda replica: replica.high_watermark),
     (SEGMENTS, lambda replica: replica.log.segment_count),
 )
-VALUES: Final = dict(BY_PARTITION)
 SUMMED: Final = (SIZE, SEGMENTS)  # where topics are told as a whole, or all of them as one
 BY_TOPIC: Final = (
     (MESSAGES_IN, "records_in"),
@@ -168,11 +168,10 @@ class TopicMetrics:
         found = _Findings(self._detail())
         for hosted in list(self._table.topics.values()):
             yield from found.look_at(hosted)
-        totals = found.totals
         offline = self._table.offline_directories
         return [
             *found.samples(),
-            *((metric, [("", totals[metric])]) for metric in totals),
+            *((metric, [("", total)]) for metric, total in found.totals().items()),
             (OFFLINE_DIRECTORIES, [("", len(offline))]),
             (PARTITION_UNDER_REPLICATED, found.lacking),
             (FLUSHES, [("", (found.flush_seconds, found.flushes))]),
@@ -192,22 +191,34 @@ class _Findings:
 
     def __init__(self, detail: str) -> None:
         self._detail = detail
-        told = [metric for metric, _ in BY_PARTITION if detail == "partition" or metric in SUMMED]
-        self._by_partition: dict[Metric, dict[Labels, int]] = {metric: {} for metric in told}
+        told = [each for each in BY_PARTITION if detail == "partition" or each[0] in SUMMED]
+        self._by_partition: list[tuple[Metric, dict[Labels, int], ValueOf]] = [
+            (metric, {}, value_of) for metric, value_of in told
+        ]
         self._by_topic: dict[Metric, dict[Labels, int]] = {metric: {} for metric, _ in BY_TOPIC}
         self.lacking: list[Sample] = []
-        self.totals: dict[Metric, int] = dict.fromkeys(
-            (PARTITIONS, LEADERS, UNDER_REPLICATED, UNDER_MIN_ISR, AT_MIN_ISR, OFFLINE_REPLICAS, PRODUCERS), 0
-        )
+        self._replicas = self._led = self._producers = self._offline = 0
+        self._under_replicated = self._under_min_isr = self._at_min_isr = 0
         self.flushes, self.flush_seconds = 0, 0.0
 
     def samples(self) -> list[tuple[Metric, Samples]]:
-        tables = (*self._by_topic.items(), *self._by_partition.items())
+        tables = (*self._by_topic.items(), *((metric, values) for metric, values, _ in self._by_partition))
         return [(metric, values.items()) for metric, values in tables]
+
+    def totals(self) -> dict[Metric, int]:
+        return {
+            PARTITIONS: self._replicas,
+            LEADERS: self._led,
+            UNDER_REPLICATED: self._under_replicated,
+            UNDER_MIN_ISR: self._under_min_isr,
+            AT_MIN_ISR: self._at_min_isr,
+            OFFLINE_REPLICAS: self._offline,
+            PRODUCERS: self._producers,
+        }
 
     def look_at(self, hosted: HostedTopic) -> Job[None]:
         name = "" if self._detail == "broker" else f'topic="{hosted.name}"'  # which needs no escaping
-        self.totals[OFFLINE_REPLICAS] += len(hosted.offline)
+        self._offline += len(hosted.offline)
         for number, partition in enumerate(list(hosted.partitions.values())):
             self._look_at_led(partition)
             if not number % STEP:
@@ -224,20 +235,20 @@ class _Findings:
             values[name] = values.get(name, 0) + getattr(traffic, attribute)
 
     def _look_at_replica(self, replica: Replica, topic: Labels) -> None:
-        self.totals[PARTITIONS] += 1
-        self.totals[PRODUCERS] += len(replica.log.producer_states)
+        self._replicas += 1
+        self._producers += len(replica.log.producer_states)
         name = f'{topic},partition="{replica.index}"' if self._detail == "partition" else topic
-        for metric, values in self._by_partition.items():
-            values[name] = values.get(name, 0) + VALUES[metric](replica)
+        for _, values, value_of in self._by_partition:
+            values[name] = values.get(name, 0) + value_of(replica)
 
     def _look_at_led(self, partition: Partition) -> None:
         partition.count_records()
-        leadership, totals = partition.leadership, self.totals
-        totals[LEADERS] += 1
+        leadership = partition.leadership
+        self._led += 1
         if len(leadership.isr) < len(leadership.replicas):
-            totals[UNDER_REPLICATED] += 1
+            self._under_replicated += 1
             if self._detail == "partition":
                 self.lacking.append((labels(topic=partition.topic, partition=partition.index), 1))
         wanted = min(partition.config.min_insync_replicas, len(leadership.replicas))
-        totals[UNDER_MIN_ISR] += partition.too_few_in_sync
-        totals[AT_MIN_ISR] += len(leadership.isr) == wanted and len(leadership.replicas) > 1
+        self._under_min_isr += partition.too_few_in_sync
+        self._at_min_isr += len(leadership.isr) == wanted and len(leadership.replicas) > 1

@@ -26,6 +26,7 @@ OLDEST: Final = Metric(
 )
 COMMITTED: Final = Metric(name=f"{_PREFIX}_committed", kind=Kind.COUNTER, help="Transactions that were committed.")
 ABORTED: Final = Metric(name=f"{_PREFIX}_aborted", kind=Kind.COUNTER, help="Transactions that were aborted.")
+STEP: Final = 100  # transactions between two looks at the clock
 
 
 class TransactionMetrics:
@@ -43,11 +44,13 @@ class TransactionMetrics:
         for host in () if coordinator is None else coordinator:
             committed += host.shard.committed
             aborted += host.shard.aborted
-            for each in list(host.shard.transactions.values()):
+            for number, each in enumerate(list(host.shard.transactions.values()), start=1):
                 states[each.state.label] += 1
                 if each.state.label not in AT_REST:
                     opened += 1
                     oldest_ms = min(oldest_ms, each.start_ms if each.start_ms > 0 else now_ms)
+                if not number % STEP:
+                    yield
             yield
         return [
             (STATES, [(labels(state=state), count) for state, count in sorted(states.items())]),

@@ -230,7 +230,7 @@ class Quotas:
 
     def usage(self) -> Iterable[Usage]:
         """Of every client that is known here."""
-        return [meter.usage for meter in self._meters.values()]
+        return (meter.usage for meter in list(self._meters.values()))
 
 
 def _clipped(client_id: str) -> str:

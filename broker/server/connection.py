@@ -37,6 +37,7 @@ class Connection(asyncio.BufferedProtocol):
         self.client_id: str | None = None
         self.client_id_field = b"?"  # how this client id looks in a request, with its length: for the dispatcher
         self.calls: dict[int, Call] = {}  # by API key and version, likewise for the dispatcher
+        self.api = ""  # of the request that is being handled, or was last
         self.client_software = ""
         self.principal = ANONYMOUS
         self.login: Any = None  # on SASL listeners: how far its login is
@@ -52,7 +53,8 @@ class Connection(asyncio.BufferedProtocol):
         self._framer = Framer(server.scratch, limit_bytes=limit_bytes, limit_of=server.limit_of(listener))
         self._frame_watched = 0  # which of the framer's frames the sweep has seen under way
         self._frame_ticks = 0  # and for how many of its rounds
-        self._unanswered: list[Deferred[Encoded]] = []  # not a deque, which costs 600 bytes when empty
+        # With their APIs. Not a deque, which costs 600 bytes when empty.
+        self._unanswered: list[tuple[Deferred[Encoded], str]] = []
         self._reading = True
         self._handling = False
         self._stopping = False
@@ -60,6 +62,8 @@ class Connection(asyncio.BufferedProtocol):
         self._closing = False
         self._reserved_bytes = 0
         self._blocked_at = 0.0  # since when an answer cannot be sent
+        self._blocked_api = ""
+        self._sending_api = ""  # of an answer that was waited for
         self._waiting_for_memory = False
         self._working = False  # on a request so large that others have their turn in between
         self._muted: asyncio.TimerHandle | None = None  # its client is over a quota
@@ -114,7 +118,7 @@ class Connection(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._closing = True
         unanswered, self._unanswered = self._unanswered, []
-        for deferred in unanswered:
+        for deferred, _ in unanswered:
             if deferred.abandon is not None:
                 deferred.abandon()
         self._memory.release(self._reserved_bytes, self)
@@ -124,7 +128,8 @@ class Connection(asyncio.BufferedProtocol):
         self.server.forget(self)
 
     def pause_writing(self) -> None:
-        pass  # write limits are zero: the writer looks at the transport's buffer itself
+        """Write limits are zero: some of what was just written is in the transport's buffer."""
+        self._note_blocked()
 
     def resume_writing(self) -> None:
         self._writable()
@@ -327,7 +332,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._unanswered:
             done: Deferred[Encoded] = Deferred()
             done.resolve(parts)
-            self._unanswered.append(done)
+            self._unanswered.append((done, self.api))
         elif parts is not None:
             self._send(parts)
 
@@ -340,13 +345,15 @@ class Connection(asyncio.BufferedProtocol):
             writer.gathered.append(answer)
 
     def answer_deferred(self, deferred: Deferred[Encoded]) -> None:
-        self._unanswered.append(deferred)
+        self._unanswered.append((deferred, self.api))
         deferred.then(self._answered)
 
     def _answered(self, _: Encoded) -> None:
         unanswered = self._unanswered
-        while unanswered and unanswered[0].done:
-            unanswered.pop(0).then(self._send_if_any)
+        while unanswered and unanswered[0][0].done:
+            deferred, self._sending_api = unanswered.pop(0)
+            deferred.then(self._send_if_any)
+            self._sending_api = ""
         if self._hang_up or not self._reading:
             # Not here: this is the call that completed the answer, a producer's perhaps, and it has its own work.
             self._resume_soon()
@@ -362,8 +369,12 @@ class Connection(asyncio.BufferedProtocol):
             self._writer.send(parts)
         except SendingFailed as error:
             self._abort(str(error))
-        if self._writer.parts and not self._blocked_at:
-            self._blocked_at = monotonic()
+        if self._writer.parts:
+            self._note_blocked()
+
+    def _note_blocked(self) -> None:
+        if not self._blocked_at:
+            self._blocked_at, self._blocked_api = monotonic(), self._sending_api or self.api
 
     def _writable(self) -> None:
         self.active_tick = self.server.tick
@@ -373,7 +384,7 @@ class Connection(asyncio.BufferedProtocol):
             except SendingFailed as error:
                 self._abort(str(error))
             if self._blocked_at and not self._writer.is_blocked:
-                self.server.slow_sends.observe(monotonic() - self._blocked_at)
+                self.server.note_slow_send(self._blocked_api, monotonic() - self._blocked_at)
                 self._blocked_at = 0.0
         self._resume()
 

@@ -6,7 +6,7 @@ clients are a crowd: in each turn all others come first (other nodes, the contro
 finished), and then so many of the crowd as fit into a few milliseconds, in turn. The rest is still ready next time.
 They share these milliseconds: a flood that comes suddenly makes no long turn, either, before it is known for one.
 
-HTTP's sockets are behind the crowd: one of them is served in each turn, after everybody else.
+HTTP's sockets are behind the crowd (`background_sockets`).
 
 While fewer than `CROWD_MIN` sockets are ready, all of this is a length and a comparison.
 """
@@ -15,18 +15,17 @@ from __future__ import annotations
 
 import asyncio
 import selectors
-from typing import Final
+from collections.abc import Callable
+from typing import Any, Final
 
 from tidemark.broker.core.sliced_work import BACKGROUND_SLICE_SECONDS, SlicedWork
+from tidemark.broker.server.background_sockets import BackgroundSockets, Event
 from tidemark.environment import monotonic
 
 CROWD_MIN: Final = 8
 TURN_SECONDS: Final = 0.01  # of clients, that others wait for at most; one request may take longer
-BACKGROUND_MAX: Final = 1  # of the sockets behind the crowd in one turn: what it brings is read, and answered later
 LIMIT_MAX: Final = 64  # of the crowd in one turn
 SLICE_SECONDS_MAX: Final = 0.002  # of requests that arrived together, before other connections have their turn
-
-Event = tuple[selectors.SelectorKey, int]
 
 
 class Turn:
@@ -46,22 +45,24 @@ class CrowdSelector(selectors.DefaultSelector):
     def __init__(self) -> None:
         super().__init__()
         self.crowd: set[int] = set()  # descriptors of sockets that can wait
-        self.background: set[int] = set()  # and of those that wait for the crowd, too
+        self.background: BackgroundSockets | None = None  # those that wait for the crowd, too, once there are some
         self.turn = Turn()
         self._limit = LIMIT_MAX
         self._last = -1  # of the crowd, the descriptor that was served last
-        self._last_background = -1
         self._served = 0  # of the crowd, in the turn that is measured; 0: none is
         self._began = 0.0
 
     def select(self, timeout: float | None = None) -> list[Event]:
         if self._served:
             self._measure()
+        if self.background is not None:
+            return self._select_with_background(self.background, timeout)
+        return self._select(timeout)
+
+    def _select(self, timeout: float | None) -> list[Event]:
         events = super().select(timeout)
         if self.turn.is_timed:
             self.turn.began = monotonic()
-        if self.background and len(events) > 1:
-            events = self._few_of_background_last(events)
         if len(events) < CROWD_MIN:
             self.turn.slice_seconds = SLICE_SECONDS_MAX
             return events
@@ -78,30 +79,77 @@ class CrowdSelector(selectors.DefaultSelector):
             self._limit = min(self._limit * 2, LIMIT_MAX)
         self._served = 0
 
-    def _few_of_background_last(self, events: list[Event]) -> list[Event]:
-        behind = [event for event in events if event[0].fd in self.background]
-        if not behind:
-            return events
-        if len(behind) > BACKGROUND_MAX:
-            last = self._last_background
-            behind.sort(key=lambda event: (event[0].fd <= last, event[0].fd))
-            del behind[BACKGROUND_MAX:]
-            self._last_background = behind[-1][0].fd
-        return [*(event for event in events if event[0].fd not in self.background), *behind]
+    def _select_with_background(self, background: BackgroundSockets, timeout: float | None) -> list[Event]:
+        events = self._select(0 if background.has_ready else timeout)
+        is_ready = background.has_ready
+        for index, (key, _) in enumerate(events):
+            if key.fileobj is background.selector:
+                del events[index]
+                is_ready = True
+                break
+        if is_ready and (event := background.next_event()) is not None:
+            events.append(event)
+        return events
 
     def _chosen(self, events: list[Event]) -> list[Event]:
         crowd = [event for event in events if event[0].fd in self.crowd]
         self._began, self._served = monotonic(), len(crowd)
         if len(crowd) == len(events) <= self._limit:
             return events
-        behind = [event for event in events if event[0].fd in self.background]
-        first = [event for event in events if event[0].fd not in self.crowd and event[0].fd not in self.background]
+        first = [event for event in events if event[0].fd not in self.crowd]
         if len(crowd) <= self._limit:
-            return first + crowd + behind
+            return first + crowd
         crowd.sort(key=lambda event: (event[0].fd <= self._last, event[0].fd))  # those after the last one come first
         del crowd[self._limit :]
         self._last, self._served = crowd[-1][0].fd, len(crowd)
-        return first + crowd + behind
+        return first + crowd
+
+    # -- sockets behind the crowd ------------------------------------------
+
+    def put_behind(self, descriptor: int, *, is_busy: Callable[[], bool]) -> None:
+        """From now on it is served after everybody else, and not in a turn that `is_busy`."""
+        if self.background is None:
+            self.background = BackgroundSockets()
+            super().register(self.background.selector, selectors.EVENT_READ)
+        self.background.is_busy = is_busy
+        self.background.descriptors.add(descriptor)
+        if descriptor in self.get_map():
+            key = super().unregister(descriptor)
+            self.background.selector.register(descriptor, key.events, key.data)
+
+    def forget_behind(self, descriptor: int) -> None:
+        if self.background is not None:
+            self.background.forget(descriptor)
+
+    def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
+        if self.background is not None and self.background.owns(fileobj):
+            return self.background.selector.register(fileobj, events, data)
+        return super().register(fileobj, events, data)
+
+    def unregister(self, fileobj: Any) -> selectors.SelectorKey:
+        if self.background is not None and self.background.owns(fileobj):
+            return self.background.selector.unregister(fileobj)
+        return super().unregister(fileobj)
+
+    def modify(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
+        if self.background is not None and self.background.owns(fileobj):
+            return self.background.selector.modify(fileobj, events, data)
+        return super().modify(fileobj, events, data)
+
+    def get_key(self, fileobj: Any) -> selectors.SelectorKey:
+        if self.background is not None and self.background.owns(fileobj):
+            return self.background.selector.get_key(fileobj)
+        return super().get_key(fileobj)
+
+    def descriptors(self) -> list[int]:
+        """All that are registered."""
+        of_background = () if self.background is None else self.background.selector.get_map().values()
+        return [key.fd for key in (*self.get_map().values(), *of_background)]
+
+    def close(self) -> None:
+        if self.background is not None:
+            self.background.close()
+        super().close()
 
 
 class BrokerLoop(asyncio.SelectorEventLoop):
@@ -116,10 +164,6 @@ class BrokerLoop(asyncio.SelectorEventLoop):
     @property
     def crowd(self) -> set[int]:
         return self.selector.crowd
-
-    @property
-    def background(self) -> set[int]:
-        return self.selector.background
 
     @property
     def turn(self) -> Turn:

@@ -120,6 +120,7 @@ class Dispatcher:
         bound = self._bound.get(selector)
         if bound is None:
             bound = self._bind(selector, frame)
+        connection.api = bound.name
         bound.unmeasured -= 1
         if not bound.unmeasured:
             self._measure(connection, frame, bound)

@@ -1,8 +1,8 @@
 """The dispatcher where requests are measured: how long each API takes, in phases, and which errors it answers with.
 
-Not every request is: of an API that is asked for more than a thousand times a second, one in sixteen is measured and
-stands for the others, which cost no more than an increment. Where nobody looks (no HTTP listener), the plain dispatcher
-is used instead.
+Not every request is: of an API that is asked for more than a thousand times a second, one in 17 is measured and stands
+for the others, which cost no more than an increment; of more than sixteen thousand, one in 61. Where nobody looks (no
+HTTP listener), the plain dispatcher is used instead.
 
 - queue: since the event loop knew that it was there, while others were served;
 - local: from the frame to the answer, or to where the answer has to wait for something;
@@ -25,8 +25,12 @@ from tidemark.environment import current
 from tidemark.protocol.apis import apis
 from tidemark.protocol.headers import split_selector
 
-SAMPLE: Final = 16  # requests of a busy API that one of them stands for
+# Requests of a busy API that one of them stands for, and of one that is busier still. Primes: clients go round their
+# partitions, and it should not be the same one each time.
+SAMPLE: Final = 17
+SAMPLE_HURRIED: Final = 61
 BUSY_SECONDS: Final = 0.001  # from one request to the next
+HURRIED_SECONDS: Final = BUSY_SECONDS / 16
 BUSY_REQUESTS: Final = 100  # so close together, before not all of them are measured
 CLOSE_MAX: Final = 10 * BUSY_REQUESTS  # a pause now and then does not make an API a quiet one
 
@@ -50,9 +54,10 @@ class MeasuredDispatcher(Dispatcher):
             self._measuring = None
             seconds = self._now() - started
             last, weight, close = self._measured.get(bound, (0.0, 1, 0))
-            is_close = started - last < BUSY_SECONDS * weight
-            close = min(close + 1, CLOSE_MAX) if is_close else max(close - BUSY_REQUESTS, 0)
-            bound.unmeasured = following = SAMPLE if close >= BUSY_REQUESTS else 1
+            apart = (started - last) / weight
+            close = min(close + 1, CLOSE_MAX) if apart < BUSY_SECONDS else max(close - BUSY_REQUESTS, 0)
+            following = 1 if close < BUSY_REQUESTS else SAMPLE if apart > HURRIED_SECONDS else SAMPLE_HURRIED
+            bound.unmeasured = following
             self._measured[bound] = started, following, close
         times = self._times_of(frame)
         times.queue.observe(queued, weight)

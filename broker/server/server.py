@@ -69,7 +69,7 @@ class Server:
         self._crowd: set[int] = getattr(self.loop, "crowd", set())  # descriptors, if the loop tells clients apart
         self.turn: Turn = getattr(self.loop, "turn", Turn())
         self.endpoints: dict[str, tuple[str, int]] = {}
-        self.slow_sends = Histogram()  # of answers that a socket did not take at once
+        self.slow_sends: dict[str, Histogram] = {}  # by API: of answers that a socket did not take at once
         self._config = config
         self.current_config: Callable[[], BrokerConfig] = lambda: config  # limits of connections may change
         self.rates = ConnectionRates(config)
@@ -165,6 +165,12 @@ class Server:
 
     def leave_crowd(self, connection: Connection) -> None:
         self._crowd.discard(connection.descriptor)
+
+    def note_slow_send(self, api: str, seconds: float) -> None:
+        """It took so long until an answer was sent."""
+        if (found := self.slow_sends.get(api)) is None:
+            found = self.slow_sends[api] = Histogram()
+        found.observe(seconds)
 
     def admit(self, connection: Connection) -> Admission:
         """When a new connection is read from, or that it is not."""

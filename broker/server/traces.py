@@ -46,17 +46,18 @@ class RequestTraces:
         self._provider = TracerProvider(resource=Resource.create(named), shutdown_on_exit=False)
         exporter = exporter or OTLPSpanExporter(endpoint=config.tidemark_traces_otlp_endpoint)
         self._provider.add_span_processor(BatchSpanProcessor(exporter))
-        self._tracer = self._provider.get_tracer("tidemark")
+        self.tracer = self._provider.get_tracer("tidemark")
         self._ratio = config.tidemark_traces_sample_ratio
         self._random = new_random()
-        self._propagator = TraceContextTextMapPropagator()
+        self.propagator = TraceContextTextMapPropagator()
 
     async def close(self) -> None:
         """What is left is sent, unless nobody takes it."""
         closing = asyncio.get_running_loop().run_in_executor(None, self._provider.shutdown)
         await asyncio.wait([closing], timeout=CLOSE_SECONDS_MAX)
 
-    def _is_traced(self) -> bool:
+    def is_traced(self) -> bool:
+        """Whether the next request is."""
         return self._ratio >= 1.0 or self._random.random() < self._ratio
 
     def quick(self, quick: Quick | None) -> Quick | None:
@@ -65,7 +66,7 @@ class RequestTraces:
             return None
 
         def either(frame: bytearray, position: int, call: Call) -> Answer[Any]:
-            call.is_traced = self._is_traced()
+            call.is_traced = self.is_traced()
             return None if call.is_traced else quick(frame, position, call)
 
         return either
@@ -74,7 +75,7 @@ class RequestTraces:
         """`has_quick`: it was decided on the quick way whether the request is traced."""
 
         def traced(request: Any, call: Call) -> Answer[Any]:
-            if not (call.is_traced if has_quick else self._is_traced()):
+            if not (call.is_traced if has_quick else self.is_traced()):
                 return handle(request, call)
             span = self._begin(route, request, call)
             try:
@@ -104,7 +105,7 @@ class RequestTraces:
             contexts = self._contexts(request)
         parent = set_span_in_context(contexts[0]) if len(contexts) == 1 else None
         links = [Link(each.get_span_context()) for each in contexts] if len(contexts) > 1 else []
-        return self._tracer.start_span(
+        return self.tracer.start_span(
             route.name, context=parent, kind=SpanKind.SERVER, attributes=attributes, links=links
         )
 
@@ -115,7 +116,7 @@ class RequestTraces:
             parent = carrier.get(TRACE_PARENT)
             if parent is None or parent in found or len(found) == LINKS_MAX:
                 continue
-            span = get_current_span(self._propagator.extract(carrier, context={}))
+            span = get_current_span(self.propagator.extract(carrier, context={}))
             if span.get_span_context().is_valid:
                 found[parent] = span
         return list(found.values())

@@ -31,6 +31,10 @@ class WaitingTurns:
         self._waiting: deque[Callable[[], None]] = deque()
         self._is_scheduled = False
 
+    @property
+    def is_waiting(self) -> bool:
+        return bool(self._waiting)
+
     def add(self, go_on: Callable[[], None]) -> None:
         """`go_on` is called in one of the next turns."""
         self._waiting.append(go_on)

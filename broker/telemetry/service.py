@@ -1,7 +1,8 @@
 """Clients that push metrics: what each is asked for, when it may speak, and what it said last (KIP-714).
 
-What a client can make us remember is bounded: so many instances, of which the one that is silent for longest goes
-first, and so many series of all of them together.
+What clients can make us remember is bounded: so many instances, and so many series of all of them together. When there
+is no room for another, one that has fallen silent goes first, and then one of whoever has most of them (`owners`): a
+flood of new ids from one address takes nothing from the clients of others.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from tidemark.broker.core.errors import Refused
 from tidemark.broker.metadata.dynamic_config import DynamicConfig
 from tidemark.broker.metadata.store import MetadataStore
 from tidemark.broker.telemetry.otlp import InvalidTelemetry, Point, points
+from tidemark.broker.telemetry.owners import Owner, Owners
 from tidemark.broker.telemetry.subscriptions import Client, Subscription, Wanted, subscriptions, wanted_of
 from tidemark.environment import random_bytes
 from tidemark.protocol.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD, DecompressionError, TooLarge, decompress
@@ -35,10 +37,21 @@ Series = tuple[str, tuple[tuple[str, str], ...]]
 
 
 class Instance:
-    __slots__ = ("client", "got_at", "is_terminated", "last_error", "pushed_at", "series", "subscriptions", "wanted")
+    __slots__ = (
+        "client",
+        "got_at",
+        "is_terminated",
+        "last_error",
+        "owner",
+        "pushed_at",
+        "series",
+        "subscriptions",
+        "wanted",
+    )
 
-    def __init__(self, client: Client, known: list[Subscription], wanted: Wanted) -> None:
+    def __init__(self, client: Client, owner: Owner, known: list[Subscription], wanted: Wanted) -> None:
         self.client = client
+        self.owner = owner
         self.subscriptions = known  # by which it was decided what is wanted
         self.wanted = wanted
         self.got_at = self.pushed_at = float("-inf")
@@ -56,6 +69,10 @@ class Instance:
     def is_silent(self, now: float) -> bool:
         return (now - self.pushed_at) * 1000 > SILENT_INTERVALS * self.wanted.interval_ms
 
+    def is_gone(self, now: float) -> bool:
+        """It does not even ask any more."""
+        return (now - max(self.got_at, self.pushed_at)) * 1000 > SILENT_INTERVALS * self.wanted.interval_ms
+
 
 class Telemetry:
     def __init__(
@@ -69,6 +86,7 @@ class Telemetry:
         self._configs: object = None
         self._known: list[Subscription] = []
         self._instances: OrderedDict[bytes, Instance] = OrderedDict()  # the longest silent first
+        self._owners = Owners()
         self._series_count = 0
         self.refusals: Counter[ErrorCode] = Counter()
         self.pushes = 0
@@ -148,6 +166,9 @@ class Telemetry:
 
     def _note(self, instance: Instance, found: list[Point]) -> None:
         series, limit = instance.series, self._settings.current.tidemark_telemetry_series_max
+        if self._series_count + len(found) > limit:
+            new = {(point.name, point.attributes) for point in found} - series.keys()
+            self._make_room_for_series(instance.owner, min(len(new), INSTANCE_SERIES_MAX - len(series)), limit)
         for point in found:
             key = (point.name, point.attributes)
             if key in series:
@@ -155,9 +176,19 @@ class Telemetry:
             elif len(series) < INSTANCE_SERIES_MAX and self._series_count < limit:
                 series[key] = point.value
                 self._series_count += 1
+                instance.owner.series_count += 1
+
+    def _make_room_for_series(self, owner: Owner, count: int, limit: int) -> None:
+        """Whoever has more than this one will have then gives up those of an instance."""
+        while self._series_count + count > limit:
+            most = self._owners.with_most_series()
+            if most.series_count <= owner.series_count + count:
+                return
+            self._forget_series(max(map(self._instances.__getitem__, most.ids), key=lambda each: len(each.series)))
 
     def _forget_series(self, instance: Instance) -> None:
         self._series_count -= len(instance.series)
+        instance.owner.series_count -= len(instance.series)
         instance.series = {}
 
     def told(self) -> Iterator[Instance]:
@@ -182,17 +213,33 @@ class Telemetry:
     def _instance(self, instance_id: bytes, call: Any) -> Instance:
         known, instance = self._current(), self._instances.get(instance_id)
         if instance is None:
+            owner = self._owners.of(call.connection)
+            self._make_room(owner)
             client = _client(instance_id, call)
-            instance = Instance(client, known, wanted_of(client, known, instance_id))
+            instance = Instance(client, owner, known, wanted_of(client, known, instance_id))
             self._instances[instance_id] = instance
-            if len(self._instances) > INSTANCES_MAX:
-                _, oldest = self._instances.popitem(last=False)
-                self._forget_series(oldest)
+            self._owners.add(owner, instance_id)
         elif instance.subscriptions is not known:
             instance.subscriptions = known
             instance.wanted = wanted_of(instance.client, known, instance_id)
         self._instances.move_to_end(instance_id)
+        instance.owner.ids.move_to_end(instance_id)
         return instance
+
+    def _make_room(self, owner: Owner) -> None:
+        """For one more instance of this owner. Raises Refused."""
+        if len(self._instances) < INSTANCES_MAX:
+            return
+        oldest_id, oldest = next(iter(self._instances.items()))
+        if not oldest.is_gone(self._clock()):
+            most = self._owners.with_most_instances(owner)
+            if most is None:
+                self.refusals[ErrorCode.THROTTLING_QUOTA_EXCEEDED] += 1
+                raise Refused(ErrorCode.THROTTLING_QUOTA_EXCEEDED, "Nobody of all who are known has several.")
+            oldest_id = next(iter(most.ids))
+        forgotten = self._instances.pop(oldest_id)
+        self._forget_series(forgotten)
+        self._owners.remove(forgotten.owner, oldest_id)
 
 
 def _client(instance_id: bytes, call: Any) -> Client:

@@ -8,9 +8,13 @@ from typing import Any
 
 import pytest
 
+from tests.broker.server.loop_watch import LoopWatch
+from tidemark.broker.http import sliced_json, streaming
+
 POST = b"POST /topics/t/records HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
 GET = b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n"
 READERS = 500
+PIPELINED = 3_000
 HELD_SECONDS_MAX = 0.5  # of a loop that is a test's, on a busy machine; alone it is a tenth
 
 
@@ -141,3 +145,124 @@ async def test_clients_that_send_a_byte_now_and_then_are_cut_off_in_time(
             each.writer.write(b"\r\n" if each.writer is slow[1].writer else b"x")
         assert (await client.get("/livez")).status_code == 200
         await asyncio.sleep(0.05)
+
+
+async def test_a_header_that_repeats_counts_each_time(start_http: Any, dial: Any) -> None:
+    client = await dial(await start_http(), b"GET /livez HTTP/1.1\r\nHost: localhost\r\n" + b"a:\r\n" * 101 + b"\r\n")
+    assert (await client.answer())[0] == 431, "each would be copied behind all those before it"
+
+
+async def test_what_stands_behind_a_body_is_no_header(start_http: Any, dial: Any) -> None:
+    """A proxy that looks after who may say what in a head does not see it."""
+    body = b'd\r\n{"name": "t"}\r\n0\r\nContent-Type: application/json\r\nHost: a.page\r\n\r\n'
+    head = b"POST /topics HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n"
+    node = await start_http()
+    assert (await (await dial(node, head + b"\r\n" + body)).answer())[0] == 415
+    typed = await dial(node, head + b"Content-Type: application/json\r\n\r\n" + body)
+    assert (await typed.answer())[0] == 201, "and does no harm"
+
+
+async def test_requests_that_come_all_at_once_are_read_a_few_at_a_time_and_all_answered(
+    start_http: Any, dial: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = await start_http()
+    client = await dial(node, GET)
+    await client.answer()
+    watch = LoopWatch(monkeypatch)
+    body = b'{"value": 1}'
+    post = POST + b"Content-Length: %d\r\n\r\n%b" % (len(body), body)
+    client.writer.write(b"GET /livez HTTP/1.1\r\n\r\n" * PIPELINED + post + GET)
+    for _ in range(PIPELINED):
+        assert (await client.answer())[0] == 200
+    longest, what = watch.take()
+    assert longest < 0.02, what
+    assert b"offset" in (await client.answer())[1]
+    assert b"live" in (await client.answer())[1]
+
+
+async def test_a_client_without_chunks_gets_a_stream_as_it_is(start_http: Any, browse: Any, dial: Any) -> None:
+    node = await start_http()
+    assert (await browse(node).post("/topics/t/records", json={"value": 1})).status_code == 200
+    client = await dial(node, b"GET /topics/t/stream HTTP/1.0\r\nHost: localhost\r\n\r\n")
+    head = await client.reader.readuntil(b"\r\n\r\n")
+    assert b"chunked" not in head
+    assert json.loads(await client.reader.readline())["value"] == 1
+
+
+async def _streams(client: Any) -> bool:
+    async with client.stream("GET", "/topics/t/stream") as stream:
+        return bool(stream.status_code == 200)
+
+
+async def test_streams_follow_so_many_partitions_and_no_more(
+    start_http: Any, browse: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(streaming, "FOLLOWED_MAX", 5)
+    client = browse(await start_http())
+    await client.post("/topics", json={"name": "t", "partitions": 3})
+    async with client.stream("GET", "/topics/t/stream") as stream:
+        assert stream.status_code == 200
+        assert (await client.get("/topics/t/stream")).status_code == 503
+    async with asyncio.timeout(10):
+        while not await _streams(client):  # once the first has ended
+            await asyncio.sleep(0.05)
+
+
+async def test_large_bodies_are_taken_apart_a_few_at_a_time(
+    start_http: Any, browse: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As Python's values `[],[],…` takes twenty times as much: 64 MB of it would be more than a gigabyte."""
+    client, live, most = browse(await start_http()), 0, 0
+
+    class Counted(sliced_json._Reader):
+        def __init__(self, text: str) -> None:
+            nonlocal live, most
+            super().__init__(text)
+            live += 1
+            most = max(most, live)
+
+        def __del__(self) -> None:
+            nonlocal live
+            live -= 1
+
+    monkeypatch.setattr(sliced_json, "_Reader", Counted)
+    body = "[" + "[]," * 100_000 + "[]]"
+    posts = [
+        client.post("/topics/t/records", content=body, headers={"Content-Type": "application/json"}) for _ in range(15)
+    ]
+    assert {answer.status_code for answer in await asyncio.gather(*posts)} == {400}
+    assert 1 <= most <= 4
+
+
+async def test_long_answers_that_nobody_reads_are_not_kept(start_http: Any, browse: Any, connect: Any) -> None:
+    limit = 8 << 20
+    node = await start_http(http_queued_max_bytes=str(limit))
+    kafka, client, loop = await connect(node), browse(node), asyncio.get_running_loop()
+    await kafka.create("t")
+    for _ in range(4):
+        await kafka.produce("t", b"x" * 1_000_000)
+    path = "/topics/t/partitions/0/records?max_bytes=4194304"
+    unsent, most = node._http._listener.unsent, 0
+    with contextlib.ExitStack() as opened:
+        for _ in range(10):
+            slow = opened.enter_context(socket.socket())
+            slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            slow.setblocking(False)
+            await loop.sock_connect(slow, node.http_endpoints["HTTP"])
+            slow.send(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+        for _ in range(5):
+            answer = await client.get(path)
+            assert len(answer.json()["records"]) == 4, "who reads gets it all"
+            most = max(most, unsent.used_bytes)
+        async with asyncio.timeout(20):
+            while node._http.load[0] > 3:  # two that fit, and the one who reads
+                await asyncio.sleep(0.05)
+    assert most <= limit + (5 << 20), "but for the one that is being sent"
+
+
+async def test_those_who_scrape_at_the_same_time_get_the_same(start_http: Any, browse: Any) -> None:
+    """Of ten thousand partitions it is megabytes, and a thousand may ask at once."""
+    client = browse(await start_http())
+    answers = await asyncio.gather(*(client.get("/metrics") for _ in range(20)))
+    assert {answer.status_code for answer in answers} == {200}
+    assert len({answer.text for answer in answers}) < 15

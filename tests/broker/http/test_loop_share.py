@@ -5,6 +5,7 @@ import gc
 import json
 import random
 import re
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,6 +13,8 @@ import pytest
 
 from tests.broker.server.loop_watch import KEPT_SECONDS_MAX, LoopWatch
 from tidemark.broker.core.garbage import collect_rarely
+from tidemark.broker.http.decoding import Decoder
+from tidemark.broker.http.fetching import Fetching
 from tidemark.protocol.compression import GZIP, ZSTD
 from tidemark.protocol.records import Record, build_batch
 
@@ -50,8 +53,24 @@ def watch(http: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[LoopWatch]:
         json.dumps({"value": "é" * 600_000}),
         '{"value": {' + ",".join(f'"{n}": [{n}.5]' for n in range(60_000)) + "}}",
         '{"records": [' * 5000,
+        " " * 4_000_000 + "1",
+        '{"value": 1, "headers": {' + ",".join(f'"{n}": ""' for n in range(300_000)) + "}}",
+        '{"records": [{"value": 1}], "acks": ' + WIDE + "}",
+        "{" + ",".join(f'"{n}": 1' for n in range(300_000)) + "}",
     ],
-    ids=["wide body", "wide value", "many records", "long key", "long text", "wide object", "deep"],
+    ids=[
+        "wide body",
+        "wide value",
+        "many records",
+        "long key",
+        "long text",
+        "wide object",
+        "deep",
+        "space",
+        "many headers",
+        "wide acks",
+        "many fields",
+    ],
 )
 async def test_a_large_body_is_read_in_slices(http: Any, watch: LoopWatch, body: str) -> None:
     client, _ = http
@@ -61,12 +80,14 @@ async def test_a_large_body_is_read_in_slices(http: Any, watch: LoopWatch, body:
     assert longest < KEPT_SECONDS_MAX, what
 
 
-@pytest.mark.parametrize("name", ["wide", "compressed", "binary"])
+@pytest.mark.parametrize("name", ["wide", "compressed", "binary", "headers"])
 async def test_large_records_are_told_in_slices(http: Any, watch: LoopWatch, name: str) -> None:
     client, kafka = http
     values = {"wide": WIDE.encode(), "compressed": b"x" * 1_000_000, "binary": random.Random(1).randbytes(3_000_000)}
     count, compression = (25, GZIP) if name == "compressed" else (1, 0)
-    await kafka.produce("t", batch=build_batch([Record(value=values[name])] * count, compression=compression))
+    headers = [("", None)] * 500_000 if name == "headers" else []  # a megabyte of them
+    record = Record(value=values.get(name), headers=headers)
+    await kafka.produce("t", batch=build_batch([record] * count, compression=compression))
     watch.take()  # so far it was the test that took long
     offset = 0
     while offset < count:
@@ -85,3 +106,38 @@ async def test_many_readers_of_batches_that_grow_do_not_fill_the_memory(http: An
     reads = [client.get("/topics/t/partitions/0/records?offset=4990") for _ in range(20)]
     for read in await asyncio.gather(*reads):
         assert len(read.json()["records"]) == 10
+
+
+async def test_of_many_that_wait_for_one_record_few_go_on_in_each_turn(
+    http: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client, kafka = http
+    turn, went_on = 0, Counter[int]()
+    decoded, read, reads = Decoder.decoded, Fetching.read, 0
+
+    async def noted(self: Decoder, data: Any, *args: Any, **more: Any) -> Any:
+        went_on[turn] += bool(data.records)
+        return await decoded(self, data, *args, **more)
+
+    async def count_turns() -> None:
+        nonlocal turn
+        while True:
+            turn += 1
+            await asyncio.sleep(0)
+
+    async def counted(self: Fetching, *args: Any, **more: Any) -> Any:
+        nonlocal reads
+        reads += 1
+        return await read(self, *args, **more)
+
+    monkeypatch.setattr(Decoder, "decoded", noted)
+    monkeypatch.setattr(Fetching, "read", counted)
+    waiting = [asyncio.create_task(client.get("/topics/t/partitions/0/records?wait_ms=20000")) for _ in range(50)]
+    while reads < 50:
+        await asyncio.sleep(0.01)
+    counting = asyncio.create_task(count_turns())
+    await kafka.produce("t", b"x")
+    answers = await asyncio.gather(*waiting)
+    counting.cancel()
+    assert [len(answer.json()["records"]) for answer in answers] == [1] * 50
+    assert max(went_on.values()) <= 2, went_on

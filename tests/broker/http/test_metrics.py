@@ -2,19 +2,25 @@
 
 import asyncio
 import gc
+import socket
 import statistics
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_open_metrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
-from tests.broker.server.loop_watch import LoopWatch
+from tests.broker.server.loop_watch import LoopWatch, frame_of
 from tidemark.broker.metrics import docs
 from tidemark.broker.metrics.metric import Kind
+from tidemark.broker.metrics.registry import Metrics
+from tidemark.broker.metrics.topics import TopicMetrics
+from tidemark.broker.replication.traffic import TopicTraffic
 from tidemark.protocol.messages.alter_client_quotas import AlterationData, AlterClientQuotasRequest, EntityData, OpData
+from tidemark.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from tidemark.protocol.messages.find_coordinator import FindCoordinatorRequest
 from tidemark.protocol.messages.init_producer_id import InitProducerIdRequest
 from tidemark.protocol.messages.offset_commit import (
@@ -77,7 +83,7 @@ async def test_what_clients_did_is_counted(start_http: Any, browse: Any, connect
     assert of(samples, "kafka_log_log_logendoffset", topic="orders", partition="0") == 6
     assert of(samples, "kafka_log_log_logendoffset", topic="orders", partition="1") == 0
     assert of(samples, "kafka_network_requestmetrics_requests_total", request="Produce") == 4
-    for phase in ("total", "local", "remote", "requestqueue"):
+    for phase in ("total", "local", "remote", "requestqueue", "responsesend"):
         assert of(samples, f"kafka_network_requestmetrics_{phase}time_seconds_count", request="Produce") == 4
     error = of(
         samples, "kafka_network_requestmetrics_errors_total", request="Produce", error="UNKNOWN_TOPIC_OR_PARTITION"
@@ -90,6 +96,35 @@ async def test_what_clients_did_is_counted(start_http: Any, browse: Any, connect
     assert of(samples, "kafka_controller_kafkacontroller_activecontrollercount") == 1
     assert of(samples, "kafka_server_socketservermetrics_connection_count", listener="PLAINTEXT") == 1
     assert of(samples, "process_open_fds") > 3
+
+
+async def test_how_long_answers_take_to_be_sent_is_told_by_api(start_http: Any, browse: Any, connect: Any) -> None:
+    node = await start_http()
+    kafka = await connect(node)
+    await kafka.create("t")
+    for _ in range(8):
+        await kafka.produce("t", b"x" * 900_000)
+    name = "kafka_network_requestmetrics_responsesendtime_seconds"
+    before = await scraped(browse(node))
+    assert of(before, f"{name}_sum", request="Produce") == 0
+    with socket.socket() as slow:
+        slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        slow.setblocking(False)
+        loop = asyncio.get_running_loop()
+        await loop.sock_connect(slow, node.address)
+        partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=8 << 20)
+        topic = FetchTopic(topic="t", partitions=[partition])
+        asked = FetchRequest(max_wait_ms=0, max_bytes=8 << 20, session_epoch=-1, topics=[topic])
+        await loop.sock_sendall(slow, frame_of(asked, 12))
+        left = int.from_bytes(await loop.sock_recv(slow, 4), "big")
+        await asyncio.sleep(0.2)  # it is in no hurry
+        while left:
+            left -= len(await loop.sock_recv(slow, min(left, 1 << 20)))
+        async with asyncio.timeout(10):
+            while not of(samples := await scraped(browse(node)), f"{name}_sum", request="Fetch") > 0.15:
+                await asyncio.sleep(0.05)
+    assert of(samples, f"{name}_sum", request="Produce") == 0
+    assert of(samples, f"{name}_bucket", request="Fetch", le="0.1") == 0
 
 
 async def test_what_a_client_under_a_quota_used_and_waited_for_is_told(
@@ -191,6 +226,47 @@ async def test_a_scrape_of_many_partitions_holds_nobody_up(
         "half a second of work at ten thousand, and as much of those that ask meanwhile"
     )
     assert statistics.median(waits) < 0.02, "another connection is served all the time"
+
+
+async def test_a_scrape_of_ten_thousand_partitions_is_done_in_short_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The collectors and the writer are the real ones; the partitions, which take a minute to make, are not."""
+    replicas = [fake_partition(index) for index in range(10_000)]
+    topics = {
+        f"t{number}": SimpleNamespace(
+            name=f"t{number}",
+            offline={},
+            traffic=TopicTraffic(),
+            partitions={each.index: each for each in some},
+            replicas=lambda some=some: iter(some),
+        )
+        for number, some in enumerate((replicas[:5_000], *(replicas[at : at + 50] for at in range(5_000, 10_000, 50))))
+    }
+    table: Any = SimpleNamespace(topics=topics, offline_directories={})
+    cleaner: Any = SimpleNamespace(uncleanable=(), cleaned_logs=0, bytes_before=0, bytes_after=0)
+    scrubber: Any = SimpleNamespace(read_logs=0, mended_segments=0, damaged_logs=0, oldest_seconds=lambda: 0.0)
+    collector = TopicMetrics(table, cleaner, scrubber, detail=lambda: "partition")
+    metrics = Metrics([collector], watch_clients=lambda: None)
+    await metrics.exposition(open_metrics=False)  # Python makes it quicker
+    watch, began = LoopWatch(monkeypatch), time.thread_time()
+    _, text = await metrics.exposition(open_metrics=False)
+    worked, (longest, what) = time.thread_time() - began, watch.take()
+    assert text.count(b"kafka_log_log_size{") == 10_000
+    assert longest < 0.02, what
+    assert worked < 0.5
+
+
+def fake_partition(index: int) -> Any:
+    log = SimpleNamespace(size_bytes=1 << 20, start_offset=0, end_offset=1000, segment_count=1, producer_states=())
+    return SimpleNamespace(
+        topic="t",
+        index=index,
+        log=log,
+        high_watermark=1000,
+        leadership=SimpleNamespace(isr=(1, 2, 3), replicas=(1, 2, 3)),
+        config=SimpleNamespace(min_insync_replicas=2),
+        too_few_in_sync=False,
+        count_records=lambda: None,
+    )
 
 
 async def test_a_node_is_scraped_while_the_controller_stops_and_others_take_over(nodes: Any, browse: Any) -> None:

@@ -71,7 +71,7 @@ async def test_who_asks_for_usage_has_it_counted_for_a_while(quotas: Quotas, mon
     assert (usage.user, usage.client_id, usage.produced_bytes) == ("ann", "a", 5)
     quotas._end_watch()
     assert not quotas.is_active
-    assert not quotas.usage()
+    assert not list(quotas.usage())
     quotas.watch_usage()
     quotas.meter_of(client).produced(7)
     assert [each.produced_bytes for each in quotas.usage()] == [7], "the same connection is counted again"

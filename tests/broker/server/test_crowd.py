@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import selectors
 import socket
 import time
 from collections import Counter
@@ -8,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tidemark.broker.server import crowd
+from tidemark.broker.server import background_sockets, crowd
 from tidemark.broker.server.crowd import CrowdSelector
 
 
@@ -96,25 +97,65 @@ def test_a_few_sockets_are_served_as_by_any_selector(selector: CrowdSelector) ->
         assert (key.data, events) == ("data", 1)
 
 
-def test_few_of_those_behind_the_crowd_are_served_last_and_in_turn(selector: CrowdSelector, ready: list[int]) -> None:
+def test_those_behind_the_crowd_are_served_last_and_one_in_each_turn(selector: CrowdSelector, ready: list[int]) -> None:
     behind, crowd_left = set(ready[20:]), set(ready[10:20])
     selector.crowd -= behind
-    selector.background |= behind
+    for each in behind:
+        selector.put_behind(each, is_busy=lambda: False)
     found = Counter[int]()
-    for _ in range(30):
+    for _ in range(60):
         turn = served(selector)
         assert set(turn[:10]) == set(ready[:10])
         assert set(turn[10:20]) == crowd_left
-        assert len(turn[20:]) == crowd.BACKGROUND_MAX
+        assert len(turn[20:]) == 1
         found.update(turn[20:])
     assert set(found) == behind
-    assert max(found.values()) - min(found.values()) <= 1
+    assert max(found.values()) == min(found.values()) == 2
 
 
-def test_those_behind_the_crowd_come_last_among_few_too(selector: CrowdSelector, ready: list[int]) -> None:
+def test_those_behind_the_crowd_are_not_served_in_a_turn_that_is_busy_but_for_one_now_and_then(
+    selector: CrowdSelector, ready: list[int]
+) -> None:
+    is_busy = True
     for each in ready[3:]:
         selector.unregister(each)
-    selector.background |= {ready[0], ready[2]}
-    turns = [served(selector) for _ in range(4)]
-    assert [turn[0] for turn in turns] == [ready[1]] * 4
-    assert {each for turn in turns for each in turn[1:]} == {ready[0], ready[2]}
+    for each in (ready[0], ready[2]):
+        selector.put_behind(each, is_busy=lambda: is_busy)
+    turns = [served(selector) for _ in range(4 * (background_sockets.PASSED_MAX + 1))]
+    assert [turn[0] for turn in turns] == [ready[1]] * len(turns)
+    assert Counter(each for turn in turns for each in turn[1:]) == {ready[0]: 2, ready[2]: 2}
+    is_busy = False
+    assert [len(served(selector)) for _ in range(4)] == [2] * 4
+
+
+def test_those_behind_the_crowd_are_registered_like_others_and_forgotten(selector: CrowdSelector) -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        descriptor = ours.fileno()
+        selector.put_behind(descriptor, is_busy=lambda: False)
+        selector.register(descriptor, selectors.EVENT_READ, "reader")
+        assert selector.get_key(descriptor).data == "reader"
+        theirs.send(b"x")
+        assert [(key.data, events) for key, events in selector.select(5)] == [("reader", selectors.EVENT_READ)]
+        selector.modify(descriptor, selectors.EVENT_WRITE, "writer")
+        assert [(key.data, events) for key, events in selector.select(5)] == [("writer", selectors.EVENT_WRITE)]
+        selector.unregister(descriptor)
+        assert selector.select(0) == []
+        with pytest.raises(KeyError):
+            selector.get_key(descriptor)
+        selector.forget_behind(descriptor)
+        selector.register(descriptor, selectors.EVENT_READ, "another")  # as the next connection with its number
+        assert [key.data for key, _ in selector.select(0)] == ["another"]
+
+
+def test_one_behind_the_crowd_that_wants_no_more_is_not_served(selector: CrowdSelector, ready: list[int]) -> None:
+    for each in ready[3:]:
+        selector.unregister(each)
+    for each in ready[:3]:
+        selector.put_behind(each, is_busy=lambda: False)
+    [first] = served(selector)
+    for each in ready[:3]:
+        if each != first:
+            selector.unregister(each)
+    found = served(selector) + served(selector)
+    assert set(found) == {first}, "the others were ready before, and have stopped reading"

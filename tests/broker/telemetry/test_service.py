@@ -6,6 +6,7 @@ import asyncio
 import gzip
 import struct
 import urllib.request
+from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,6 +15,8 @@ import cramjam
 import pytest
 from shared_broker import SharedBroker
 
+from tidemark.broker.core.errors import Refused
+from tidemark.broker.core.principal import ANONYMOUS, Principal
 from tidemark.broker.telemetry import service
 from tidemark.broker.telemetry.forwarding import with_client
 from tidemark.broker.telemetry.otlp import POINTS_MAX, InvalidTelemetry, points
@@ -213,15 +216,39 @@ def test_what_is_forwarded_says_which_client_it_is_of() -> None:
     assert b"app?" in sent
 
 
+def telemetry_of(*, clock: Any = lambda: 1000.0, series_max: int = 100) -> service.Telemetry:
+    current = SimpleNamespace(telemetry_max_bytes=10_000, tidemark_telemetry_series_max=series_max)
+    store = SimpleNamespace(image=SimpleNamespace(configs={}))
+    return service.Telemetry(store, SimpleNamespace(current=current), clock=clock, forward=None)  # type: ignore[arg-type]
+
+
+def call_from(host: str, user: Principal = ANONYMOUS) -> Any:
+    connection = SimpleNamespace(client_software="", peer=f"{host}:1", host=host, principal=user)
+    return SimpleNamespace(connection=connection, client_id="c")
+
+
+async def push_names(telemetry: service.Telemetry, instance_id: bytes, call: Any, *names: str) -> None:
+    """A client's whole way: it asks, and pushes one figure under each name."""
+    _, wanted = telemetry.subscribe(instance_id, call)
+    data = pushed(*(metric(name, 1.0) for name in names))
+    await telemetry.push(
+        instance_id, call, subscription_id=wanted.subscription_id, codec=NONE, data=data, terminating=False
+    )
+
+
+def told(telemetry: service.Telemetry) -> dict[str, int]:
+    """How many series of each address are told."""
+    found: Counter[str] = Counter()
+    for instance in telemetry.told():
+        found[instance.client.client_source_address] += len(instance.series)
+    return dict(found)
+
+
 async def test_a_client_that_is_forgotten_while_it_pushes_leaves_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(service, "INSTANCES_MAX", 1)
-    settings = SimpleNamespace(current=SimpleNamespace(telemetry_max_bytes=10_000, tidemark_telemetry_series_max=100))
-    store = SimpleNamespace(image=SimpleNamespace(configs={}))
-    telemetry = service.Telemetry(store, settings, clock=lambda: 1000.0, forward=None)  # type: ignore[arg-type]
-    connection = SimpleNamespace(client_software="", peer="127.0.0.1:1")
-    call = SimpleNamespace(connection=connection, client_id="c")
+    telemetry, call = telemetry_of(), call_from("127.0.0.1")
     first, wanted = telemetry.subscribe(b"1" * 16, call)
     data = gzip.compress(pushed(metric("m", 1.0)))
     pushing = asyncio.ensure_future(
@@ -231,3 +258,47 @@ async def test_a_client_that_is_forgotten_while_it_pushes_leaves_nothing(
     telemetry.subscribe(b"2" * 16, call)
     await pushing
     assert (telemetry.instance_count, telemetry._series_count) == (1, 0)
+
+
+@pytest.mark.parametrize("user", [ANONYMOUS, Principal("User", "flood")], ids=["one address", "one user"])
+async def test_a_flood_of_new_ids_takes_nothing_from_the_clients_of_others(
+    monkeypatch: pytest.MonkeyPatch, user: Principal
+) -> None:
+    monkeypatch.setattr(service, "INSTANCES_MAX", 10)
+    telemetry = telemetry_of()
+    for number in range(1, 5):
+        await push_names(telemetry, bytes([number] * 16), call_from(f"10.0.0.{number}"), "a", "b")
+    for number in range(100, 200):
+        host = "10.0.1.1" if user is ANONYMOUS else f"10.0.1.{number}"
+        await push_names(telemetry, bytes([number] * 16), call_from(host, user), "a")
+    found = told(telemetry)
+    assert telemetry.instance_count == 10
+    assert [found.get(f"10.0.0.{number}") for number in range(1, 5)] == [2, 2, 2, 2]
+    await push_names(telemetry, b"n" * 16, call_from("10.0.2.1"), "a")  # and there is room for who comes later
+    assert told(telemetry)["10.0.2.1"] == 1
+
+
+async def test_a_flood_of_series_leaves_room_for_those_of_others() -> None:
+    telemetry = telemetry_of(series_max=100)
+    for number in range(20):
+        names = [f"m{each}" for each in range(20)]
+        await push_names(telemetry, bytes([100 + number] * 16), call_from("10.0.1.1"), *names)
+    assert told(telemetry) == {"10.0.1.1": 100}
+    await push_names(telemetry, b"1" * 16, call_from("10.0.0.1"), "a", "b", "c")
+    assert told(telemetry)["10.0.0.1"] == 3
+    assert sum(told(telemetry).values()) == telemetry._series_count <= 100
+
+
+async def test_where_everybody_has_one_client_those_that_live_stay_and_those_that_are_gone_make_way(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(service, "INSTANCES_MAX", 3)
+    now = 1000.0
+    telemetry = telemetry_of(clock=lambda: now)
+    for number in range(3):
+        telemetry.subscribe(bytes([number + 1] * 16), call_from(f"10.0.0.{number}"))
+    with pytest.raises(Refused):
+        telemetry.subscribe(b"n" * 16, call_from("10.0.1.1"))
+    now += 2000
+    telemetry.subscribe(b"n" * 16, call_from("10.0.1.1"))
+    assert telemetry.instance_count == 3
