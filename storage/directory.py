@@ -386,6 +386,11 @@ class LogDirectory:
                     self._start_offsets[key] = log.start_offset
                     starts = self._noted_starts()
                 self._write(checkpoints.START_OFFSETS, starts)
+            if log is not None and self.high_watermarks.get(key, 0) > log.end_offset:
+                with self._tables:
+                    self.high_watermarks[key] = log.end_offset  # what comes there now is not committed
+                    high_watermarks = dict(self.high_watermarks)
+                self._write(checkpoints.HIGH_WATERMARKS, high_watermarks)
             if log is not None and self.cleaned_up_to.get(key, 0) > log.end_offset:
                 self.cleaned_up_to[key] = log.end_offset  # what comes there now is not clean
                 self._write(checkpoints.CLEANED_UP_TO, dict(self.cleaned_up_to))
