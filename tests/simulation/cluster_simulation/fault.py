@@ -20,8 +20,8 @@ LATER_SECONDS: Final = {
     "isolated_stop": 20.0,
     "replaced_metadata": 10.0,
     "pause_client": 9.0,
-    "damaged_restarts": 16.0,
-    "torn_journal": 12.0,
+    "damaged_restarts": 12.0,
+    "torn_journal": 8.0,
 }  # until the last part of it has begun
 
 

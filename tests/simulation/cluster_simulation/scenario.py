@@ -114,6 +114,8 @@ class Scenario:
         )
         if "voters" in self.workloads:  # with two voters left, none of them may lose what it knows
             self.faults = [each for each in self.faults if each.kind != "replaced_metadata"]
+        if "pairs" not in self.workloads:  # nothing would come of it but a long wait
+            self.faults = [each for each in self.faults if each.kind != "damaged_restarts"]
         self.may_relax = self.mode != faults.UNLUCKY  # alone in sync, a replica must keep what it has
         self.history = History()
         self.recovery_seconds = 0.0
