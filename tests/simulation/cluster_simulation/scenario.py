@@ -15,6 +15,7 @@ from cluster_simulation.administrator import Administrator, Relaxer, TopicMaker,
 from cluster_simulation.checks import check_history
 from cluster_simulation.clients import Producer, Reader, SeldomProducer, TransactionalProducer
 from cluster_simulation.compacted import KeyedProducer, check_compacted
+from cluster_simulation.fault import Fault
 from cluster_simulation.files_check import check_files
 from cluster_simulation.guest import GuestKeeper
 from cluster_simulation.history import Anomaly, History, Place
@@ -211,7 +212,7 @@ class Scenario:
         if self.random.random() < 0.5:
             node = next(each.node_id for each in cluster.brokers.values() if each.node._store.is_controller)  # type: ignore[union-attr]
         kind = self.options.without_one or self.random.choice(("kill", "isolate", "disk_hang"))
-        faults.begin(cluster, faults.Fault(kind=kind, node=node, at=0.0, seconds=FAR_SECONDS, amount=0.5))
+        faults.begin(cluster, Fault(kind=kind, node=node, at=0.0, seconds=FAR_SECONDS, amount=0.5))
         # With two replicas nothing is acknowledged without one of them, unless somebody lowers min.insync.replicas.
         stuck = frozenset() if self.may_relax else frozenset(("pairs-0",))
         self._check_liveness(cluster, f"without node-{node}", not_counted=stuck)

@@ -88,7 +88,9 @@ BUGS: Final = {
         seeds=4,
     ),
     "leases-begin-with-the-answer": Bug(patches=_leases_begin_with_the_answer, faults=("lagging_pause",), seeds=8),
-    "a-short-write-ends-a-node": Bug(patches=_a_short_write_has_no_errno, faults=("disk_full",), seeds=8),
+    "a-short-write-ends-a-node": Bug(
+        patches=_a_short_write_has_no_errno, faults=("disk_full",), workloads=("topics",), seeds=8
+    ),
     "a-lost-page-stops-a-voter": Bug(
         patches=_a_lost_page_is_damage,
         faults=("torn_journal",),
