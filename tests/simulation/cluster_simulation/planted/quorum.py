@@ -89,7 +89,7 @@ BUGS: Final = {
     ),
     "leases-begin-with-the-answer": Bug(patches=_leases_begin_with_the_answer, faults=("lagging_pause",), seeds=8),
     "a-short-write-ends-a-node": Bug(
-        patches=_a_short_write_has_no_errno, faults=("disk_full",), workloads=("topics",), seeds=8
+        patches=_a_short_write_has_no_errno, faults=("disk_full",), workloads=("topics",), seeds=16
     ),
     "a-lost-page-stops-a-voter": Bug(
         patches=_a_lost_page_is_damage,
