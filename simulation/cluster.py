@@ -148,8 +148,7 @@ class Cluster:
 
     def add_broker(self, node_id: int) -> Broker:
         """One more, without a vote and with an empty disk. It is to be started."""
-        listeners = f"PLAINTEXT://node-{node_id}:{CLIENT_PORT}"
-        broker = self._new_broker(node_id, **{"process.roles": "broker", "listeners": listeners})
+        broker = self._new_broker(node_id, **{"process.roles": "broker"})
         self.brokers[node_id] = broker
         return broker
 

@@ -20,11 +20,12 @@ SECTOR: Final = 512
 class File:
     """Its bytes as a running system sees them, and what was on the disk in pages that were not synced since."""
 
-    __slots__ = ("cold", "data", "dirty", "durable_size", "modified_ns")
+    __slots__ = ("cold", "cuts", "data", "dirty", "durable_size", "modified_ns")
 
     def __init__(self) -> None:
         self.data = bytearray()
         self.cold: set[int] = set()  # pages that are on the disk and not in memory
+        self.cuts = 0  # how often it was made shorter
         self.dirty: dict[int, bytes] = {}
         self.durable_size = 0
         self.modified_ns = 0
@@ -38,6 +39,7 @@ class File:
     def truncate(self, size: int) -> None:
         self._touch(min(size, len(self.data)), max(size, len(self.data)))
         if size < len(self.data):
+            self.cuts += 1
             del self.data[size:]
         else:
             self.data.extend(bytes(size - len(self.data)))
@@ -63,7 +65,9 @@ class File:
         self.cold = {*range(-(-len(self.data) // PAGE))} - self.dirty.keys()
 
     def restore(self, position: int, old: bytes, size: int) -> None:
-        """A write that did not happen: what was there before it, and the size of the file then."""
+        """A write or a cut that did not happen: what was there before it, and the size of the file then."""
+        if size > len(self.data):
+            self.cuts -= 1
         self.data[position : position + len(old)] = old
         del self.data[size:]
 
@@ -72,11 +76,14 @@ class File:
         self.durable_size = len(self.data)
 
     def begin_sync(self) -> Callable[[], None]:
-        """What is to be called when the sync ends: until then nothing of it counts as on the disk."""
-        data, size = self.data, len(self.data)
+        """What is to be called when the sync ends: until then nothing of it counts as on the disk. If the file is cut
+        meanwhile nobody relies on this sync: what was cut off must not come back by it."""
+        data, size, cuts = self.data, len(self.data), self.cuts
         pages = {page: bytes(data[page * PAGE : (page + 1) * PAGE]) for page in self.dirty}
 
         def end() -> None:
+            if self.cuts != cuts:
+                return
             self.durable_size = size
             for page, content in pages.items():
                 if page in self.dirty:

@@ -87,8 +87,9 @@ class SimulatedFiles(Files):
             self._disk.check(what, path)
 
     def _use(self, what: str, fd: int) -> _Descriptor:
-        opened = self._entry(fd)
-        self._check(what, opened.path)
+        opened = self._open.get(fd) or self._entry(fd)
+        if not self._process.is_alive or self._disk.failing or self._disk.dead:
+            self._check(what, opened.path)
         return opened
 
     def _entry(self, fd: int) -> _Descriptor:
@@ -154,10 +155,12 @@ class SimulatedFiles(Files):
 
     def write(self, fd: int, data: Buffer) -> int:
         opened = self._use("write", fd)
-        file = self._file(fd)
+        file, disk = opened.entry, self._disk
+        assert isinstance(file, File)
         position = len(file.data) if opened.appends else opened.position
-        taken = self._disk.take_room(len(data))
-        self._bytes_change(file, position, taken)
+        taken = len(data) if disk.room_bytes is None else disk.take_room(len(data))
+        if self._process.disk_work is not None:
+            self._bytes_change(file, position, taken)
         file.write(position, data if taken == len(data) else memoryview(data)[:taken])
         file.modified_ns = self._process.wall_clock_ns()
         opened.position = position + taken
@@ -172,8 +175,8 @@ class SimulatedFiles(Files):
         return taken
 
     def pread(self, fd: int, length: int, position: int) -> bytes:
-        self._use("read", fd)
-        file = self._file(fd)
+        file = self._use("read", fd).entry
+        assert isinstance(file, File)
         if file.cold and file.is_cold(position, length):
             self._process.spend_on_disk(self._disk.read_seconds * (0.2 + 1.6 * self._disk.random.random()))
             file.load(position, length)
@@ -181,8 +184,8 @@ class SimulatedFiles(Files):
 
     def read_cached(self, fd: int, length: int, position: int) -> bytes:
         """As preadv2 with RWF_NOWAIT."""
-        self._use("read", fd)
-        file = self._file(fd)
+        file = self._use("read", fd).entry
+        assert isinstance(file, File)
         if file.cold and file.is_cold(position, length):
             raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
         return bytes(file.data[position : position + length])

@@ -315,31 +315,29 @@ class Endpoint(asyncio.Transport):
 
     def _deliver(self) -> None:
         self._delivery = None
-        flight, peer = self._flight, self.peer
+        flight, peer, network, world = self._flight, self.peer, self.network, self.world
         if not flight or self.is_gone:
             return
         here, there = self.process.machine, peer.process.machine
-        if not self.network.passes(here, there):
+        is_clear = not network.cuts and here.is_on and there.is_on  # both ways, as nearly always
+        if not is_clear and not network.passes(here, there):
             self._stalled()
             return
         if peer.is_gone or (peer._lost and not peer._closing):
             flight.clear()
-            self.world.after(
-                self.network.delay(here),
-                partial(self._reset_by, there),
-            )
+            world.after(network.delay(here), partial(self._reset_by, there))
             return
         self._retransmit = RETRANSMIT_SECONDS
-        self.world.trace_sent(self.id, len(flight[0][1] or b""))
-        now = self.world.now
+        world.trace_sent(self.id, len(flight[0][1] or b""))
+        now, received = world.now, peer._received
         while flight and flight[0][0] <= now:
-            peer._received.append(flight.popleft()[1])
-        if not self.network.passes(there, here):
-            self._stalled(resend=False)
-        else:
+            received.append(flight.popleft()[1])
+        if is_clear or network.passes(there, here):
             self._unacknowledged_since = None
+        else:
+            self._stalled(resend=False)
         if flight and self._delivery is None:
-            self._delivery = self.world.at(flight[0][0], self._deliver)
+            self._delivery = world.at(flight[0][0], self._deliver)
         peer._arrived()
 
     def _stalled(self, *, resend: bool = True) -> None:
@@ -410,9 +408,10 @@ class Endpoint(asyncio.Transport):
     # Receiving
 
     def _arrived(self) -> None:
-        if self._protocol is not None and self._reading and not self._is_receiving and self.process.is_alive:
+        process = self.process
+        if self._protocol is not None and self._reading and not self._is_receiving and process.is_alive:
             self._is_receiving = True
-            self.process.post(self._receive)
+            process.loop.call_from_outside(self._receive)
 
     def _receive(self) -> None:
         self._is_receiving = False

@@ -164,7 +164,7 @@ class LogDirectory:
     def add_log(self, topic: str, partition: int, log: Log) -> Log:
         """The second half."""
         assert (topic, partition) not in self.logs, "it is open already"
-        log.on_truncated = partial(self._lower_recovery_point, (topic, partition))
+        log.on_truncated = partial(self._lower_checkpoints, (topic, partition))
         self.logs[topic, partition] = log
         return log
 
@@ -324,8 +324,7 @@ class LogDirectory:
             with self._tables:
                 forgotten, self._forgotten = self._forgotten, set()
                 self._start_offsets.update((key, log.start_offset) for key, log in list(self.logs.items()))
-                # As Kafka does: a log that starts where its first segment starts needs no entry.
-                starts = {key: offset for key, offset in self._start_offsets.items() if offset}
+                starts = self._noted_starts()
                 self.high_watermarks.update(high_watermarks or {})
                 high_watermarks = dict(self.high_watermarks)
                 cleaned_up_to = dict(self.cleaned_up_to)
@@ -340,6 +339,10 @@ class LogDirectory:
                 with self._tables:
                     self._forgotten |= forgotten
                 raise
+
+    def _noted_starts(self) -> dict[TopicPartition, int]:
+        """As Kafka does: a log that starts where its first segment starts needs no entry."""
+        return {key: offset for key, offset in self._start_offsets.items() if offset}
 
     def write_high_watermarks(self) -> None:
         """As they are in `high_watermarks`. For any thread."""
@@ -370,13 +373,24 @@ class LogDirectory:
         with self._tables:  # what was deleted meanwhile stays so
             self._recovery_points = {key: offset for key, offset in points.items() if key not in self._forgotten}
 
-    def _lower_recovery_point(self, key: TopicPartition) -> None:
-        """After a truncation: what the file says must not lie beyond the log's end. Mostly it does not, for what is
+    def _lower_checkpoints(self, key: TopicPartition) -> None:
+        """After a truncation: what the files say must not lie beyond the log's end. Mostly it does not, for what is
         truncated is seldom synced."""
         log = self.logs.get(key)
         with self._writing:  # or a checkpoint that is being written could bring back what was read before
             if log is None or self._recovery_points.get(key, 0) > log.recovery_point:
                 self._write_recovery_points()
+            if log is not None and self._start_offsets.get(key, 0) > log.start_offset:
+                # A start that finds a log which ends before it begins takes everything in it for deleted.
+                with self._tables:
+                    self._start_offsets[key] = log.start_offset
+                    starts = self._noted_starts()
+                self._write(checkpoints.START_OFFSETS, starts)
+            if log is not None and self.high_watermarks.get(key, 0) > log.end_offset:
+                with self._tables:
+                    self.high_watermarks[key] = log.end_offset  # what comes there now is not committed
+                    high_watermarks = dict(self.high_watermarks)
+                self._write(checkpoints.HIGH_WATERMARKS, high_watermarks)
             if log is not None and self.cleaned_up_to.get(key, 0) > log.end_offset:
                 self.cleaned_up_to[key] = log.end_offset  # what comes there now is not clean
                 self._write(checkpoints.CLEANED_UP_TO, dict(self.cleaned_up_to))

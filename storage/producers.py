@@ -25,6 +25,7 @@ NO_OFFSET = -1
 # those below. Anybody can make up any number of keys, so a partition remembers the last ones only.
 KEYED_PRODUCER_ID_MIN = 1 << 62
 KEYED_PRODUCERS_MAX = 5_000
+UNREPLICATED_MAX = 1_000  # transactions that have ended, and may not be committed yet
 _SEQUENCE_MASK = 0x7FFFFFFF  # after 2^31-1 comes 0
 
 
@@ -136,7 +137,7 @@ class Producers:
         self._keyed: dict[int, None] = {}  # ids that are made of keys, oldest first
         # Keyed by first offset. Transactions begin in offset order, so the dictionary's order is theirs.
         self._ongoing: dict[int, int] = {}
-        # Decided, but the marker may not be replicated yet: (first offset, marker's offset).
+        # Decided, but the marker may not be replicated yet: (first offset, marker's offset), by the marker's offset.
         self._unreplicated: list[tuple[int, int]] = []
 
     def __len__(self) -> int:
@@ -234,6 +235,8 @@ class Producers:
             return None
         self._ongoing.pop(first_offset, None)
         self._unreplicated.append((first_offset, offset))
+        if len(self._unreplicated) > UNREPLICATED_MAX:
+            self._unreplicated = _joined(self._unreplicated)
         return CompletedTransaction(
             producer_id=header.producer_id,
             first_offset=first_offset,
@@ -302,6 +305,14 @@ class Producers:
                 self._keyed[state.producer_id] = None
         opened = (state for state in self._states.values() if state.current_txn_first_offset >= 0)
         self._ongoing = {s.current_txn_first_offset: s.producer_id for s in sorted(opened, key=_first_offset)}
+
+
+def _joined(entries: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Half as many: two neighbours become one transaction, which ends when the later one does. What holds back the last
+    stable offset then holds it back a little longer, and never less."""
+    pairs = zip(entries[::2], entries[1::2], strict=False)
+    joined = [(min(first, second), marker) for (first, _), (second, marker) in pairs]
+    return joined + entries[len(entries) - len(entries) % 2 :]
 
 
 def _first_offset(state: ProducerState) -> int:

@@ -10,7 +10,8 @@ Two very different things look alike:
 Below the recovery point everything was synced: a broken batch is damage. Beyond it:
 
 * The batch is whole, and its offset goes back: nothing that is torn off looks so. It is damage, to an offset, which no
-  checksum covers.
+  checksum covers. (Old bytes cannot show up behind new ones: a truncation is synced before anything is appended. Only
+  the undoing of a failed write is not, and that comes at once, before the bytes could reach the disk.)
 * Nothing whole follows the broken batch, in this file or a later one: a torn tail.
 * Whole batches follow. A killed process cannot cause that, for the kernel keeps what was written in order. A power cut
   can: pages reach the disk in any order. But it leaves a trace: a page that never arrived reads as zeros up to its end,

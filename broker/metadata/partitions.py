@@ -63,6 +63,9 @@ def revise(
     after = _note_eligible(before, after, circumstances)
     after = _elect(after, circumstances)
     after = _note_eligible(before, after, circumstances)
+    if after.leader != NO_LEADER and after.last_known_elr:
+        # As Kafka: it is a guess for when nobody leads. A replica that is named there keeps its log, however damaged.
+        after = after._replace(last_known_elr=())
     if after == before:
         return before
     has_lost_a_replica = not set(before.replicas) <= set(after.replicas)

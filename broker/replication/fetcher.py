@@ -101,6 +101,11 @@ class _Signal:
             self._waiter.set_result(None)
 
 
+def _forget_outcome(done: asyncio.Future[Any]) -> None:
+    if not done.cancelled():
+        done.exception()  # or asyncio would complain that nobody has looked at it
+
+
 class Fetcher:
     def __init__(
         self,
@@ -212,10 +217,9 @@ class Fetcher:
                     await self._process(self._decoded(response))
         finally:
             self._asked_at = None
-            if under_way is not None:
+            if under_way is not None:  # not waited for: whoever ends this must not wait, nor be told what became of it
+                under_way.add_done_callback(_forget_outcome)
                 under_way.cancel()
-                with contextlib.suppress(asyncio.CancelledError, PeerUnavailable):
-                    await under_way
 
     def _ask(self) -> asyncio.Future[Any]:
         """What comes of it is for `_decoded`."""

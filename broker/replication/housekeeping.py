@@ -85,7 +85,7 @@ class Housekeeping:
     def _note_high_watermarks(self, replicas: Sequence[Replica]) -> None:
         """Here and not by the thread, which may come to it when a partition is deleted already."""
         for directory in self._table.directories:
-            directory.high_watermarks.update(self.high_watermarks(directory, replicas))
+            directory.high_watermarks.update(self.high_watermarks(directory, _at_rest(replicas)))
 
     def forget_replicated(self, replicas: Iterable[Replica]) -> None:
         """Let go of what logs remember only until it is committed."""

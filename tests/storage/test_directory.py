@@ -168,6 +168,29 @@ def test_a_truncation_lowers_the_recovery_point_on_disk(open_directory, path, ma
     assert (path / "recovery-point-offset-checkpoint").read_text() == "0\n1\na 0 1\n"
 
 
+@pytest.mark.parametrize("empty_at", [None, 2])
+def test_what_follows_a_truncation_below_the_start_is_there_after_a_kill(open_directory, make_batch, append, empty_at):
+    """As after an unclean election: the new leader ends, or begins, before what had been deleted here."""
+    directory = open_directory()
+    log = directory.open_log("a", 0, config=CONFIG)
+    for _ in range(10):
+        append(log, make_batch(1))
+    log.delete_before(8)
+    directory.write_checkpoints({("a", 0): 9})
+    if empty_at is None:
+        log.truncate_to(5)
+    else:
+        log.truncate_fully_and_start_at(empty_at)
+    first = log.end_offset
+    append(log, make_batch(1))
+    log.flush()
+    directory.close(clean=False)
+    directory = open_directory()
+    again = directory.open_log("a", 0, config=CONFIG)
+    assert (again.start_offset, again.end_offset) == (first, first + 1)
+    assert directory.high_watermarks == {("a", 0): first}  # and what follows is not taken for committed
+
+
 def test_idle_partitions_hold_no_files_open(open_directory):
     directory = open_directory()
     before = len(os.listdir("/proc/self/fd"))

@@ -151,6 +151,24 @@ def test_a_snapshot_remembers_a_batch_that_spans_the_wrap(writer, header):
     assert again.write(header(2))[1] is False
 
 
+def test_ended_transactions_that_are_not_committed_yet_are_remembered_within_a_bound(writer, header, monkeypatch):
+    monkeypatch.setattr(producers, "UNREPLICATED_MAX", 6)
+    ended, told = [], []
+    for number in range(40):
+        first, _ = writer.write(header(number, transactional=True))
+        writer.end(header(number, transactional=True), commit=True)
+        ended.append((first, writer.offset - 1))
+        assert writer.producers.unreplicated_count <= 6
+        high_watermark = max(0, writer.offset - 12)
+        told.append(writer.producers.copy().last_stable_offset(high_watermark))
+        exact = min((start for start, marker in ended if marker >= high_watermark), default=high_watermark)
+        assert told[-1] <= min(exact, high_watermark)
+    assert told[-1] > 0
+    assert told == sorted(told)
+    assert writer.producers.last_stable_offset(writer.offset) == writer.offset
+    assert writer.producers.unreplicated_count == 0
+
+
 def test_an_open_transaction_holds_back_the_last_stable_offset(writer, header):
     writer.write(header(0))
     writer.write(header(1, 2, transactional=True))

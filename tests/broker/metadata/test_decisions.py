@@ -252,6 +252,7 @@ def check(before: Image, after: Image, *, unclean_allowed: bool) -> None:
         assert partition.leader == NO_LEADER or after.is_active(partition.leader)
         assert all(after.is_active(member) for member in partition.isr)
         assert partition.isr or partition.elr or partition.last_known_elr, "nobody is left to wait for"
+        assert partition.leader == NO_LEADER or not partition.last_known_elr
         was = old(before, name, index)
         if was is None or was == partition:
             continue

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from tidemark.broker.replication.fetcher import Fetcher
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.messages.fetch import FetchRequest, FetchResponse
 from tidemark.storage import WriteFailed
@@ -86,6 +89,30 @@ async def test_a_leader_that_cannot_be_reached_is_asked_again(new_cluster: New) 
     cluster.cut.clear()
     assert await cluster.acknowledged(1, last) is None
     assert cluster.values(2) == [b"a"]
+
+
+async def test_a_fetcher_that_is_stopped_ends_whatever_becomes_of_its_request(
+    new_cluster: New, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = new_cluster(nodes=2)
+    await cluster.stop(2)
+    asked: list[asyncio.Task[None]] = []
+
+    async def fail_when_cancelled() -> None:
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.Event().wait()
+        raise ValueError("it cannot be cancelled")
+
+    def ask(self: Fetcher) -> asyncio.Task[None]:
+        self._signal.clear()
+        asked.append(asyncio.ensure_future(fail_when_cancelled()))
+        return asked[-1]
+
+    monkeypatch.setattr(Fetcher, "_ask", ask)
+    cluster.start(2)
+    await cluster.until(lambda: asked)
+    await asyncio.wait_for(cluster.stop(2), 10)
+    assert len(asked) == 1
 
 
 async def test_a_partition_that_cannot_be_written_holds_up_no_other(

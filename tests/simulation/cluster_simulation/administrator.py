@@ -83,6 +83,11 @@ async def create_topic(
         await asyncio.sleep(RETRY_SECONDS)
 
 
+def reassignment(topic: str, partition: int, replicas: list[int]) -> AlterPartitionReassignmentsRequest:
+    moved = ReassignablePartition(partition_index=partition, replicas=replicas)
+    return AlterPartitionReassignmentsRequest(topics=[ReassignableTopic(name=topic, partitions=[moved])])
+
+
 class Administrator:
     names = 2  # of topics that come and go: a few of them are made again and again
     lives_seconds = 0.0
@@ -254,10 +259,7 @@ class Administrator:
     async def reassign(self) -> None:
         topic, partition = self.random.choice(self.places)
         replicas = self.random.sample(range(1, self.nodes + 1), self.random.choice((2, 3, 3)))
-        moved = ReassignableTopic(
-            name=topic, partitions=[ReassignablePartition(partition_index=partition, replicas=replicas)]
-        )
-        request = AlterPartitionReassignmentsRequest(topics=[moved])
+        request = reassignment(topic, partition, replicas)
         answer = await self.ask(request, AlterPartitionReassignmentsResponse, version=0)
         if answer is None or answer.error_code != ErrorCode.NONE:
             return

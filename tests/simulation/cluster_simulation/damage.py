@@ -10,14 +10,16 @@ from tidemark.protocol.records import InvalidBatch, iter_batches
 from tidemark.simulation.disk import Disk, File
 
 
-def flip_a_bit(disk: Disk, random: Random) -> str:
-    """Of some log, after its recovery point. Says where; nothing, if there is no such place."""
+def flip_a_bit(disk: Disk, random: Random, *, of: str = "") -> str:
+    """Of some log, or of that of a partition, after its recovery point. Says where; nothing, if there is no such
+    place."""
     files = dict(disk.files())
     points = _recovery_points(files)
     found = []
     for path, file in files.items():
         directory, name = os.path.split(path)
-        if name.endswith(".log") and file.data and not directory.endswith("-delete"):
+        is_wanted = not of or os.path.basename(directory) == of
+        if is_wanted and name.endswith(".log") and file.data and not directory.endswith("-delete"):
             start = _position_of(file, points.get(directory, 0))
             if start < len(file.data):
                 found.append((path, start))

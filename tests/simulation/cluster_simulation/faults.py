@@ -5,70 +5,32 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from dataclasses import dataclass
 from random import Random
 from typing import Final
 
-from cluster_simulation import damage, layouts, lost_metadata
+from cluster_simulation import layouts
+from cluster_simulation.cuts import cut_clients, cut_pair, isolate, one_way
+from cluster_simulation.fault import Begin, Fault, broker_of, later
+from cluster_simulation.losses import (
+    bit_flip,
+    damaged_restarts,
+    replaced_disk,
+    replaced_metadata,
+    torn_journal,
+)
 from tidemark.simulation import Broker, Cluster
 
 SECONDS_MAX: Final = 8.0
-LATER_SECONDS: Final = {
-    "kills_then_blackout": 10.0,
-    "unsynced_kills": 10.0,
-    "replaced_disk": 8.0,
-    "hand_over": 11.0,
-    "rolling_stop": 10.0,
-    "rolling_replace": 10.0,
-    "lagging_pause": 14.0,
-    "isolated_kill": 13.0,
-    "isolated_stop": 20.0,
-    "replaced_metadata": 10.0,
-    "pause_client": 9.0,
-}  # until the last part of it has begun
-
-
-@dataclass(frozen=True, slots=True)
-class Fault:
-    kind: str
-    node: int
-    at: float
-    seconds: float
-    amount: float  # from 0 to 1: how much of it
-    layout: str = "one"  # of the nodes' disks
-
-    @property
-    def ends_at(self) -> float:
-        """When nothing comes of it any more."""
-        return self.at + self.seconds + LATER_SECONDS.get(self.kind, 1.0)
-
-    def __str__(self) -> str:
-        return f"{self.kind} node-{self.node} at {self.at:.2f} for {self.seconds:.2f} s"
-
-
-Begin = Callable[[Cluster, Fault], None]
-
-
-def _broker(cluster: Cluster, fault: Fault) -> Broker:
-    return cluster.brokers[fault.node]
-
-
-def _others(cluster: Cluster, fault: Fault) -> list[str]:
-    return [each.name for each in cluster.brokers.values() if each.node_id != fault.node]
-
-
-def _later(cluster: Cluster, fault: Fault, end: Callable[[], None]) -> None:
-    cluster.world.after(fault.seconds, end)
 
 
 def kill(cluster: Cluster, fault: Fault) -> None:
-    _broker(cluster, fault).kill()
-    _later(cluster, fault, _broker(cluster, fault).start)
+    broker_of(cluster, fault).kill()
+    later(cluster, fault, broker_of(cluster, fault).start)
 
 
 def power(cluster: Cluster, fault: Fault) -> None:
-    _broker(cluster, fault).cut_power()
-    _later(cluster, fault, _broker(cluster, fault).start)
+    broker_of(cluster, fault).cut_power()
+    later(cluster, fault, broker_of(cluster, fault).start)
 
 
 def blackout(cluster: Cluster, fault: Fault) -> None:
@@ -79,86 +41,48 @@ def blackout(cluster: Cluster, fault: Fault) -> None:
 
 
 def stop(cluster: Cluster, fault: Fault) -> None:
-    broker = _broker(cluster, fault)
-    broker.stop(then=lambda: _later(cluster, fault, broker.start))
+    broker = broker_of(cluster, fault)
+    broker.stop(then=lambda: later(cluster, fault, broker.start))
 
 
 def pause(cluster: Cluster, fault: Fault) -> None:
-    process = _broker(cluster, fault).process
+    process = broker_of(cluster, fault).process
     if process is not None:
         process.pause(fault.seconds)
 
 
 def sleep(cluster: Cluster, fault: Fault) -> None:
-    process = _broker(cluster, fault).process
+    process = broker_of(cluster, fault).process
     if process is not None:
         process.pause(fault.seconds, machine_sleeps=True)
 
 
-def isolate(cluster: Cluster, fault: Fault) -> None:
-    _cut(cluster, fault, [(fault_name(fault), each) for each in _others(cluster, fault)], both_ways=True)
-
-
-def cut_pair(cluster: Cluster, fault: Fault) -> None:
-    others = _others(cluster, fault)
-    _cut(cluster, fault, [(fault_name(fault), others[int(fault.amount * len(others)) % len(others)])], both_ways=True)
-
-
-def one_way(cluster: Cluster, fault: Fault) -> None:
-    paths = [(fault_name(fault), each) for each in _others(cluster, fault)]
-    _cut(cluster, fault, paths if fault.amount < 0.5 else [(b, a) for a, b in paths], both_ways=False)
-
-
-def cut_clients(cluster: Cluster, fault: Fault) -> None:
-    """Some clients do not reach a node, or hear nothing from it."""
-    names = [each.machine.name for each in cluster.clients]
-    chosen = [name for at, name in enumerate(names) if (at * 7 + int(fault.amount * 100)) % 3]
-    paths = [(fault_name(fault), name) for name in chosen]
-    _cut(cluster, fault, paths if fault.amount < 0.7 else [(b, a) for a, b in paths], both_ways=fault.amount < 0.2)
-
-
-def fault_name(fault: Fault) -> str:
-    return f"node-{fault.node}"
-
-
-def _cut(cluster: Cluster, fault: Fault, paths: list[tuple[str, str]], *, both_ways: bool) -> None:
-    paths = [*paths, *((b, a) for a, b in paths)] if both_ways else paths
-    for path in paths:
-        cluster.network.cut(*path)
-
-    def end() -> None:
-        for path in paths:
-            cluster.network.heal(*path)
-
-    _later(cluster, fault, end)
-
-
 def slow(cluster: Cluster, fault: Fault) -> None:
-    cluster.network.slow[fault_name(fault)] = 0.01 + 0.2 * fault.amount**2
+    cluster.network.slow[fault.node_name] = 0.01 + 0.2 * fault.amount**2
 
     def end() -> None:
-        cluster.network.slow.pop(fault_name(fault), None)
+        cluster.network.slow.pop(fault.node_name, None)
 
-    _later(cluster, fault, end)
+    later(cluster, fault, end)
 
 
 def resets(cluster: Cluster, fault: Fault) -> None:
-    cluster.network.reset_some(fault_name(fault), cluster.network.random, 0.2 + 0.8 * fault.amount)
+    cluster.network.reset_some(fault.node_name, cluster.network.random, 0.2 + 0.8 * fault.amount)
 
 
 def disk_full(cluster: Cluster, fault: Fault) -> None:
-    disk = _broker(cluster, fault).machine.disk
+    disk = broker_of(cluster, fault).machine.disk
     disk.room_bytes = int(fault.amount * 4000)
 
     def end() -> None:
         disk.room_bytes = None
 
-    _later(cluster, fault, end)
+    later(cluster, fault, end)
 
 
 def cold_caches(cluster: Cluster, fault: Fault) -> None:
     """Nothing that is on the disk is in memory any more: reads wait for the disk, which is slow for a while."""
-    disk = _broker(cluster, fault).machine.disk
+    disk = broker_of(cluster, fault).machine.disk
     disk.drop_caches()
     disk.read_seconds = 0.002 + 0.3 * fault.amount**2
 
@@ -166,21 +90,21 @@ def cold_caches(cluster: Cluster, fault: Fault) -> None:
         disk.drop_caches()
         disk.read_seconds = 0.004
 
-    _later(cluster, fault, end)
+    later(cluster, fault, end)
 
 
 def disk_hang(cluster: Cluster, fault: Fault) -> None:
-    _broker(cluster, fault).machine.disk.hangs_until = cluster.world.now + fault.seconds
+    broker_of(cluster, fault).machine.disk.hangs_until = cluster.world.now + fault.seconds
 
 
 def slow_sync(cluster: Cluster, fault: Fault) -> None:
-    disk = _broker(cluster, fault).machine.disk
+    disk = broker_of(cluster, fault).machine.disk
     disk.sync_seconds = 0.01 + 0.3 * fault.amount
 
     def end() -> None:
         disk.sync_seconds = 0.002
 
-    _later(cluster, fault, end)
+    later(cluster, fault, end)
 
 
 def sync_errors(cluster: Cluster, fault: Fault) -> None:
@@ -188,16 +112,16 @@ def sync_errors(cluster: Cluster, fault: Fault) -> None:
 
 
 def _failing(cluster: Cluster, fault: Fault, what: str, chance: float) -> None:
-    disk = _broker(cluster, fault).machine.disk
+    disk = broker_of(cluster, fault).machine.disk
     disk.failing, disk.failing_chance = frozenset((what,)), chance
 
     def end() -> None:
         """A disk that failed is not trusted by a running broker: it is restarted, as an operator would."""
         disk.failing = frozenset()
-        _broker(cluster, fault).kill()
-        cluster.world.after(0.5, _broker(cluster, fault).start)
+        broker_of(cluster, fault).kill()
+        cluster.world.after(0.5, broker_of(cluster, fault).start)
 
-    _later(cluster, fault, end)
+    later(cluster, fault, end)
 
 
 def write_errors(cluster: Cluster, fault: Fault) -> None:
@@ -210,15 +134,15 @@ def read_errors(cluster: Cluster, fault: Fault) -> None:
 
 def dead_directory(cluster: Cluster, fault: Fault) -> None:
     """One of several disks fails; it is mended, and the node restarted."""
-    disk, path = _broker(cluster, fault).machine.disk, layouts.last_directory(fault.node, fault.layout)
+    disk, path = broker_of(cluster, fault).machine.disk, layouts.last_directory(fault.node, fault.layout)
     disk.dead.add(path)
 
     def end() -> None:
         disk.dead.discard(path)
-        _broker(cluster, fault).kill()
-        cluster.world.after(0.5, _broker(cluster, fault).start)
+        broker_of(cluster, fault).kill()
+        cluster.world.after(0.5, broker_of(cluster, fault).start)
 
-    _later(cluster, fault, end)
+    later(cluster, fault, end)
 
 
 def kills_then_blackout(cluster: Cluster, fault: Fault) -> None:
@@ -227,8 +151,8 @@ def kills_then_blackout(cluster: Cluster, fault: Fault) -> None:
     for broker in cluster.brokers.values():
         broker.kill()
         cluster.world.after(0.1 * broker.node_id, broker.start)
-    later = dataclasses.replace(fault, kind="blackout", seconds=1.0)
-    cluster.world.after(3.0 + 4 * fault.amount, lambda: begin(cluster, later))
+    blackout_then = dataclasses.replace(fault, kind="blackout", seconds=1.0)
+    cluster.world.after(3.0 + 4 * fault.amount, lambda: begin(cluster, blackout_then))
 
 
 def hand_over(cluster: Cluster, fault: Fault) -> None:
@@ -260,7 +184,7 @@ def _pair(cluster: Cluster, fault: Fault) -> tuple[Broker, Broker]:
             follower = next(each for each in chosen.isr if each != chosen.leader)
             if chosen.leader in cluster.brokers and follower in cluster.brokers:
                 return cluster.brokers[follower], cluster.brokers[chosen.leader]
-    first = _broker(cluster, fault)
+    first = broker_of(cluster, fault)
     return first, next(each for each in cluster.brokers.values() if each is not first)
 
 
@@ -280,7 +204,7 @@ def rolling_replace(cluster: Cluster, fault: Fault) -> None:
 
 def _roll(cluster: Cluster, fault: Fault, when_stopped: Callable[[Broker], None]) -> None:
     """`fault.node` is the last but one to stop: it was in sync for longer than any but the last."""
-    chosen = _broker(cluster, fault)
+    chosen = broker_of(cluster, fault)
     others = [each for each in cluster.brokers.values() if each is not chosen]
     turned = int(fault.amount * 100) % len(others)
     others = [*others[turned:], *others[:turned]]
@@ -300,7 +224,7 @@ def _roll(cluster: Cluster, fault: Fault, when_stopped: Callable[[Broker], None]
             when_stopped(chosen)
         for broker in order[:-1]:
             broker.start()
-        _later(cluster, fault, order[-1].start)
+        later(cluster, fault, order[-1].start)
 
     stop_next(0)
 
@@ -318,8 +242,8 @@ def unsynced_kills(cluster: Cluster, fault: Fault) -> None:
             cluster.world.after(0.1, broker.start)
 
     cluster.world.after(1.5, kill_all)
-    later = dataclasses.replace(fault, kind="blackout", seconds=1.0)
-    cluster.world.after(4.0 + 4 * fault.amount, lambda: begin(cluster, later))
+    blackout_then = dataclasses.replace(fault, kind="blackout", seconds=1.0)
+    cluster.world.after(4.0 + 4 * fault.amount, lambda: begin(cluster, blackout_then))
 
 
 def pause_client(cluster: Cluster, fault: Fault) -> None:
@@ -335,7 +259,7 @@ def pause_client(cluster: Cluster, fault: Fault) -> None:
 def lagging_pause(cluster: Cluster, fault: Fault) -> None:
     """A node hears late, and then stands still for longer than its session: when it goes on it finds answers to what it
     asked long ago. If it was its machine that slept, its time-outs have not passed."""
-    name, process = fault_name(fault), _broker(cluster, fault).process
+    name, process = fault.node_name, broker_of(cluster, fault).process
     if process is None or cluster.network.slow or any(_is_stopped(each) for each in cluster.brokers.values()):
         return  # the others must be there to fence it
     cluster.network.slow[name] = 0.6
@@ -355,7 +279,7 @@ def _is_stopped(broker: Broker) -> bool:
 def isolated_kill(cluster: Cluster, fault: Fault) -> None:
     """A node is cut off from the others, not from clients, until another leads what it led; then it is killed. What it
     alone has must go when it comes back."""
-    broker = _broker(cluster, fault)
+    broker = broker_of(cluster, fault)
     lasts = 9.0 + 2 * fault.amount
     isolate(cluster, dataclasses.replace(fault, seconds=lasts))
     cluster.world.after(lasts - 0.1, broker.kill)
@@ -364,7 +288,7 @@ def isolated_kill(cluster: Cluster, fault: Fault) -> None:
 
 def isolated_stop(cluster: Cluster, fault: Fault) -> None:
     """Likewise, and it stops cleanly: the next start trusts what it finds."""
-    broker = _broker(cluster, fault)
+    broker = broker_of(cluster, fault)
     isolate(cluster, dataclasses.replace(fault, seconds=18.0))
     begun = broker.process
 
@@ -375,43 +299,14 @@ def isolated_stop(cluster: Cluster, fault: Fault) -> None:
     cluster.world.after(8.0 + 2 * fault.amount, lambda: broker.stop(then=start))
 
 
-def replaced_disk(cluster: Cluster, fault: Fault) -> None:
-    """An empty disk takes the place of one without metadata, after a clean stop or an unclean one."""
-    broker = _broker(cluster, fault)
-
-    def replace() -> None:
-        if not broker.is_running:
-            broker.machine.disk.replace(layouts.last_directory(fault.node, fault.layout))
-            _later(cluster, fault, broker.start)
-
-    if fault.amount < 0.5:
-        broker.stop(then=replace)
-    else:
-        broker.kill()
-        replace()
-
-
-def replaced_metadata(cluster: Cluster, fault: Fault) -> None:
-    lost_metadata.replace_metadata(cluster, _broker(cluster, fault))
-
-
-def bit_flip(cluster: Cluster, fault: Fault) -> None:
-    """Of what a start looks at: after the recovery point. What is before it is checked by `tidemark log verify`."""
-    broker = _broker(cluster, fault)
-    broker.kill()
-    flipped = damage.flip_a_bit(broker.machine.disk, Random(f"flip {fault}"))
-    cluster.world.note("nemesis", f"flips a bit of {flipped}")
-    _later(cluster, fault, broker.start)
-
-
 def clock_drift(cluster: Cluster, fault: Fault) -> None:
-    machine = _broker(cluster, fault).machine
+    machine = broker_of(cluster, fault).machine
     machine.set_clock_rate(1 + (fault.amount - 0.5) * 0.06)
-    _later(cluster, fault, lambda: machine.set_clock_rate(1.0))
+    later(cluster, fault, lambda: machine.set_clock_rate(1.0))
 
 
 def clock_jump(cluster: Cluster, fault: Fault) -> None:
-    _broker(cluster, fault).machine.wall_offset_seconds += (fault.amount - 0.5) * 3600
+    broker_of(cluster, fault).machine.wall_offset_seconds += (fault.amount - 0.5) * 3600
 
 
 KINDS: Final[dict[str, dict[str, Begin]]] = {
@@ -432,6 +327,7 @@ KINDS: Final[dict[str, dict[str, Begin]]] = {
         "blackout": blackout,
         "kills_then_blackout": kills_then_blackout,
         "unsynced_kills": unsynced_kills,
+        "torn_journal": torn_journal,
     },
     "network": {
         "isolate": isolate,
@@ -456,14 +352,28 @@ KINDS: Final[dict[str, dict[str, Begin]]] = {
         "replaced_disk": replaced_disk,
         "rolling_replace": rolling_replace,
         "replaced_metadata": replaced_metadata,
+        "damaged_restarts": damaged_restarts,
     },
     "clock": {"clock_drift": clock_drift, "clock_jump": clock_jump},
 }
 BEGIN: Final = {name: begin for kinds in KINDS.values() for name, begin in kinds.items()}
 DAMAGE: Final = frozenset(KINDS["damage"])  # a replica loses what it had acknowledged, synced or not
 UNCLEAN: Final = frozenset(
-    ("kill", "isolated_kill", "power", "sync_errors", "write_errors", "read_errors", "dead_directory", *KINDS["damage"])
+    (
+        "kill",
+        "isolated_kill",
+        "power",
+        "torn_journal",
+        "sync_errors",
+        "write_errors",
+        "read_errors",
+        "dead_directory",
+        *KINDS["damage"],
+    )
 )  # the node is restarted without a clean stop
+ENDS_A_NODE: Final = frozenset(
+    ("sync_errors", "write_errors", "read_errors", "dead_directory", "replaced_metadata")
+)  # whatever else befalls it, a node goes on, or is ended by somebody
 NEEDS: Final = {
     "dead_directory": ("two",),
     "replaced_disk": ("two", "apart"),
@@ -510,7 +420,7 @@ def _is_fair(kind: str, mode: str, layout: str) -> bool:
         return mode == SYNCED
     if kind == "hand_over":
         return mode != UNLUCKY  # two of them stop uncleanly
-    if kind == "power":
+    if kind in ("power", "torn_journal"):
         return mode != CACHED
     return kind not in DAMAGE or mode == UNLUCKY
 

@@ -7,16 +7,11 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any, Final
 
-from cluster_simulation.administrator import WORTH_ANOTHER_TRY
+from cluster_simulation.administrator import WORTH_ANOTHER_TRY, reassignment
 from cluster_simulation.history import Anomaly, History, Place
 from tidemark.environment import monotonic
 from tidemark.protocol.errors import ErrorCode
-from tidemark.protocol.messages.alter_partition_reassignments import (
-    AlterPartitionReassignmentsRequest,
-    AlterPartitionReassignmentsResponse,
-    ReassignablePartition,
-    ReassignableTopic,
-)
+from tidemark.protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsResponse
 from tidemark.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from tidemark.protocol.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 from tidemark.simulation import Cluster
@@ -85,7 +80,8 @@ class GuestKeeper:
             for topic, partition, replicas in held:
                 left = [each for each in replicas if each != self.guest]
                 missing = [each for each in self.nodes if each not in left]
-                wanted = [*left, *self.random.sample(missing, len(replicas) - len(left))]
+                others = min(len(replicas) - len(left), len(missing))  # none, while a partition moves to the guest
+                wanted = [*left, *self.random.sample(missing, others)]
                 await self._reassign(topic, partition, wanted)
             await asyncio.sleep(0.3)
 
@@ -101,10 +97,7 @@ class GuestKeeper:
         ]
 
     async def _reassign(self, topic: str, partition: int, replicas: list[int]) -> None:
-        moved = ReassignableTopic(
-            name=topic, partitions=[ReassignablePartition(partition_index=partition, replicas=replicas)]
-        )
-        request = AlterPartitionReassignmentsRequest(topics=[moved])
+        request = reassignment(topic, partition, replicas)
         answer: Any = await self.client.ask_any(request, AlterPartitionReassignmentsResponse, version=0)
         self.history.requests += 1
         if answer.error_code == ErrorCode.NONE:

@@ -9,6 +9,8 @@ from random import Random
 from typing import Final
 
 from cluster_simulation.history import History, Place
+from tidemark.broker.peers import PeerLink
+from tidemark.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from tidemark.protocol.messages.fetch import (
     FetchPartition,
     FetchRequest,
@@ -16,10 +18,13 @@ from tidemark.protocol.messages.fetch import (
     FetchTopic,
     ReplicaState,
 )
-from tidemark.simulation.client import KafkaClient
+from tidemark.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from tidemark.simulation.client import GROUP, KafkaClient
 
 PORTS: Final = (9092, 9093)
 SECONDS_MAX: Final = 2.0
+IN_FLIGHT_MAX: Final = 256  # requests of a connection that a broker takes before it has answered the first
+STRING_MAX: Final = 32_767
 
 
 class Hostile:
@@ -41,6 +46,7 @@ class Hostile:
             *[self.forged_replica] * 3,
             self.truncated_request,
             self.hang_up_early,
+            self.long_name_behind_long_polls,
         ]
         while not self.stopping:
             with contextlib.suppress(Exception):
@@ -77,6 +83,36 @@ class Hostile:
         """Many questions, and no ear for the answers."""
         question = struct.pack(">hhihi", 3, 1, 7, -1, -1)
         await self._send((struct.pack(">i", len(question)) + question) * 50)
+
+    async def long_name_behind_long_polls(self) -> None:
+        """The broker comes to the name when somebody's batch ends the polls; a text that quotes it fits no answer."""
+        topic, partition = self.random.choice(self.places)
+        await self.client.refresh(topic)
+        address = await self.client.leader_of(topic, partition)
+        link = PeerLink(*address, client_id=self.name)
+        groups = [f"{self.name}-{number}" for number in range(8)]
+        asked = FindCoordinatorRequest(key_type=GROUP, coordinator_keys=groups)
+        told = await link.send(asked, version=4, timeout=1.0, response=FindCoordinatorResponse)
+        here = [each.key for each in told.coordinators if (each.host, each.port) == address]
+        end = self.history.ends[topic, partition]
+        fetched = FetchPartition(partition=partition, fetch_offset=end, partition_max_bytes=1 << 20)
+        poll = FetchRequest(max_wait_ms=5000, min_bytes=1, topics=[FetchTopic(topic=topic, partitions=[fetched])])
+        joins = ConsumerGroupHeartbeatRequest(
+            group_id=here[0],
+            member_id=self.name,
+            rebalance_timeout_ms=1000,
+            server_assignor="x" * (STRING_MAX - 7),
+            subscribed_topic_names=[topic],
+            topic_partitions=[],
+        )
+        answers = [link.begin(poll, version=12) for _ in range(IN_FLIGHT_MAX)] + [link.begin(joins, version=1)]
+        self.history.requests += len(answers)
+        try:
+            await asyncio.wait([each for each in answers if each is not None], timeout=1.0)
+        finally:
+            link.hang_up()
+            await asyncio.gather(*(each for each in answers if each is not None), return_exceptions=True)
+            await link.close()
 
     async def forged_replica(self) -> None:
         """Fetches as if it were one of the brokers, from ahead: nothing may be acknowledged because of it."""

@@ -23,7 +23,7 @@ class Invariants:
         self._newest_index = 0
         self._controllers: dict[int, int] = {}  # by term
         self._saved: dict[tuple[Broker, int], tuple[int, int | None]] = {}  # term and vote on a disk
-        self._high_watermarks: dict[int, tuple[Any, int]] = {}  # by a leadership's identity
+        self._high_watermarks: dict[Any, int] = {}  # by leadership: each is an object of its own
 
     def check(self) -> None:
         for broker in self._cluster.brokers.values():
@@ -95,34 +95,39 @@ class Invariants:
         registered = self._newest.brokers.get(broker.node_id)
         if registered is not None and registered.fenced and registered.broker_epoch == table.broker_epoch:
             raise Anomaly(f"{broker.name} is fenced, others may lead what it leads, and its lease is not over")
-        for partition in table.led():
-            log, mark = partition.log, partition.high_watermark
-            if mark > log.end_offset:
-                raise Anomaly(f"{broker.name}: {partition.topic}-{partition.index}: high watermark after the end")
-            known = self._high_watermarks.get(id(partition))
-            if known is not None and known[0] is partition and mark < known[1]:
-                raise Anomaly(f"{broker.name}: {partition.topic}-{partition.index}: {mark} after {known[1]}")
-            self._high_watermarks[id(partition)] = partition, mark
-            self._check_replicated(broker, partition)
+        marks = self._high_watermarks
+        for hosted in table.topics.values():
+            for partition in hosted.partitions.values():
+                mark = partition.high_watermark
+                if mark > partition.log.end_offset:
+                    raise Anomaly(f"{broker.name}: {partition.topic}-{partition.index}: high watermark after the end")
+                known = marks.get(partition, 0)
+                if mark < known:
+                    raise Anomaly(f"{broker.name}: {partition.topic}-{partition.index}: {mark} after {known}")
+                if mark:
+                    marks[partition] = mark
+                    self._check_replicated(broker, partition, mark)
 
-    def _check_replicated(self, broker: Broker, partition: Any) -> None:
+    def _check_replicated(self, broker: Broker, partition: Any, mark: int) -> None:
         """What counts as committed is on every replica that leader and controller have in sync."""
         topic = self._newest.topics.get(partition.topic)
         if topic is None or topic.topic_id != partition.topic_id or partition.is_over:
             return
-        image = topic.partitions[partition.index]
-        if image.leader != broker.node_id or image.leader_epoch != partition.leader_epoch:
+        image, leader = topic.partitions[partition.index], broker.node_id
+        if image.leader != leader or image.leader_epoch != partition.leader_epoch:
             return
-        for node_id in set(image.isr) & set(partition.leadership.isr) - {broker.node_id}:
+        in_sync = partition.leadership.isr
+        for node_id in image.isr:
+            if node_id == leader or node_id not in in_sync:
+                continue
             other = self._cluster.brokers.get(node_id)
-            if other is None or not other.is_ready or other.process is None or not other.process.is_alive:
+            if other is None or not other.is_ready or not other.is_running:
                 continue
             hosted = other.node._replicas.table.topics_by_id.get(partition.topic_id)  # type: ignore[union-attr]
             replica = None if hosted is None else hosted.replica(partition.index)
-            if replica is None or replica.is_truncating or replica.log.is_offline:
+            if replica is None or replica.log.end_offset >= mark or replica.is_truncating or replica.log.is_offline:
                 continue
-            if replica.log.end_offset < partition.high_watermark:
-                raise Anomaly(
-                    f"{broker.name}: {partition.topic}-{partition.index} is committed up to {partition.high_watermark},"
-                    f" and {other.name}, which is in sync, has it up to {replica.log.end_offset}"
-                )
+            raise Anomaly(
+                f"{broker.name}: {partition.topic}-{partition.index} is committed up to {mark},"
+                f" and {other.name}, which is in sync, has it up to {replica.log.end_offset}"
+            )

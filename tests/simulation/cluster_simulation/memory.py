@@ -9,7 +9,6 @@ from cluster_simulation.history import Anomaly
 from tidemark.simulation import Broker, Cluster
 
 FRAME_BYTES_MAX: Final = 1 << 20  # the largest that a client here sends
-UNREPLICATED_MAX: Final = 500  # transactions that ended since housekeeping last looked
 REQUEST_BYTES: Final = ("-1", "20000")  # queued.max.request.bytes
 
 
@@ -30,8 +29,13 @@ def check_forgotten(cluster: Cluster) -> None:
         for budget in _budgets(broker):
             if budget.used_bytes:
                 raise Anomaly(f"{broker.name}: {budget.used_bytes} bytes of requests that nobody sends are counted")
-        for partition in broker.node._replicas.table.led():  # type: ignore[union-attr]
+        table = broker.node._replicas.table  # type: ignore[union-attr]
+        for partition in table.led():
             _check_partition(f"{broker.name}: {partition.topic}-{partition.index}", partition, len(cluster.brokers))
+        for replica in table:
+            if count := replica.log.producer_states.unreplicated_count:  # housekeeping has looked since
+                name = f"{broker.name}: {replica.topic}-{replica.index}"
+                raise Anomaly(f"{name}: {count} transactions have ended, are committed, and are remembered")
 
 
 def _budgets(broker: Broker) -> tuple[Any, ...]:
@@ -47,5 +51,3 @@ def _check_partition(name: str, partition: Any, nodes: int) -> None:
         raise Anomaly(f"{name}: {len(partition.watchers)} readers wait, and there are none")
     if len(partition.replica_watchers) >= nodes:
         raise Anomaly(f"{name}: {len(partition.replica_watchers)} followers, of {nodes} nodes")
-    if (count := partition.log.producer_states.unreplicated_count) > UNREPLICATED_MAX:
-        raise Anomaly(f"{name}: {count} transactions have ended, and are remembered")

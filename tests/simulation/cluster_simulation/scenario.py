@@ -15,6 +15,7 @@ from cluster_simulation.administrator import Administrator, Relaxer, TopicMaker,
 from cluster_simulation.checks import check_history
 from cluster_simulation.clients import Producer, Reader, SeldomProducer, TransactionalProducer
 from cluster_simulation.compacted import KeyedProducer, check_compacted
+from cluster_simulation.fault import Fault
 from cluster_simulation.files_check import check_files
 from cluster_simulation.guest import GuestKeeper
 from cluster_simulation.history import Anomaly, History, Place
@@ -24,6 +25,7 @@ from cluster_simulation.members import ClassicMember, ConsumerMember
 from cluster_simulation.quotas import QuotaChanger
 from cluster_simulation.transform import OUTPUT, Transformer
 from cluster_simulation.voters import VoterChanger
+from tidemark.broker.metadata.image import Image
 from tidemark.raft.driver import Driver
 from tidemark.simulation import Cluster, OutOfTime, WorldStuck
 from tidemark.simulation.client import KafkaClient
@@ -31,7 +33,8 @@ from tidemark.simulation.client import KafkaClient
 CHECK_EVERY_EVENTS: Final = 50
 RECOVER_SECONDS_MAX: Final = 90.0
 STOP_SECONDS_MAX: Final = 60.0
-QUIET_SECONDS: Final = 1.5  # longer than a reader's request waits
+HOUSEKEEPING_SECONDS: Final = 2.0  # until what logs remember is looked at again
+QUIET_SECONDS: Final = HOUSEKEEPING_SECONDS + 1.0  # a reader's request waits for less than a second
 FAR_SECONDS: Final = 1000.0
 GROUPS: Final = tuple(faults.KINDS)
 WORKLOADS: Final = (
@@ -47,6 +50,8 @@ WORKLOADS: Final = (
     "topics",
     "guest",
 )  # beside plain clients
+HUNG_UP: Final = "warning closing the connection from"
+CUT_OFF: Final = "this node is cut off from the others, and cannot name the leaders"  # clients should ask another
 PAIRS: Final = "pairs"  # a topic with two replicas
 SNAPSHOT_AFTER_BYTES: Final = (1 << 20, 8000, 2000)  # of the quorum's journal
 WORKLOAD_CHANCE: Final = 0.35
@@ -110,6 +115,8 @@ class Scenario:
         )
         if "voters" in self.workloads:  # with two voters left, none of them may lose what it knows
             self.faults = [each for each in self.faults if each.kind != "replaced_metadata"]
+        if "pairs" not in self.workloads:  # nothing would come of it but a long wait
+            self.faults = [each for each in self.faults if each.kind != "damaged_restarts"]
         self.may_relax = self.mode != faults.UNLUCKY  # alone in sync, a replica must keep what it has
         self.history = History()
         self.recovery_seconds = 0.0
@@ -119,6 +126,7 @@ class Scenario:
         self.clients: dict[str, Any] = {}
         self.tasks: dict[str, Any] = {}
         self.trace_to: Any = None
+        self.hang_ups: list[str] = []
 
     def _workloads(self) -> tuple[str, ...]:
         random = Random(f"workloads {self.seed}")
@@ -134,7 +142,8 @@ class Scenario:
             "broker.session.timeout.ms": str(random.choice((6000, 9000))),
             "log.segment.bytes": str(1 << 20),
             "replica.high.watermark.checkpoint.interval.ms": "1000",
-            "log.flush.offset.checkpoint.interval.ms": "2000",
+            "log.flush.offset.checkpoint.interval.ms": f"{HOUSEKEEPING_SECONDS * 1000:.0f}",
+            "log.initial.task.delay.ms": "700",  # no seed would live to see its default
         }
         if self.durable:
             settings["log.flush.interval.messages"] = "1"
@@ -148,6 +157,7 @@ class Scenario:
         began = time.process_time()
         snapshots = patch.dict(Driver.__init__.__kwdefaults__, snapshot_after_bytes=self.snapshot_after_bytes)
         with snapshots, Cluster(self.seed, nodes=self.options.nodes, settings=self._settings_of) as cluster:
+            cluster.world.listeners.append(self._note_hang_up)
             if listener is not None:
                 cluster.world.listeners.append(listener)
             if self.trace_to is not None:
@@ -202,7 +212,7 @@ class Scenario:
         if self.random.random() < 0.5:
             node = next(each.node_id for each in cluster.brokers.values() if each.node._store.is_controller)  # type: ignore[union-attr]
         kind = self.options.without_one or self.random.choice(("kill", "isolate", "disk_hang"))
-        faults.begin(cluster, faults.Fault(kind=kind, node=node, at=0.0, seconds=FAR_SECONDS, amount=0.5))
+        faults.begin(cluster, Fault(kind=kind, node=node, at=0.0, seconds=FAR_SECONDS, amount=0.5))
         # With two replicas nothing is acknowledged without one of them, unless somebody lowers min.insync.replicas.
         stuck = frozenset() if self.may_relax else frozenset(("pairs-0",))
         self._check_liveness(cluster, f"without node-{node}", not_counted=stuck)
@@ -222,8 +232,15 @@ class Scenario:
         check_files(cluster, image)
 
     def _watch(self, cluster: Cluster, invariants: Invariants) -> None:
+        may_end = {each.node for each in self.faults if each.kind in faults.ENDS_A_NODE}
+
         def look() -> None:
             invariants.check()
+            if self.hang_ups:
+                raise Anomaly(self.hang_ups[0])
+            for broker in cluster.brokers.values():
+                if broker.failure is not None and broker.node_id not in may_end:
+                    raise Anomaly(f"{broker.name} ends, and no fault is a reason for it: {broker.failure!r}")
             for name, task in self.tasks.items():
                 if task.done() and not task.cancelled() and task.exception() is not None:
                     error = task.exception()
@@ -232,6 +249,11 @@ class Scenario:
                     raise Anomaly(f"{name}: {type(error).__name__}: {error}") from error
 
         cluster.world.watch(look, every_events=CHECK_EVERY_EVENTS)
+
+    def _note_hang_up(self, _at: float, who: str, what: str) -> None:
+        """No broker hangs up because of what a well-behaved client, or another broker, has sent."""
+        if what.startswith(HUNG_UP) and not what.startswith(f"{HUNG_UP} hostile") and not what.endswith(CUT_OFF):
+            self.hang_ups.append(f"{who}: {what}")
 
     def _create_topics(self, cluster: Cluster) -> list[Place]:
         topics = dict.fromkeys(("orders", "payments")[: self.random.choice((1, 2))], self.partitions)
@@ -354,27 +376,29 @@ class Scenario:
             raise Anomaly(f"{', '.join(stuck)} could not finish for {RECOVER_SECONDS_MAX:g} s") from None
 
     def _await_in_sync(self, cluster: Cluster) -> None:
-        def missing() -> list[str]:
+        seen: Image | None = None
+        missing: list[str] = []
+
+        def has_missing() -> bool:
+            """Asked before every event: an image that was looked at does not change."""
+            nonlocal seen, missing
             image = next(iter(cluster.brokers.values())).node._store.image  # type: ignore[union-attr]
-            return [
-                f"{name}-{index} {sorted(partition.isr)} of {sorted(partition.replicas)}, leader {partition.leader}"
-                for name, topic in sorted(image.topics.items())
-                for index, partition in enumerate(topic.partitions)
-                if partition.leader < 0 or set(partition.isr) != set(partition.replicas)
-            ]
+            if image is not seen:
+                seen, missing = image, _not_in_sync(image)
+            return bool(missing)
 
         try:
             cluster.run_until(
                 lambda: (
                     all(each.is_ready for each in cluster.brokers.values())
                     and lost_metadata.operators_are_done(cluster)
-                    and not missing()
+                    and not has_missing()
                 ),
                 seconds_max=RECOVER_SECONDS_MAX,
             )
         except OutOfTime:
             down = [each.name for each in cluster.brokers.values() if not each.is_ready]
-            raise Anomaly(f"not in sync after {RECOVER_SECONDS_MAX:g} s: {missing()}; not ready: {down}") from None
+            raise Anomaly(f"not in sync after {RECOVER_SECONDS_MAX:g} s: {missing}; not ready: {down}") from None
 
     def _judge(self, cluster: Cluster, places: Sequence[Place]) -> None:
         places = [*places, *self.outputs, *self.paired]
@@ -408,6 +432,15 @@ class Scenario:
         for client in cluster.clients:
             if client.failures:
                 raise Anomaly(f"{client.name}: {client.failures[0]}")
+
+
+def _not_in_sync(image: Image) -> list[str]:
+    return [
+        f"{name}-{index} {sorted(partition.isr)} of {sorted(partition.replicas)}, leader {partition.leader}"
+        for name, topic in sorted(image.topics.items())
+        for index, partition in enumerate(topic.partitions)
+        if partition.leader < 0 or set(partition.isr) != set(partition.replicas)
+    ]
 
 
 def run(seed: int, options: Options | None = None, listener: Any = None) -> Outcome:

@@ -6,10 +6,10 @@ import contextlib
 from collections.abc import Iterator
 from typing import Final
 
-from cluster_simulation.planted import coordination, disk, quorum, replication
+from cluster_simulation.planted import coordination, disk, quorum, replication, serving
 from cluster_simulation.planted.bug import Bug
 
-BUGS: Final[dict[str, Bug]] = {**disk.BUGS, **quorum.BUGS, **replication.BUGS, **coordination.BUGS}
+BUGS: Final[dict[str, Bug]] = {**disk.BUGS, **quorum.BUGS, **replication.BUGS, **coordination.BUGS, **serving.BUGS}
 
 
 @contextlib.contextmanager

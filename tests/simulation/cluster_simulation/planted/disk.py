@@ -81,6 +81,11 @@ def _any_clean_mark_speaks_for_all() -> Any:
     return stack
 
 
+def _refused_logs_are_forgotten() -> Any:
+    """Defect 3: a directory in which a log was refused is marked clean."""
+    return patch.object(LogDirectory, "_has_unchecked_logs", lambda self: False)
+
+
 def _strays_stay() -> Any:
     """Defect 6."""
     return patch.object(LogDirectory, "retire_strays", lambda self, is_assigned: [])
@@ -128,6 +133,13 @@ BUGS: Final = {
         faults=("rolling_replace",),
         mode="unlucky",
         layout="two",
+        seeds=8,
+    ),
+    "refused-logs-are-forgotten": Bug(
+        patches=_refused_logs_are_forgotten,
+        faults=("damaged_restarts",),
+        workloads=("pairs",),
+        mode="unlucky",
         seeds=8,
     ),
     "strays-stay": Bug(patches=_strays_stay, faults=("kill", "stop"), workloads=("topics",), seeds=8),

@@ -12,8 +12,10 @@ from cluster_simulation.planted.bug import Bug
 from tidemark.broker.cluster.broker_membership import BrokerMembership
 from tidemark.broker.cluster.metadata_directory import MetadataDirectory
 from tidemark.broker.core.lease import lease_clock
+from tidemark.files import Files
 from tidemark.raft.node import Node
 from tidemark.raft.storage import FileStorage
+from tidemark.raft.sync_point import SyncPoint
 
 
 def _votes_are_not_saved() -> Any:
@@ -46,6 +48,21 @@ def _leases_begin_with_the_answer() -> Any:
     )
 
 
+def _a_short_write_has_no_errno() -> Any:
+    """Defect 11: a disk that fills up takes a part of the bytes, and nobody asks it why."""
+
+    def write_all(self: Any, fd: int, data: Any) -> None:
+        if self.write(fd, data) != len(data):
+            raise OSError("a short write")
+
+    return patch.object(Files, "write_all", write_all)
+
+
+def _a_lost_page_is_damage() -> Any:
+    """Defect 11: nothing says how far the journal was synced."""
+    return patch.object(SyncPoint, "_load", lambda self: None)
+
+
 def _an_empty_disk_is_a_voters() -> Any:
     """Defect 10: a voter is known by its node, not by the directory that holds its vote."""
     stack = contextlib.ExitStack()
@@ -71,6 +88,16 @@ BUGS: Final = {
         seeds=4,
     ),
     "leases-begin-with-the-answer": Bug(patches=_leases_begin_with_the_answer, faults=("lagging_pause",), seeds=8),
+    "a-short-write-ends-a-node": Bug(
+        patches=_a_short_write_has_no_errno, faults=("disk_full",), workloads=("topics",), seeds=16
+    ),
+    "a-lost-page-stops-a-voter": Bug(
+        patches=_a_lost_page_is_damage,
+        faults=("torn_journal",),
+        workloads=("topics", "admin"),
+        mode="synced",
+        seeds=12,
+    ),
     "votes-are-not-saved": Bug(patches=_votes_are_not_saved, faults=("crash",), seeds=4),
     "a-hung-disk-keeps-the-lead": Bug(
         patches=_a_hung_disk_keeps_the_lead, faults=("slow",), without_one="disk_hang", seeds=8
