@@ -113,7 +113,7 @@ class Runner:
             self._print_start(None if server is None else server.server_port)
             while not self._check_queries(graph):
                 self._see_to_tables(graph)
-                time.sleep(LOOK_EVERY_S)
+                self._wait_for_an_end()
             self._see_to_tables(graph)
         finally:
             self._ending = True
@@ -219,7 +219,8 @@ class Runner:
 
     def _start_alone(self, graph: Graph, running: _Running, sink: Sink) -> None:
         options = {}
-        if isinstance(sink, FileSink) and sink.commit_every_s is not None:
+        # With `once` nobody comes back for what would wait for more: a batch is what there is.
+        if isinstance(sink, FileSink) and sink.commit_every_s is not None and not self._once:
             options = files.commit_by_size_or_time(sink, record_bytes=record_bytes(self._pipeline, self._cluster))
         view = graph.view_of(sink, source_options=options, limit=self._limit(running.read, running.records_max))
         rows = rows_for(view, sink, self._pipeline)
@@ -296,6 +297,15 @@ class Runner:
         for name, place in places(self._pipeline).items():
             self._print(f"  {name.removeprefix('sinks.'):9} {place}")
         self._print(f"  lag       tidemark lag --group {self._pipeline.group} --bootstrap {self._pipeline.bootstrap}")
+
+    def _wait_for_an_end(self) -> None:
+        """Until it is time to look again, or a query that was at work has ended."""
+        from pyspark.errors import StreamingQueryException
+
+        active = next((each.query for each in self._running if each.query.isActive), None)
+        with suppress(StreamingQueryException):  # told of with the next look
+            if active is not None:
+                active.awaitTermination(LOOK_EVERY_S)  # type: ignore[arg-type]  # fractions are taken, too
 
     def _check_queries(self, graph: Graph) -> bool:
         """Hear what is new; True when there is nothing left to wait for."""
@@ -503,6 +513,8 @@ class Runner:
         planned = self._checkpoint.last_planned(name)
         if planned is None or planned == self._checkpoint.last_batch(name) or self._checkpoint.has_state(name):
             return
+        if any(isinstance(each, FileSink) and each.python is not None for each in running.read.sinks):
+            return  # what the user's function did with it, it alone knows: under this number it gets the same rows
         try:
             written = self._written_last(running)
         except (CommandFailed, _kafka_exception(), BatchesUnreadable, LeftOver):

@@ -61,7 +61,7 @@ class PipelineProcess:
     @property
     def workers(self) -> list[psutil.Process]:
         """The Python processes that run Spark's tasks: children of the daemon that the JVM keeps."""
-        return [each for each in self._below() if "pyspark.daemon" in _command(each) and _is_daemons_child(each)]
+        return [each for each in self._below() if "pyspark.daemon" in command_of(each) and _is_daemons_child(each)]
 
     def await_line(self, pattern: str, *, seconds_max: float = START_SECONDS_MAX) -> re.Match[str]:
         def found() -> re.Match[str] | None:
@@ -122,7 +122,7 @@ class PipelineProcess:
         return psutil.Process(self._process.pid).children(recursive=True)
 
 
-def _command(process: psutil.Process) -> str:
+def command_of(process: psutil.Process) -> str:
     with suppress(psutil.NoSuchProcess, psutil.ZombieProcess):
         return " ".join(process.cmdline())
     return ""
@@ -131,7 +131,7 @@ def _command(process: psutil.Process) -> str:
 def _is_daemons_child(process: psutil.Process) -> bool:
     with suppress(psutil.NoSuchProcess):
         parent = process.parent()
-        return parent is not None and "pyspark.daemon" in _command(parent)
+        return parent is not None and "pyspark.daemon" in command_of(parent)
     return False
 
 

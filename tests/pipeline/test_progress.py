@@ -1,5 +1,6 @@
 """What Spark tells of a batch, and what becomes of it: a line, a group's position, metrics, a report."""
 
+import urllib.error
 import urllib.request
 
 import pytest
@@ -77,6 +78,17 @@ def test_metrics_are_served_for_prometheus() -> None:
     assert 'tidemark_pipeline_rows_total{pipeline="shop",sink="counts"} 2400' in text
     assert 'tidemark_pipeline_lag_records{pipeline="shop",sink="counts"} 5' in text
     assert 'tidemark_pipeline_malformed_total{pipeline="shop",sink="counts",source="clicks"} 14' in text
+
+
+def test_metrics_are_served_where_they_are_told_to_be_and_nowhere_else() -> None:
+    server = Metrics("shop").serve(0, host="127.0.0.2")
+    try:
+        assert urllib.request.urlopen(f"http://127.0.0.2:{server.server_port}/metrics").status == 200
+        with pytest.raises(urllib.error.URLError, match="refused"):
+            urllib.request.urlopen(f"http://127.0.0.1:{server.server_port}/metrics")
+    finally:
+        server.shutdown()
+        server.server_close()
 
 
 def test_a_port_that_is_taken_is_told() -> None:

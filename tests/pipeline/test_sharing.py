@@ -223,15 +223,16 @@ def test_a_table_whose_topic_was_made_anew_is_read_anew(
     trial.create_topic(names)
     for number in range(3):
         trial.produce_to(names, b'{"name": "old"}', key=b"%d" % number)
-    trial.produce(b'{"id": "0"}', b'{"id": "0"}')
+    trial.produce(b'{"id": "0"}', b'{"id": "0"}', b'{"id": "0"}')
     real = shared_batches.SharedBatches.__call__
+    later = {1: [b"0", b"8", b"9"], 2: [b"0", b"7", b"8", b"9"]}  # as many as before, and more
 
     def made_anew(self: shared_batches.SharedBatches, batch: DataFrame, batch_id: int) -> None:
-        if batch_id == 1:
+        if batch_id in later:
             cluster.admin.delete_topics([names])[names].result()
             trial.create_topic(names)
-            for key in (b"0", b"7", b"8", b"9"):
-                trial.produce_to(names, b'{"name": "new"}', key=key)
+            for key in later[batch_id]:
+                trial.produce_to(names, b'{"name": "new %d"}' % batch_id, key=key)
         real(self, batch, batch_id)
 
     monkeypatch.setattr(shared_batches.SharedBatches, "__call__", made_anew)
@@ -241,5 +242,5 @@ def test_a_table_whose_topic_was_made_anew_is_read_anew(
     limited = ["sources.things.schema={id: STRING}", "sources.things.batch_records_max=1"]
     trial.run(source, *limited, f"steps={steps}", "sinks.out.from=joined")
     rows = [json.loads(each.value or b"") for each in committed(f"{trial.name}-out")]
-    assert rows == [{"id": "0", "name": "old"}, {"id": "0", "name": "new"}]
+    assert [row["name"] for row in rows] == ["old", "new 1", "new 2"]
     assert f"{names} was made anew" in trial.said.getvalue()

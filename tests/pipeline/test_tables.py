@@ -96,6 +96,15 @@ def test_a_new_column_is_taken_and_one_of_another_type_refused(trial: Trial, spa
         run("CAST(a AS STRING) AS a, b")
 
 
+def test_with_once_a_table_gets_what_is_there_however_little(trial: Trial, spark: SparkSession) -> None:
+    """Of a batch that waits for enough to make a good file, nobody would come back for the rest."""
+    trial.produce(*(b'{"a": %d}' % number for number in range(5)))
+    path = f"{trial.checkpoint.parent}/table"
+    sink = f"sinks={{table: {{type: parquet, from: things, path: {path}, commit_every: 1 hour}}}}"
+    trial.run("sources.things.schema={a: LONG}", "sources.things.batch_records_max=2", sink)
+    assert sorted(row.a for row in spark.read.parquet(path).collect()) == list(range(5))
+
+
 def test_a_missing_iceberg_table_is_one_sentence(spark: SparkSession) -> None:
     with pytest.raises(CommandFailed, match=r"There is no table lake\.db\.nothing in /"):
         compact(spark, "lake.db.nothing", target_file_bytes=1)
