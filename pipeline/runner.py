@@ -9,7 +9,6 @@ import sys
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from http.server import ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any, TextIO
 
 from tidemark.failure import CommandFailed
@@ -18,6 +17,7 @@ from tidemark.pipeline.backfill import ToTheEnd, list_lakes
 from tidemark.pipeline.balance import ReadPlan, plan_reads
 from tidemark.pipeline.checkpoint import Checkpoint
 from tidemark.pipeline.cluster import ClusterAdmin, Partition
+from tidemark.pipeline.compaction import recover_tables
 from tidemark.pipeline.graph import DEAD_LETTER_PREFIX, Graph, all_sinks
 from tidemark.pipeline.growing_table import GrowingTable
 from tidemark.pipeline.history import History
@@ -97,7 +97,8 @@ class Runner:
         """Until everything there is has been read (`once`), a signal, or a failure that trying again cannot mend."""
         began = time.time()
         self._prepare()
-        server = None if self._pipeline.metrics_port is None else self._serve_metrics(self._pipeline.metrics_port)
+        port = self._pipeline.metrics_port
+        server = None if port is None else self.metrics.serve(port, host=self._pipeline.metrics_host)
         try:
             graph = Graph(
                 self._spark,
@@ -128,9 +129,6 @@ class Runner:
         self._hurrying = self._stopping
         self._stopping = True
 
-    def _serve_metrics(self, port: int) -> ThreadingHTTPServer:
-        return self.metrics.serve(port, host=self._pipeline.metrics_host)
-
     def _prepare(self) -> None:
         """Everything that can be refused before Spark starts work, with a sentence."""
         for said in require_unmoved(self._pipeline, self._checkpoint):
@@ -139,6 +137,7 @@ class Runner:
             self._checkpoint.require_sound(sink.name)
             if isinstance(sink, TopicSink) and sink.topic:
                 self._cluster.create_topic(sink.topic, partitions=sink.partitions)
+        recover_tables(self._sinks)
         for sink in self._sinks:
             self._position.note(sink.name, self._checkpoint.positions(sink.name))
             require_same_history(
