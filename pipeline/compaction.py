@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote, urlparse
 
 from tidemark.failure import CommandFailed, ExitCode
+from tidemark.pipeline import causes
 from tidemark.pipeline.sinks.files import local_path
 from tidemark.pipeline.spec import FileSink, Sink
 
@@ -218,13 +219,14 @@ def _rewritten(spark: SparkSession, folder: Path, files: list[Path], wanted: int
 def read_all_columns(spark: SparkSession, *paths: str) -> DataFrame:
     """Each Parquet file has the columns that its batch had. Without this Spark takes those of one of them, and leaves
     out what the others have more."""
+    from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
     from pyspark.errors import PySparkException
 
     try:
         return spark.read.option("mergeSchema", "true").parquet(*paths)
-    except PySparkException as error:
-        why = str(error).strip().splitlines()[0].rstrip(".")
-        raise CommandFailed(f"The files of {os.path.dirname(paths[0])} do not fit together: {why}.") from None
+    except (PySparkException, Py4JJavaError) as error:
+        told = f"{os.path.dirname(paths[0])}: its files cannot be read together: {causes.sentence(str(error))}"
+        raise CommandFailed(told) from None
 
 
 def files_below(directory: Path) -> list[Path]:
