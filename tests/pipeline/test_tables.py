@@ -118,10 +118,12 @@ def test_a_compacted_table_has_the_columns_of_all_its_files(spark: SparkSession,
     table = str(tmp_path / "grown")
     spark.range(3).selectExpr("id").coalesce(1).write.parquet(table)
     spark.range(3, 5).selectExpr("id", "id * 10 AS tens").coalesce(1).write.mode("append").parquet(table)
+    spark.range(5, 6).selectExpr("id", "'five' AS name").coalesce(1).write.mode("append").parquet(table)
     for _ in range(2):
         compact(spark, table, target_file_bytes=1 << 20)
-        rows = sorted((row.id, row.tens) for row in spark.read.parquet(table).collect())
-        assert rows == [(0, None), (1, None), (2, None), (3, 30), (4, 40)]
+        rows = sorted((row.id, row.tens, row.name) for row in spark.read.parquet(table).collect())
+        assert rows[2:] == [(2, None, None), (3, 30, None), (4, 40, None), (5, None, "five")]
+        assert len(rows) == 6
     spark.range(1).selectExpr("'x' AS id").write.mode("append").parquet(table)
     with pytest.raises(CommandFailed, match=r"cannot be read together: .*\"BIGINT\" and \"STRING\""):
         compact(spark, table, target_file_bytes=1 << 20)
