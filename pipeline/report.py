@@ -58,6 +58,11 @@ def page(name: str, history: Sequence[Progress], *, summary_text: str) -> str:
     )
 
 
+def _finished(batch: Progress) -> float:
+    """When its lag was counted, too."""
+    return batch.at + batch.batch_seconds
+
+
 def _clock(at: float) -> str:
     return f"{datetime.fromtimestamp(at):%Y-%m-%d %H:%M:%S}"
 
@@ -67,13 +72,13 @@ def _rounded(value: float) -> str:
 
 
 def chart(history: Sequence[Progress], value: Callable[[Progress], float]) -> str:
-    """One line per sink over time."""
+    """One line per sink over time, with a point where a batch ended."""
     if not history:
         return "<p>No batch was finished.</p>"
     highest = max(map(value, history))
     if not highest:
         return "<p>0 all the time.</p>"
-    began, ended = min(each.at for each in history), max(each.at for each in history)
+    began, ended = min(map(_finished, history)), max(map(_finished, history))
     span = (ended - began) or 1.0
     floor = HEIGHT - BOTTOM
 
@@ -89,7 +94,9 @@ def chart(history: Sequence[Progress], value: Callable[[Progress], float]) -> st
         for level in (0.0, highest / 2, highest)
     )
     lines = "".join(
-        _line([(x(each.at), y(value(each))) for each in history if each.sink == sink], COLOURS[i % len(COLOURS)])
+        _line(
+            [(x(_finished(each)), y(value(each))) for each in history if each.sink == sink], COLOURS[i % len(COLOURS)]
+        )
         for i, sink in enumerate(sinks_of(history))
     )
     end = f'<text x="{WIDTH - RIGHT}" y="{HEIGHT - 6}" text-anchor="end">{_clock(ended)}</text>'
