@@ -53,6 +53,14 @@ def test_a_batch_with_a_row_for_every_offset_has_lost_nothing() -> None:
     assert not read_progress("x", {**TOLD, "numInputRows": 15, "sources": [source]}, ends={}).is_whole
 
 
+def test_of_two_sources_over_one_topic_the_slower_one_counts() -> None:
+    """A self-join reads its topic twice; lag counted from the quicker half would be too small."""
+    sources = [{"endOffset": {"t": {"0": 10}}}, {"endOffset": {"t": {"0": 4, "1": 8}}}]
+    for each in (sources, sources[::-1]):
+        progress = read_progress("x", {**TOLD, "sources": each}, ends=ENDS)
+        assert (progress.positions, progress.lag) == ({("t", 0): 4, ("t", 1): 8}, 11 + 12)
+
+
 def test_a_source_of_files_has_no_position() -> None:
     assert read_progress("x", {**TOLD, "sources": [{"endOffset": {"logOffset": 3}}]}, ends={}).positions == {}
 
