@@ -61,16 +61,22 @@ class Latencies:
         return found
 
 
-def cpu_seconds(process: psutil.Process) -> float:
+def cpu_seconds(process: psutil.Process) -> tuple[float, float]:
+    """Of a broker and the processes that it started: in all, and in the kernel."""
     times = process.cpu_times()
-    total = times.user + times.system + times.children_user + times.children_system
+    user, system = times.user + times.children_user, times.system + times.children_system
     for child in process.children(recursive=True):
         try:
             own = child.cpu_times()
         except psutil.Error:
             continue
-        total += own.user + own.system
-    return total
+        user, system = user + own.user, system + own.system
+    return user + system, system
+
+
+def since(process: psutil.Process, before: tuple[float, float], *, share_of: float = 1.0) -> tuple[float, float]:
+    total, system = cpu_seconds(process)
+    return (total - before[0]) / share_of, (system - before[1]) / share_of
 
 
 def memory_bytes(process: psutil.Process) -> tuple[int, int]:
@@ -123,24 +129,25 @@ def measure(broker: BrokerProcess, number: int) -> Figures:
     process = psutil.Process(broker.pid)
     latencies = Latencies(broker.bootstrap, "other")
     latencies.measure(WARM_UP_SECONDS)
-    begin, cpu = time.monotonic(), cpu_seconds(process)
+    begin, used = time.monotonic(), cpu_seconds(process)
     quiet = latencies.measure(QUIET_SECONDS)
-    idle = (cpu_seconds(process) - cpu) / (time.monotonic() - begin)
+    idle = since(process, used, share_of=time.monotonic() - begin)
 
     before = size_mb(broker, topic)
     compact(broker.bootstrap, topic)
-    begin, cpu, busy, memory, worker = time.monotonic(), cpu_seconds(process), [], 0, 0
+    begin, used, busy, memory, worker = time.monotonic(), cpu_seconds(process), [], 0, 0
     while not is_cleaned(broker.data, topic) and time.monotonic() < begin + SECONDS_MAX:
         busy += latencies.measure(0.25)
         own, children = memory_bytes(process)
         memory, worker = max(memory, own), max(worker, children)
     seconds = time.monotonic() - begin
-    cpu = cpu_seconds(process) - cpu - idle * seconds
+    cpu, in_kernel = (total - each * seconds for total, each in zip(since(process, used), idle, strict=True))
     return {
         "MB before": before,
         "MB after": size_mb(broker, topic),
         "MB/s": before / seconds,
         "CPU s": cpu,
+        "of these in the kernel": in_kernel,
         "MB per CPU s": before / cpu,
         "broker's RSS, MB": memory / 1e6,
         "cleaning process's RSS, MB": worker / 1e6,

@@ -76,9 +76,9 @@ def _delete_first(log: Log, count: int) -> None:
         log.unsynced.forget_segment(segment)
         try:
             log.deletions.add(segment.rename_for_deletion(), due_ms=due_ms)
+            log.deletions.add(log.snapshots.rename_for_deletion(segment.base_offset), due_ms=due_ms)
         except OSError as error:
             raise WriteFailed(f"{log.directory}: cannot delete segment {segment.base_offset}: {error}") from error
-        log.snapshots.remove_unless_newest(segment.base_offset)
         segment.release()
 
 

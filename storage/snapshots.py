@@ -97,9 +97,18 @@ class SnapshotFiles:
             self._offsets.remove(offset)
             self._files.remove(self.path(offset))
 
-    def remove_unless_newest(self, offset: int) -> None:
-        if self._offsets[-1:] != [offset]:
-            self.remove(offset)
+    def rename_for_deletion(self, offset: int) -> list[str]:
+        """Takes a snapshot out of the log: it gets the suffix `.deleted`. Returns its new path; nothing if it is the
+        newest. Unlinking may have to wait for the disk, if only on a file system that discards what it frees."""
+        if offset not in self._offsets[:-1]:
+            return []
+        self._offsets.remove(offset)
+        path = self.path(offset)
+        try:
+            self._files.rename(path, path + names.DELETED)
+        except FileNotFoundError:
+            return []
+        return [path + names.DELETED]
 
     def remove_after(self, offset: int) -> None:
         for later in [each for each in self._offsets if each > offset]:

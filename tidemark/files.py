@@ -162,6 +162,10 @@ class Files:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             view = view[written:]
 
+    def start_writeback(self, fd: int, *, position: int, length: int) -> None:
+        """A hint: a sync will come, and would have to wait for all of it otherwise."""
+        portable.start_writeback(fd, position=position, length=length)
+
     def append_to(self, path: str, data: Buffer) -> None:
         """Appends to a file that is not kept open (indexes)."""
         fd = self.open_descriptor(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC)

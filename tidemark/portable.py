@@ -22,6 +22,7 @@ from typing import Final
 IS_LINUX: Final = sys.platform == "linux"
 
 O_DIRECTORY: Final[int] = getattr(os, "O_DIRECTORY", 0)
+O_DIRECT: Final[int | None] = getattr(os, "O_DIRECT", None)  # reads past the page cache
 
 _FULL_SYNC: Final[int | None] = getattr(fcntl, "F_FULLFSYNC", None)
 _NO_WAIT: Final[int | None] = getattr(os, "RWF_NOWAIT", None)
@@ -30,6 +31,7 @@ _LOAD_BYTES: Final = 256 << 10
 _AHEAD_BYTES: Final = 2 << 20
 _PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 _SYS_CACHESTAT: Final = 451  # on every architecture
+_SYNC_FILE_RANGE_WRITE: Final = 2
 _M_TRIM_THRESHOLD: Final = -1  # of mallopt(3)
 _M_MMAP_THRESHOLD: Final = -3
 _WITHOUT_NO_WAIT: Final = (errno.ENOTSUP, errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS)
@@ -187,6 +189,35 @@ def _read_cached_into(fd: int, buffer: bytearray | memoryview, position: int) ->
 read_cached_into: Callable[[int, bytearray | memoryview, int], int] = (
     read_into if _NO_WAIT is None else _read_cached_into
 )
+
+
+def _start_writeback() -> Callable[[int, int, int], None]:
+    if not IS_LINUX:
+        return lambda _fd, _position, _length: None
+    import ctypes
+
+    library = ctypes.CDLL(None, use_errno=True)
+    call = getattr(library, "sync_file_range", None)
+    if call is None:
+        return lambda _fd, _position, _length: None
+    call.argtypes = (ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint)
+
+    def start(fd: int, position: int, length: int) -> None:
+        call(fd, position, length, _SYNC_FILE_RANGE_WRITE)
+
+    return start
+
+
+_writeback: Callable[[int, int, int], None] | None = None  # made on first use
+
+
+def start_writeback(fd: int, *, position: int, length: int) -> None:
+    """The kernel begins to write these bytes to the disk, so that a sync later has less to wait for. It promises
+    nothing: whatever goes wrong, that sync will tell."""
+    global _writeback
+    if _writeback is None:
+        _writeback = _start_writeback()
+    _writeback(fd, position, length)
 
 
 def advise_sequential(fd: int) -> None:

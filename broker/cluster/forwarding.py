@@ -75,12 +75,11 @@ class Forwarding:
                     return await self._ask(route, version, request, call, deadline)
                 except (Refused, PeerUnavailable) as error:
                     if isinstance(error, Refused) and error.code != ErrorCode.NOT_CONTROLLER:
-                        return refusal_of(request, route.response, error)
+                        return await finished(refusal_of(request, route.response, error))
                     if monotonic() + RETRY_SECONDS > deadline:
                         code = ErrorCode.REQUEST_TIMED_OUT
-                        return refusal_of(
-                            request, route.response, Refused(code, f"No controller accepted it in time: {error}")
-                        )
+                        late = Refused(code, f"No controller accepted it in time: {error}")
+                        return await finished(refusal_of(request, route.response, late))
                 await asyncio.sleep(RETRY_SECONDS)
 
         return answer

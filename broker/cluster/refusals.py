@@ -1,11 +1,14 @@
-"""A whole request refused: the same error in every place that its answer has for one."""
+"""A whole request refused: the same error in every place that its answer has for one, made in slices: a client may name
+hundreds of thousands of them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from itertools import chain
 from typing import Any, Final, TypedDict
 
 from tidemark.broker.core.errors import Refused
+from tidemark.broker.core.sliced_work import Job, in_slices
 from tidemark.protocol.messages import (
     alter_client_quotas,
     alter_configs,
@@ -28,143 +31,166 @@ class _Error(TypedDict):
     error_message: str | None
 
 
-def refusal_of(request: object, response: type[Any], refusal: Refused) -> object:
+def refusal_of(request: object, response: type[Any], refusal: Refused) -> Job[object]:
     make = _IN_EVERY_PLACE.get(type(request))
     if make is not None:
-        return make(request, _Error(error_code=refusal.code, error_message=refusal.message))
+        return (yield from make(request, _Error(error_code=refusal.code, error_message=refusal.message)))
     answer = response(error_code=refusal.code)
     if hasattr(answer, "error_message"):
         answer.error_message = refusal.message
     return answer
 
 
-def _create_topics(request: create_topics.CreateTopicsRequest, error: _Error) -> create_topics.CreateTopicsResponse:
-    results = [create_topics.CreatableTopicResult(name=topic.name, **error) for topic in request.topics]
-    return create_topics.CreateTopicsResponse(topics=results)
+def _create_topics(
+    request: create_topics.CreateTopicsRequest, error: _Error
+) -> Job[create_topics.CreateTopicsResponse]:
+    results = in_slices(
+        lambda topic: create_topics.CreatableTopicResult(name=topic.name, **error),
+        request.topics,
+    )
+    return create_topics.CreateTopicsResponse(topics=(yield from results))
 
 
-def _delete_topics(request: delete_topics.DeleteTopicsRequest, error: _Error) -> delete_topics.DeleteTopicsResponse:
-    wanted = request.topics or [delete_topics.DeleteTopicState(name=name) for name in request.topic_names]
-    results = [delete_topics.DeletableTopicResult(name=each.name, topic_id=each.topic_id, **error) for each in wanted]
-    return delete_topics.DeleteTopicsResponse(responses=results)
+def _delete_topics(
+    request: delete_topics.DeleteTopicsRequest, error: _Error
+) -> Job[delete_topics.DeleteTopicsResponse]:
+    def refuse(topic: delete_topics.DeleteTopicState | str) -> delete_topics.DeletableTopicResult:
+        if isinstance(topic, str):
+            return delete_topics.DeletableTopicResult(name=topic, **error)
+        return delete_topics.DeletableTopicResult(name=topic.name, topic_id=topic.topic_id, **error)
+
+    results = in_slices(refuse, [*request.topics, *request.topic_names])
+    return delete_topics.DeleteTopicsResponse(responses=(yield from results))
 
 
-def _create_acls(request: create_acls.CreateAclsRequest, error: _Error) -> create_acls.CreateAclsResponse:
-    return create_acls.CreateAclsResponse(results=[create_acls.AclCreationResult(**error) for _ in request.creations])
+def _create_acls(request: create_acls.CreateAclsRequest, error: _Error) -> Job[create_acls.CreateAclsResponse]:
+    results = in_slices(lambda _: create_acls.AclCreationResult(**error), request.creations)
+    return create_acls.CreateAclsResponse(results=(yield from results))
 
 
-def _delete_acls(request: delete_acls.DeleteAclsRequest, error: _Error) -> delete_acls.DeleteAclsResponse:
-    results = [delete_acls.DeleteAclsFilterResult(**error) for _ in request.filters]
-    return delete_acls.DeleteAclsResponse(filter_results=results)
+def _delete_acls(request: delete_acls.DeleteAclsRequest, error: _Error) -> Job[delete_acls.DeleteAclsResponse]:
+    results = in_slices(lambda _: delete_acls.DeleteAclsFilterResult(**error), request.filters)
+    return delete_acls.DeleteAclsResponse(filter_results=(yield from results))
 
 
 def _create_partitions(
     request: create_partitions.CreatePartitionsRequest, error: _Error
-) -> create_partitions.CreatePartitionsResponse:
-    results = [create_partitions.CreatePartitionsTopicResult(name=topic.name, **error) for topic in request.topics]
-    return create_partitions.CreatePartitionsResponse(results=results)
+) -> Job[create_partitions.CreatePartitionsResponse]:
+    results = in_slices(
+        lambda topic: create_partitions.CreatePartitionsTopicResult(name=topic.name, **error),
+        request.topics,
+    )
+    return create_partitions.CreatePartitionsResponse(results=(yield from results))
 
 
 def _alter_client_quotas(
     request: alter_client_quotas.AlterClientQuotasRequest, error: _Error
-) -> alter_client_quotas.AlterClientQuotasResponse:
-    entries = [alter_client_quotas.AlteredEntityData(entity=each.entity, **error) for each in request.entries]
-    return alter_client_quotas.AlterClientQuotasResponse(entries=entries)
+) -> Job[alter_client_quotas.AlterClientQuotasResponse]:
+    entries = in_slices(
+        lambda each: alter_client_quotas.AlteredEntityData(entity=each.entity, **error),
+        request.entries,
+    )
+    return alter_client_quotas.AlterClientQuotasResponse(entries=(yield from entries))
 
 
-def _alter_configs(request: alter_configs.AlterConfigsRequest, error: _Error) -> alter_configs.AlterConfigsResponse:
-    results = [
-        alter_configs.AlterConfigsResourceResponse(
+def _alter_configs(
+    request: alter_configs.AlterConfigsRequest, error: _Error
+) -> Job[alter_configs.AlterConfigsResponse]:
+    results = in_slices(
+        lambda each: alter_configs.AlterConfigsResourceResponse(
             resource_type=each.resource_type, resource_name=each.resource_name, **error
-        )
-        for each in request.resources
-    ]
-    return alter_configs.AlterConfigsResponse(responses=results)
+        ),
+        request.resources,
+    )
+    return alter_configs.AlterConfigsResponse(responses=(yield from results))
 
 
 def _incremental(
     request: incremental_alter_configs.IncrementalAlterConfigsRequest, error: _Error
-) -> incremental_alter_configs.IncrementalAlterConfigsResponse:
-    results = [
-        incremental_alter_configs.AlterConfigsResourceResponse(
+) -> Job[incremental_alter_configs.IncrementalAlterConfigsResponse]:
+    results = in_slices(
+        lambda each: incremental_alter_configs.AlterConfigsResourceResponse(
             resource_type=each.resource_type, resource_name=each.resource_name, **error
-        )
-        for each in request.resources
-    ]
-    return incremental_alter_configs.IncrementalAlterConfigsResponse(responses=results)
+        ),
+        request.resources,
+    )
+    return incremental_alter_configs.IncrementalAlterConfigsResponse(responses=(yield from results))
 
 
 def _alter_user_scram_credentials(
     request: alter_user_scram_credentials.AlterUserScramCredentialsRequest, error: _Error
-) -> alter_user_scram_credentials.AlterUserScramCredentialsResponse:
-    names = dict.fromkeys([each.name for each in request.deletions] + [each.name for each in request.upsertions])
-    results = [alter_user_scram_credentials.AlterUserScramCredentialsResult(user=name, **error) for name in names]
-    return alter_user_scram_credentials.AlterUserScramCredentialsResponse(results=results)
+) -> Job[alter_user_scram_credentials.AlterUserScramCredentialsResponse]:
+    names = yield from in_slices(lambda each: each.name, chain(request.deletions, request.upsertions))
+    results = in_slices(
+        lambda name: alter_user_scram_credentials.AlterUserScramCredentialsResult(user=name, **error),
+        dict.fromkeys(names),
+    )
+    return alter_user_scram_credentials.AlterUserScramCredentialsResponse(results=(yield from results))
 
 
 def _describe_user_scram_credentials(
     request: describe_user_scram_credentials.DescribeUserScramCredentialsRequest, error: _Error
-) -> describe_user_scram_credentials.DescribeUserScramCredentialsResponse:
-    results = [
-        describe_user_scram_credentials.DescribeUserScramCredentialsResult(**error)  # as Kafka, without a name
-        for _ in request.users or ()
-    ]
-    return describe_user_scram_credentials.DescribeUserScramCredentialsResponse(results=results, **error)
+) -> Job[describe_user_scram_credentials.DescribeUserScramCredentialsResponse]:
+    results = in_slices(
+        # As Kafka, without a name.
+        lambda _: describe_user_scram_credentials.DescribeUserScramCredentialsResult(**error),
+        request.users or (),
+    )
+    return describe_user_scram_credentials.DescribeUserScramCredentialsResponse(results=(yield from results), **error)
 
 
 def _alter_partition_reassignments(
     request: alter_partition_reassignments.AlterPartitionReassignmentsRequest, error: _Error
-) -> alter_partition_reassignments.AlterPartitionReassignmentsResponse:
-    responses = [
-        alter_partition_reassignments.ReassignableTopicResponse(
-            name=topic.name,
-            partitions=[
-                alter_partition_reassignments.ReassignablePartitionResponse(
-                    partition_index=each.partition_index, **error
-                )
-                for each in topic.partitions
-            ],
+) -> Job[alter_partition_reassignments.AlterPartitionReassignmentsResponse]:
+    responses = []
+    for topic in request.topics:
+        partitions = yield from in_slices(
+            lambda each: alter_partition_reassignments.ReassignablePartitionResponse(
+                partition_index=each.partition_index, **error
+            ),
+            topic.partitions,
         )
-        for topic in request.topics
-    ]
+        responses.append(
+            alter_partition_reassignments.ReassignableTopicResponse(name=topic.name, partitions=partitions)
+        )
+        yield
     return alter_partition_reassignments.AlterPartitionReassignmentsResponse(responses=responses, **error)
 
 
-def _elect_leaders(request: elect_leaders.ElectLeadersRequest, error: _Error) -> elect_leaders.ElectLeadersResponse:
-    results = [
-        elect_leaders.ReplicaElectionResult(
-            topic=topic.topic,
-            partition_result=[elect_leaders.PartitionResult(partition_id=index, **error) for index in topic.partitions],
+def _elect_leaders(
+    request: elect_leaders.ElectLeadersRequest, error: _Error
+) -> Job[elect_leaders.ElectLeadersResponse]:
+    results = []
+    for topic in request.topic_partitions or ():
+        partitions = yield from in_slices(
+            lambda index: elect_leaders.PartitionResult(partition_id=index, **error), topic.partitions
         )
-        for topic in request.topic_partitions or ()
-    ]
+        results.append(elect_leaders.ReplicaElectionResult(topic=topic.topic, partition_result=partitions))
+        yield
     return elect_leaders.ElectLeadersResponse(error_code=error["error_code"], replica_election_results=results)
 
 
 def _write_txn_markers(
     request: write_txn_markers.WriteTxnMarkersRequest, error: _Error
-) -> write_txn_markers.WriteTxnMarkersResponse:
-    markers = [
-        write_txn_markers.WritableTxnMarkerResult(
-            producer_id=marker.producer_id,
-            topics=[_unmarked(topic, error["error_code"]) for topic in marker.topics],
-        )
-        for marker in request.markers
-    ]
+) -> Job[write_txn_markers.WriteTxnMarkersResponse]:
+    markers = []
+    for marker in request.markers:
+        topics = []
+        for topic in marker.topics:
+            partitions = yield from in_slices(
+                lambda index: write_txn_markers.WritableTxnMarkerPartitionResult(
+                    partition_index=index, error_code=error["error_code"]
+                ),
+                topic.partition_indexes,
+            )
+            topics.append(write_txn_markers.WritableTxnMarkerTopicResult(name=topic.name, partitions=partitions))
+            yield
+        markers.append(write_txn_markers.WritableTxnMarkerResult(producer_id=marker.producer_id, topics=topics))
+        yield
     return write_txn_markers.WriteTxnMarkersResponse(markers=markers)
 
 
-def _unmarked(
-    topic: write_txn_markers.WritableTxnMarkerTopic, code: int
-) -> write_txn_markers.WritableTxnMarkerTopicResult:
-    partitions = [
-        write_txn_markers.WritableTxnMarkerPartitionResult(partition_index=index, error_code=code)
-        for index in topic.partition_indexes
-    ]
-    return write_txn_markers.WritableTxnMarkerTopicResult(name=topic.name, partitions=partitions)
-
-
-_IN_EVERY_PLACE: Final[Mapping[type[Any], Callable[[Any, _Error], object]]] = {
+_IN_EVERY_PLACE: Final[Mapping[type[Any], Callable[[Any, _Error], Job[object]]]] = {
     alter_client_quotas.AlterClientQuotasRequest: _alter_client_quotas,
     alter_partition_reassignments.AlterPartitionReassignmentsRequest: _alter_partition_reassignments,
     alter_user_scram_credentials.AlterUserScramCredentialsRequest: _alter_user_scram_credentials,

@@ -100,7 +100,7 @@ def _alive(token: TokenImage, now_ms: int) -> TokenImage:
 
 def _check_is_of(token: TokenImage, principal: Principal) -> None:
     if not token.is_renewed_by(principal):
-        raise Refused(ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH, "The token is somebody else's.")
+        raise Refused(ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH, "The token belongs to another user.")
 
 
 def sweep(image: Image, *, now_ms: int) -> list[Record]:

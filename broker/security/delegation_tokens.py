@@ -50,7 +50,7 @@ class Change(Protocol):
 
 
 OWN: Final = Decision(True, "a token is its owner's affair")
-NOT_OWN: Final = Decision(False, "the token is somebody else's, who has not named the client as a renewer")
+NOT_OWN: Final = Decision(False, "the token belongs to another user, who has not named the client as a renewer")
 
 
 def _tell_owner_mismatch(access: Access | None, token: TokenImage | None, principal: Principal) -> None:

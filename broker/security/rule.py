@@ -33,7 +33,7 @@ ITEMS_PER_STEP: Final = 64  # between two looks at the clock
 MODULES: Final = ("topics", "groups", "transactions", "configs", "cluster")
 OPEN: Final = frozenset(
     (
-        # Before anybody is anybody.
+        # Before a client is authenticated.
         "ApiVersions",
         # What clients tell about themselves; Kafka asks for no right, either.
         "GetTelemetrySubscriptions",
@@ -63,7 +63,7 @@ def rule_of(api: str) -> Rule | None:
 CLUSTER_FAILED: Final = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 
 
-def refused(request: Any, access: Access, code: ErrorCode) -> Verdict:
+def refused(request: Any, access: Access, code: ErrorCode) -> Job[Verdict]:
     return refusal_of(request, access.response, refusal(code))
 
 

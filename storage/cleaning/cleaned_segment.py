@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from tidemark.protocol.records import Buffer
 from tidemark.storage import names
@@ -11,6 +12,8 @@ from tidemark.storage.aborted import AbortedIndex, AbortedTransaction
 from tidemark.storage.cleaning.job import CleanedGroup
 from tidemark.storage.files import Files
 from tidemark.storage.index import OffsetIndex, TimeIndex
+
+WRITEBACK_BYTES: Final = 4 << 20
 
 
 class CleanedSegment:
@@ -29,6 +32,7 @@ class CleanedSegment:
         self._aborts = AbortedIndex(files, self.path(names.ABORTED_INDEX))
         self._has_aborts = False
         self.size = 0
+        self._handed_over = 0  # bytes that the kernel was told to write to the disk
         for suffix in names.SEGMENT_SUFFIXES:
             files.remove(self.path(suffix))  # an earlier attempt's
         self._file = files.open_data(self.path(names.LOG), create=True)
@@ -53,7 +57,15 @@ class CleanedSegment:
         self._largest, self._since_entry, self.size = (largest, largest_offset), since_entry, position
         if batches:
             self._files.write_all(self._file.fileno(), data)
+            self._start_writeback()
             self._paced(len(data))
+
+    def _start_writeback(self) -> None:
+        """Or the sync at the end would hand 64 MB to the disk at once, and others would wait behind them."""
+        waiting = self.size - self._handed_over
+        if waiting >= WRITEBACK_BYTES:
+            self._files.start_writeback(self._file.fileno(), position=self._handed_over, length=waiting)
+            self._handed_over = self.size
 
     def add_abort(self, aborted: AbortedTransaction) -> None:
         self._aborts.append(aborted)

@@ -38,6 +38,8 @@ def swap(log: Log, cleaned: CleanedGroup) -> None:
         due_ms = log.now_ms() + log.config.file_delete_delay_ms
         for segment in reversed(old):
             log.deletions.add(segment.rename_for_deletion(), due_ms=due_ms)
+            if segment.base_offset != cleaned.base_offset:
+                log.deletions.add(log.snapshots.rename_for_deletion(segment.base_offset), due_ms=due_ms)
         _rename_all(log, cleaned, suffixes[::-1], source=names.SWAP, target="")
     except OSError as error:
         log.fail(f"its cleaned segment {cleaned.base_offset} cannot be put in place: {error}")
@@ -57,8 +59,6 @@ def _replace(log: Log, old: list[Segment], cleaned: CleanedGroup) -> None:
     log.segments.replace(old, new)
     for segment in old:
         log.unsynced.forget_segment(segment)
-        if segment.base_offset != cleaned.base_offset:
-            log.snapshots.remove_unless_newest(segment.base_offset)
         segment.release()
     log.unsynced.note_new_segment(after=None)
 

@@ -18,8 +18,8 @@ from typing import BinaryIO
 from tidemark.pacing import Pace
 from tidemark.portable import keep_freed_memory, run_when_idle, waited_to_run
 from tidemark.storage.cleaning.clean import clean
+from tidemark.storage.cleaning.cleaner_files import CleanerFiles
 from tidemark.storage.cleaning.job import CleaningFailed, CleaningJob, CleaningStarved
-from tidemark.storage.cleaning.writer_thread import WriterThread
 from tidemark.storage.files import Files
 from tidemark.storage.workers.messages import read_message, write_message
 
@@ -46,7 +46,7 @@ class Hunger:
 
 
 def run(jobs: BinaryIO, results: BinaryIO) -> None:
-    files = WriterThread()
+    files = CleanerFiles()
     broker = select.poll()
     broker.register(jobs.fileno(), select.POLLIN)
     while isinstance(job := read_message(jobs), CleaningJob):

@@ -105,7 +105,7 @@ def _uncommitted(topic: OffsetCommitRequestTopic, code: ErrorCode) -> Job[Offset
 
 def offset_delete(request: OffsetDeleteRequest, access: Access, _call: Call) -> Job[Verdict]:
     if not access.group(AclOperation.DELETE, request.group_id):
-        return refused(request, access, FAILED)
+        return (yield from refused(request, access, FAILED))
     return (yield from narrow(request, access, lambda topic: access.topic(AclOperation.READ, topic.name), _kept))
 
 
@@ -306,10 +306,10 @@ def _check_topics(group: consumer_groups.DescribedGroup, access: Access) -> None
 
 def consumer_group_heartbeat(request: ConsumerGroupHeartbeatRequest, access: Access, _call: Call) -> Job[Verdict]:
     if not access.group(AclOperation.READ, request.group_id):
-        return refused(request, access, FAILED)
+        return (yield from refused(request, access, FAILED))
     for name in request.subscribed_topic_names or ():
         if not access.topic(AclOperation.DESCRIBE, name):
-            return refused(request, access, TOPIC_FAILED)
+            return (yield from refused(request, access, TOPIC_FAILED))
         yield
     return None
 

@@ -70,7 +70,9 @@ def init_producer_id(request: InitProducerIdRequest, access: Access, _call: Call
 def add_partitions_to_txn(request: AddPartitionsToTxnRequest, access: Access, call: Call) -> Job[Verdict]:
     """From version 4 on it comes from brokers. A producer's is all or nothing."""
     if call.version >= BROKERS_FROM:
-        return None if access.cluster(AclOperation.CLUSTER_ACTION) else refused(request, access, CLUSTER_FAILED)
+        if access.cluster(AclOperation.CLUSTER_ACTION):
+            return None
+        return (yield from refused(request, access, CLUSTER_FAILED))
     topics = request.v3_and_below_topics
     if not access.transactional_id(AclOperation.WRITE, request.v3_and_below_transactional_id):
         return (yield from _not_added({topic.name: FAILED for topic in topics}, topics))

@@ -61,7 +61,7 @@ class OAuthBearerServer:
                 f"Authentication failed: Client requested an authorization id ({authzid}) that is different from the"
                 f" token's principal name ({claims.principal})"
             )
-            raise AuthenticationFailed("it wants to be somebody else", told=told, user=claims.principal)
+            raise AuthenticationFailed("its authorization id is not its user", told=told, user=claims.principal)
         return Accepted(principal=Principal(USER_TYPE, claims.principal), expires_at_ms=claims.expires_at_ms)
 
 

@@ -34,7 +34,7 @@ class PlainServer:
                 f"no {missing}", told=f"Authentication failed: {missing} not specified", user=user
             )
         if authzid not in ("", user):
-            raise AuthenticationFailed("it wants to be somebody else", told=OTHER_AUTHZID, user=user)
+            raise AuthenticationFailed("its authorization id is not its user", told=OTHER_AUTHZID, user=user)
         if self._blocks:
             return Blocking(run=lambda: self._checked(user, password))
         return self._checked(user, password)

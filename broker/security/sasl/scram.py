@@ -56,7 +56,7 @@ class ScramServer:
     def _first(self, token: bytes) -> Step:
         first = scram.read_client_first(token)
         if first.authzid and first.authzid != first.user:
-            raise AuthenticationFailed("it wants to be somebody else", told=OTHER_AUTHZID, user=first.user)
+            raise AuthenticationFailed("its authorization id is not its user", told=OTHER_AUTHZID, user=first.user)
         lookup = self._known.tokens if _is_token(first.extensions) else self._known.users
         found = lookup(first.user)
         if callable(found):
