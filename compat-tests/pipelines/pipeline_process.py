@@ -21,6 +21,10 @@ END_SECONDS_MAX = 400
 SHORT_LIVED = {"JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 
 
+class EndedEarly(Exception):
+    """A process is gone that something is waited for from."""
+
+
 class PipelineProcess:
     """Owns one run: what it says, who belongs to it, and how it is killed."""
 
@@ -66,7 +70,8 @@ class PipelineProcess:
     def await_line(self, pattern: str, *, seconds_max: float = START_SECONDS_MAX) -> re.Match[str]:
         def found() -> re.Match[str] | None:
             match = re.search(pattern, self.said, re.MULTILINE)
-            assert match or self._process.poll() is None, f"the pipeline ended early:\n{self.said}"
+            if not match:
+                self._require_running()
             return match
 
         found_at_last = eventually(found, seconds_max=seconds_max, what=f"{pattern!r} in:\n{self.said}")
@@ -77,10 +82,15 @@ class PipelineProcess:
         """Until the run has told of so many batches of its own."""
 
         def enough() -> bool:
-            assert self._process.poll() is None, f"the pipeline ended early:\n{self.said}"
+            self._require_running()
             return len(re.findall(rf"^[\d:]+  {re.escape(sink)}  batch", self.said, re.MULTILINE)) >= count
 
         eventually(enough, seconds_max=START_SECONDS_MAX, what=f"{count} batches of {sink} in:\n{self.said}")
+
+    def _require_running(self) -> None:
+        """No assertion: those are waited out."""
+        if self._process.poll() is not None:
+            raise EndedEarly(f"the pipeline ended early:\n{self.said}")
 
     def interrupt(self) -> None:
         """Ctrl-C."""

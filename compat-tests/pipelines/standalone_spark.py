@@ -13,7 +13,7 @@ import psutil
 import pyspark
 from harness.ports import free_port
 from harness.waiting import eventually
-from pipelines.pipeline_process import SHORT_LIVED, command_of
+from pipelines.pipeline_process import SHORT_LIVED, EndedEarly, command_of
 
 HOME = Path(pyspark.__file__).parent
 START_SECONDS_MAX = 120
@@ -84,7 +84,8 @@ class StandaloneSpark:
 
         def is_ready() -> bool:
             found = log.read_text(errors="replace")
-            assert process.poll() is None, f"{name} ended early:\n{found}"
+            if process.poll() is not None:
+                raise EndedEarly(f"{name} ended early:\n{found}")
             return said in found
 
         eventually(is_ready, seconds_max=START_SECONDS_MAX, what=f"{said!r} of {name}")
