@@ -1,8 +1,8 @@
 """How the tests share the machine: which run side by side, which together in one process, which alone.
 
 `make test` starts several pytest workers. A file's tests stay together, since they share what its fixtures start; tests
-that take long are dealt out one by one; everything that needs Spark shares one JVM. A test marked `alone` measures time
-or fills the machine: while it runs, no other does.
+that take long are dealt out one by one; a folder whose tests need Spark shares one JVM. A test marked `alone` measures
+time or fills the machine: while it runs, no other does.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ ROOT: Final = Path(__file__).parent
 sys.path.append(str(ROOT / "compat-tests"))  # at the end, so that no folder there can shadow a client library
 
 TOGETHER: Final = {  # folder -> the group of its tests
-    "tests/pipeline": "spark",
+    "tests/pipeline": "pipeline",
     "compat-tests/spark": "spark",
 }
 ONE_BY_ONE: Final = (
@@ -33,10 +33,10 @@ ONE_BY_ONE: Final = (
     "tests/broker/groups",
     "tests/broker/transactions",
 )
-LONGEST_FIRST: Final = (
-    "compat-tests/pipelines",
+LONGEST_FIRST: Final = (  # the groups before single tests: behind one of those they would begin minutes later
     "tests/pipeline",
     "compat-tests/spark",
+    "compat-tests/pipelines",
     "compat-tests/versions",
     *ONE_BY_ONE,
 )

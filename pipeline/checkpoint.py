@@ -131,7 +131,7 @@ def _offsets(log: Path) -> dict[Partition, int]:
         if line == "-":
             continue
         content = _json(log, line)
-        found |= positions_in(content)
+        found = furthest_behind(found, positions_in(content))
     return found
 
 
@@ -157,6 +157,11 @@ def positions_in(content: object) -> dict[Partition, int]:
         for partition, offset in by_partition.items()
         if partition.isdecimal() and isinstance(offset, int)
     }
+
+
+def furthest_behind(one: Mapping[Partition, int], other: Mapping[Partition, int]) -> dict[Partition, int]:
+    """A query may read a topic twice, by two sources: what one of them has yet to read is not done."""
+    return {**one, **{each: min(offset, one.get(each, offset)) for each, offset in other.items()}}
 
 
 def as_json(positions: Mapping[Partition, int]) -> dict[str, dict[str, int]]:

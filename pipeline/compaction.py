@@ -7,15 +7,18 @@ import os
 import shutil
 import uuid
 from collections import defaultdict
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote, urlparse
 
 from tidemark.failure import CommandFailed, ExitCode
+from tidemark.pipeline import causes
 from tidemark.pipeline.sinks.files import local_path
+from tidemark.pipeline.spec import FileSink, Sink
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 LOG = "_spark_metadata"
 COMPACT_INTERVAL = 10  # Spark's own default: every tenth file of the log holds all before it
@@ -68,6 +71,7 @@ def _parquet(spark: SparkSession, directory: Path, target: int) -> str:
     if not log.is_dir():
         return _without_log(spark, directory, target)
     before = logged_files(log)
+    require_there(directory, before)
     groups: dict[Path, list[Path]] = defaultdict(list)
     for file in before:
         groups[file.parent].append(file)
@@ -118,6 +122,13 @@ def _beside(directory: Path) -> tuple[Path, Path]:
     return directory.with_name(f".{directory.name}.compacting"), directory.with_name(f".{directory.name}.replaced")
 
 
+def recover_tables(sinks: Iterable[Sink]) -> None:
+    """Before a pipeline writes: Spark would begin a new log beside one that was left aside, and forget its files."""
+    for sink in sinks:
+        if isinstance(sink, FileSink) and sink.kind == "parquet" and "://" not in sink.path:
+            recover(Path(sink.path))
+
+
 def recover(directory: Path) -> None:
     """Finishes the change of logs that a killed compaction left in the middle."""
     old, log = directory / f"{LOG}.old", directory / LOG
@@ -140,6 +151,16 @@ def logged_files(log: Path) -> list[Path]:
         for number in _valid_batches(log)
         for line in _log_file(log, number).read_text().splitlines()[1:]
     ]
+
+
+def require_there(directory: Path, files: list[Path]) -> None:
+    """Paths in a log are absolute. Of a table that was moved, every file would look like one that is in no log."""
+    missing = next((each for each in files if not each.exists()), None)
+    if missing is not None:
+        raise CommandFailed(
+            f"{directory}: its log names {missing}, which is not there: was the table moved, or a file removed? "
+            "Nothing was changed. Move it back, or copy its rows to a new table."
+        )
 
 
 def _valid_batches(log: Path) -> list[int]:
@@ -186,13 +207,26 @@ def _rewritten(spark: SparkSession, folder: Path, files: list[Path], wanted: int
     while "=" in root.name:
         root = root.parent
     work = root / "_compacting" / uuid.uuid4().hex
-    rows = spark.read.parquet(*map(str, files))
+    rows = read_all_columns(spark, *map(str, files))
     rows.coalesce(wanted).write.parquet(str(work))
     made: list[Path] = []
     for file in sorted(work.glob("*.parquet")):
         made.append(file.rename(folder / f"compacted-{uuid.uuid4().hex}-{len(made):05d}.parquet"))
     shutil.rmtree(work.parent)
     return made
+
+
+def read_all_columns(spark: SparkSession, *paths: str) -> DataFrame:
+    """Each Parquet file has the columns that its batch had. Without this Spark takes those of one of them, and leaves
+    out what the others have more."""
+    from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+    from pyspark.errors import PySparkException
+
+    try:
+        return spark.read.option("mergeSchema", "true").parquet(*paths)
+    except (PySparkException, Py4JJavaError) as error:
+        told = f"{os.path.dirname(paths[0])}: its files cannot be read together: {causes.sentence(str(error))}"
+        raise CommandFailed(told) from None
 
 
 def files_below(directory: Path) -> list[Path]:

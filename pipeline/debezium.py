@@ -27,23 +27,40 @@ def envelope_schema(columns: str) -> str:
 
 
 def operation(envelope: Column) -> Column:
+    return _either(envelope, "op")
+
+
+def unusable(envelope: Column) -> Column:
+    """Why no row can be made of an envelope that could be read; null if one can. A change that was left out in silence
+    would be missing from the table for good."""
     from pyspark.sql import functions as f
 
-    return f.coalesce(envelope["payload"]["op"], envelope["op"])
+    op = operation(envelope)
+    rowless = op.isin(*ROW_OPERATIONS) & _row(envelope).isNull()
+    return f.when(op == "t", f.lit("a truncate does not say which rows are gone")).when(
+        rowless, f.concat(f.lit("a change without its row, op "), op)
+    )
 
 
 def flattened(envelope: Column, names: list[str]) -> list[Column]:
     """The row's columns (of a delete those that it had before), and what happened to it."""
-    from pyspark.sql import functions as f
-
-    def either(field: str) -> Column:
-        return f.coalesce(envelope["payload"][field], envelope[field])
-
-    op = operation(envelope)
-    row = f.when(op == "d", either("before")).otherwise(either("after"))
+    op, row = operation(envelope), _row(envelope)
     return [
         *(row[name].alias(name) for name in names),
         op.alias("_op"),
         (op == "d").alias("_delete"),
-        either("ts_ms").alias("_changed_ms"),
+        _either(envelope, "ts_ms").alias("_changed_ms"),
     ]
+
+
+def _row(envelope: Column) -> Column:
+    from pyspark.sql import functions as f
+
+    was_deleted = operation(envelope) == "d"
+    return f.when(was_deleted, _either(envelope, "before")).otherwise(_either(envelope, "after"))
+
+
+def _either(envelope: Column, field: str) -> Column:
+    from pyspark.sql import functions as f
+
+    return f.coalesce(envelope["payload"][field], envelope[field])

@@ -111,6 +111,8 @@ def _plain(records: DataFrame, source: TopicSource, *, schema: str | None) -> Da
     if source.format == "avro":
         is_bad = is_bad | _is_unreadable_avro(str(schema))
     reason = f.when(f.col("_value").isNotNull() & is_bad, f.lit(f"the value is not {source.format} of the schema"))
+    if source.format == "debezium":
+        reason = f.coalesce(reason, debezium.unusable(f.col(PARSED)))
     return with_parsed.withColumn(REASON, reason)
 
 

@@ -42,9 +42,9 @@ class GrowingTable:
         """The newest value of each key, as of now."""
         partitions = partitions_of(self._source, self._cluster)
         ends = self._cluster.ends(partitions)
+        self._begin_again_if_recreated(partitions, ends)
         if self._rows is not None and ends == self._ends:
             return self._rows
-        self._begin_again_if_recreated(partitions, ends)
         lows = {each: low for each, (low, _) in self._cluster.ranges(partitions).items()}
         starts = {each: max(lows[each], self._ends.get(each, 0)) for each in partitions}
         added = self._added(spark, starts, {each: max(ends[each], starts[each]) for each in partitions})
@@ -63,7 +63,7 @@ class GrowingTable:
         if anew:
             self._tell(f"sources.{self._source.name}: {', '.join(anew)} was made anew, and is read from its beginning.")
             self._rows, self._ends = None, {}
-        self._topic_ids = now
+        self._topic_ids |= now  # one that is not told now was the same before
 
     def _added(self, spark: SparkSession, starts: Mapping[Partition, int], ends: Mapping[Partition, int]) -> DataFrame:
         options = {

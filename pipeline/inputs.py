@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from tidemark.failure import CommandFailed, ExitCode
 from tidemark.pipeline.balance import ReadPlan
 from tidemark.pipeline.cluster import ClusterAdmin, Partition, java_settings
+from tidemark.pipeline.compaction import read_all_columns
 from tidemark.pipeline.formats import PARSED, UNKNOWN, ReadAs, decoded, good_rows, with_metadata
 from tidemark.pipeline.spec import LakeSource, Pipeline, TopicSource
 
@@ -108,7 +109,7 @@ def lake_input(spark: SparkSession, source: LakeSource) -> Input:
         return Input(good=rows)
     reader = spark.readStream.format(source.kind).option("maxFilesPerTrigger", str(source.files_per_batch))
     if source.kind == "parquet":
-        reader = reader.schema(spark.read.parquet(source.path).schema)
+        reader = reader.schema(read_all_columns(spark, source.path).schema)
     return Input(good=reader.options(**source.options).load(source.path))
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidemark.failure import CommandFailed, ExitCode
 from tidemark.pipeline.checkpoint import Checkpoint
-from tidemark.pipeline.compaction import LOG, compact, files_below, is_iceberg, logged_files
+from tidemark.pipeline.compaction import LOG, compact, files_below, is_iceberg, logged_files, require_there
 from tidemark.pipeline.sinks.files import local_path
 from tidemark.pipeline.sinks.written import ICEBERG_BY_SPARK, ICEBERG_BY_US
 from tidemark.pipeline.spec import FileSink, Maintenance, Pipeline
@@ -101,7 +101,8 @@ def _parquet(directory: Path, upkeep: Upkeep) -> list[str]:
     """What killed batches left beside the files that the table's log names."""
     if not (directory / LOG).is_dir():
         return [f"{directory}: it has no log, so all of its files belong to it."]
-    named = set(logged_files(directory / LOG))
+    named = set(logged := logged_files(directory / LOG))
+    require_there(directory, logged)
     before = time.time() - upkeep.orphans_s
     orphans = [each for each in files_below(directory) if each not in named and each.stat().st_mtime < before]
     for file in [] if upkeep.dry_run else orphans:

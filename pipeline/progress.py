@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from tidemark.pipeline.checkpoint import positions_in
+from tidemark.pipeline.checkpoint import furthest_behind, positions_in
 from tidemark.pipeline.cluster import Partition
 from tidemark.pipeline.lag import records_behind
 
@@ -56,8 +56,8 @@ def read_progress(sink: str, reported: Mapping[str, Any], *, ends: Mapping[Parti
     starts: dict[Partition, int] = {}
     positions: dict[Partition, int] = {}
     for source in reported.get("sources", ()):
-        starts |= positions_in(_offsets(source.get("startOffset")))
-        positions |= positions_in(_offsets(source.get("endOffset")))
+        starts = furthest_behind(starts, positions_in(_offsets(source.get("startOffset"))))
+        positions = furthest_behind(positions, positions_in(_offsets(source.get("endOffset"))))
     operators = reported.get("stateOperators", ())
     observed = (reported.get("observedMetrics") or {}).items()
     of_sources = {name.removeprefix(SOURCE_PREFIX): each for name, each in observed if name.startswith(SOURCE_PREFIX)}

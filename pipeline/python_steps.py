@@ -6,6 +6,7 @@ The module (or the package that it is in) is sent to the executors, so that func
 from __future__ import annotations
 
 import importlib
+import os
 import shutil
 import sys
 import tempfile
@@ -58,12 +59,20 @@ def applied(function: Function, rows: DataFrame, *, step: str, beside: Path) -> 
 
 def ship(spark: SparkSession, named: str, *, beside: Path) -> None:
     """The module, or the whole package, to the executors."""
+    from pyspark import SparkFiles
+
     top = named.partition(":")[0].partition(".")[0]
+    context = spark.sparkContext
     if (beside / f"{top}.py").exists():
-        spark.sparkContext.addPyFile(str(beside / f"{top}.py"))
-        return
-    archive = Path(tempfile.mkdtemp(prefix="tidemark-step-")) / top
-    spark.sparkContext.addPyFile(shutil.make_archive(str(archive), "zip", beside, top))
+        context.addPyFile(str(beside / f"{top}.py"))
+        place = SparkFiles.getRootDirectory()
+    else:
+        archive = Path(tempfile.mkdtemp(prefix="tidemark-step-")) / top
+        context.addPyFile(shutil.make_archive(str(archive), "zip", beside, top))
+        place = SparkFiles.get(f"{top}.zip")
+    # Processes in which Spark plans on the driver (transformWithState has one) are not told of what was added.
+    found = context.environment.get("PYTHONPATH", "").split(os.pathsep)
+    context.environment["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(filter(None, [*found, place])))
 
 
 def where(error: BaseException, beside: Path) -> str:

@@ -9,7 +9,8 @@ from datetime import datetime
 from tidemark.pipeline.history import History
 from tidemark.pipeline.progress import Progress
 
-WIDTH, HEIGHT, LEFT, BOTTOM = 720, 180, 70, 24
+WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 720, 180, 70, 10, 12, 26
+DOTS_MAX = 100
 COLOURS = ("#1f6f8b", "#c8553d", "#588157", "#8f5aa8", "#b08900")
 
 
@@ -57,6 +58,11 @@ def page(name: str, history: Sequence[Progress], *, summary_text: str) -> str:
     )
 
 
+def _finished(batch: Progress) -> float:
+    """When its lag was counted, too."""
+    return batch.at + batch.batch_seconds
+
+
 def _clock(at: float) -> str:
     return f"{datetime.fromtimestamp(at):%Y-%m-%d %H:%M:%S}"
 
@@ -66,32 +72,44 @@ def _rounded(value: float) -> str:
 
 
 def chart(history: Sequence[Progress], value: Callable[[Progress], float]) -> str:
-    """One line per sink over time."""
+    """One line per sink over time, with a point where a batch ended."""
     if not history:
         return "<p>No batch was finished.</p>"
-    began, ended = min(each.at for each in history), max(each.at for each in history)
-    highest = max(map(value, history)) or 1.0
+    highest = max(map(value, history))
+    if not highest:
+        return "<p>0 all the time.</p>"
+    began, ended = min(map(_finished, history)), max(map(_finished, history))
     span = (ended - began) or 1.0
-
-    def place(each: Progress) -> str:
-        x = LEFT + (each.at - began) / span * (WIDTH - LEFT - 10)
-        y = HEIGHT - BOTTOM - value(each) / highest * (HEIGHT - BOTTOM - 14)
-        return f"{x:.1f},{y:.1f}"
-
-    lines = "".join(
-        f'<polyline fill="none" stroke="{COLOURS[i % len(COLOURS)]}" stroke-width="1.5" points="{points}"/>'
-        + "".join(f'<circle r="2" cx="{p.split(",")[0]}" cy="{p.split(",")[1]}" fill="{COLOURS[i % len(COLOURS)]}"/>'
-                  for p in points.split())
-        for i, sink in enumerate(sinks_of(history))
-        for points in [" ".join(place(each) for each in history if each.sink == sink)]
-    )  # fmt: skip
     floor = HEIGHT - BOTTOM
+
+    def x(at: float) -> float:
+        return LEFT + (at - began) / span * (WIDTH - LEFT - RIGHT)
+
+    def y(shown: float) -> float:
+        return floor - shown / highest * (floor - TOP)
+
+    levels = "".join(
+        f'<line x1="{LEFT}" y1="{y(level):.1f}" x2="{WIDTH - RIGHT}" y2="{y(level):.1f}" stroke="#ddd"/>'
+        f'<text x="{LEFT - 6}" y="{y(level) + 4:.1f}" text-anchor="end">{_rounded(level)}</text>'
+        for level in (0.0, highest / 2, highest)
+    )
+    lines = "".join(
+        _line(
+            [(x(_finished(each)), y(value(each))) for each in history if each.sink == sink], COLOURS[i % len(COLOURS)]
+        )
+        for i, sink in enumerate(sinks_of(history))
+    )
+    end = f'<text x="{WIDTH - RIGHT}" y="{HEIGHT - 6}" text-anchor="end">{_clock(ended)}</text>'
     return (
-        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" width="100%" role="img">'
-        f'<line x1="{LEFT}" y1="{floor}" x2="{WIDTH - 10}" y2="{floor}" stroke="#999"/>'
-        f'<line x1="{LEFT}" y1="10" x2="{LEFT}" y2="{floor}" stroke="#999"/>'
-        f'<text x="{LEFT - 6}" y="18" text-anchor="end">{_rounded(highest)}</text>'
-        f'<text x="{LEFT - 6}" y="{floor}" text-anchor="end">0</text>'
-        f'<text x="{LEFT}" y="{HEIGHT - 6}">{_clock(began)}</text>'
-        f'<text x="{WIDTH - 10}" y="{HEIGHT - 6}" text-anchor="end">{_clock(ended)}</text>{lines}</svg>'
+        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" width="100%" role="img">{levels}'
+        f'<text x="{LEFT}" y="{HEIGHT - 6}">{_clock(began)}</text>{end if ended > began else ""}{lines}</svg>'
+    )
+
+
+def _line(points: Sequence[tuple[float, float]], colour: str) -> str:
+    """Points are shown while there are few enough to tell them apart; a single one would be no line."""
+    path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+    dots = points if len(points) <= DOTS_MAX else ()
+    return f'<polyline fill="none" stroke="{colour}" stroke-width="1.5" points="{path}"/>' + "".join(
+        f'<circle r="2.5" cx="{x:.1f}" cy="{y:.1f}" fill="{colour}"/>' for x, y in dots
     )

@@ -9,7 +9,6 @@ import sys
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from http.server import ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any, TextIO
 
 from tidemark.failure import CommandFailed
@@ -18,6 +17,7 @@ from tidemark.pipeline.backfill import ToTheEnd, list_lakes
 from tidemark.pipeline.balance import ReadPlan, plan_reads
 from tidemark.pipeline.checkpoint import Checkpoint
 from tidemark.pipeline.cluster import ClusterAdmin, Partition
+from tidemark.pipeline.compaction import recover_tables
 from tidemark.pipeline.graph import DEAD_LETTER_PREFIX, Graph, all_sinks
 from tidemark.pipeline.growing_table import GrowingTable
 from tidemark.pipeline.history import History
@@ -97,7 +97,8 @@ class Runner:
         """Until everything there is has been read (`once`), a signal, or a failure that trying again cannot mend."""
         began = time.time()
         self._prepare()
-        server = None if self._pipeline.metrics_port is None else self._serve_metrics(self._pipeline.metrics_port)
+        port = self._pipeline.metrics_port
+        server = None if port is None else self.metrics.serve(port, host=self._pipeline.metrics_host)
         try:
             graph = Graph(
                 self._spark,
@@ -113,7 +114,7 @@ class Runner:
             self._print_start(None if server is None else server.server_port)
             while not self._check_queries(graph):
                 self._see_to_tables(graph)
-                time.sleep(LOOK_EVERY_S)
+                self._wait_for_an_end()
             self._see_to_tables(graph)
         finally:
             self._ending = True
@@ -128,9 +129,6 @@ class Runner:
         self._hurrying = self._stopping
         self._stopping = True
 
-    def _serve_metrics(self, port: int) -> ThreadingHTTPServer:
-        return self.metrics.serve(port, host=self._pipeline.metrics_host)
-
     def _prepare(self) -> None:
         """Everything that can be refused before Spark starts work, with a sentence."""
         for said in require_unmoved(self._pipeline, self._checkpoint):
@@ -139,6 +137,7 @@ class Runner:
             self._checkpoint.require_sound(sink.name)
             if isinstance(sink, TopicSink) and sink.topic:
                 self._cluster.create_topic(sink.topic, partitions=sink.partitions)
+        recover_tables(self._sinks)
         for sink in self._sinks:
             self._position.note(sink.name, self._checkpoint.positions(sink.name))
             require_same_history(
@@ -219,7 +218,8 @@ class Runner:
 
     def _start_alone(self, graph: Graph, running: _Running, sink: Sink) -> None:
         options = {}
-        if isinstance(sink, FileSink) and sink.commit_every_s is not None:
+        # With `once` nobody comes back for what would wait for more: a batch is what there is.
+        if isinstance(sink, FileSink) and sink.commit_every_s is not None and not self._once:
             options = files.commit_by_size_or_time(sink, record_bytes=record_bytes(self._pipeline, self._cluster))
         view = graph.view_of(sink, source_options=options, limit=self._limit(running.read, running.records_max))
         rows = rows_for(view, sink, self._pipeline)
@@ -296,6 +296,15 @@ class Runner:
         for name, place in places(self._pipeline).items():
             self._print(f"  {name.removeprefix('sinks.'):9} {place}")
         self._print(f"  lag       tidemark lag --group {self._pipeline.group} --bootstrap {self._pipeline.bootstrap}")
+
+    def _wait_for_an_end(self) -> None:
+        """Until it is time to look again, or a query that was at work has ended."""
+        from pyspark.errors import StreamingQueryException
+
+        active = next((each.query for each in self._running if each.query.isActive), None)
+        with suppress(StreamingQueryException):  # told of with the next look
+            if active is not None:
+                active.awaitTermination(LOOK_EVERY_S)  # type: ignore[arg-type]  # fractions are taken, too
 
     def _check_queries(self, graph: Graph) -> bool:
         """Hear what is new; True when there is nothing left to wait for."""
@@ -503,6 +512,8 @@ class Runner:
         planned = self._checkpoint.last_planned(name)
         if planned is None or planned == self._checkpoint.last_batch(name) or self._checkpoint.has_state(name):
             return
+        if any(isinstance(each, FileSink) and each.python is not None for each in running.read.sinks):
+            return  # what the user's function did with it, it alone knows: under this number it gets the same rows
         try:
             written = self._written_last(running)
         except (CommandFailed, _kafka_exception(), BatchesUnreadable, LeftOver):

@@ -21,6 +21,10 @@ END_SECONDS_MAX = 400
 SHORT_LIVED = {"JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 
 
+class EndedEarly(Exception):
+    """A process is gone that something is waited for from."""
+
+
 class PipelineProcess:
     """Owns one run: what it says, who belongs to it, and how it is killed."""
 
@@ -61,12 +65,13 @@ class PipelineProcess:
     @property
     def workers(self) -> list[psutil.Process]:
         """The Python processes that run Spark's tasks: children of the daemon that the JVM keeps."""
-        return [each for each in self._below() if "pyspark.daemon" in _command(each) and _is_daemons_child(each)]
+        return [each for each in self._below() if "pyspark.daemon" in command_of(each) and _is_daemons_child(each)]
 
     def await_line(self, pattern: str, *, seconds_max: float = START_SECONDS_MAX) -> re.Match[str]:
         def found() -> re.Match[str] | None:
             match = re.search(pattern, self.said, re.MULTILINE)
-            assert match or self._process.poll() is None, f"the pipeline ended early:\n{self.said}"
+            if not match:
+                self._require_running()
             return match
 
         found_at_last = eventually(found, seconds_max=seconds_max, what=f"{pattern!r} in:\n{self.said}")
@@ -77,10 +82,15 @@ class PipelineProcess:
         """Until the run has told of so many batches of its own."""
 
         def enough() -> bool:
-            assert self._process.poll() is None, f"the pipeline ended early:\n{self.said}"
+            self._require_running()
             return len(re.findall(rf"^[\d:]+  {re.escape(sink)}  batch", self.said, re.MULTILINE)) >= count
 
         eventually(enough, seconds_max=START_SECONDS_MAX, what=f"{count} batches of {sink} in:\n{self.said}")
+
+    def _require_running(self) -> None:
+        """No assertion: those are waited out."""
+        if self._process.poll() is not None:
+            raise EndedEarly(f"the pipeline ended early:\n{self.said}")
 
     def interrupt(self) -> None:
         """Ctrl-C."""
@@ -122,7 +132,7 @@ class PipelineProcess:
         return psutil.Process(self._process.pid).children(recursive=True)
 
 
-def _command(process: psutil.Process) -> str:
+def command_of(process: psutil.Process) -> str:
     with suppress(psutil.NoSuchProcess, psutil.ZombieProcess):
         return " ".join(process.cmdline())
     return ""
@@ -131,7 +141,7 @@ def _command(process: psutil.Process) -> str:
 def _is_daemons_child(process: psutil.Process) -> bool:
     with suppress(psutil.NoSuchProcess):
         parent = process.parent()
-        return parent is not None and "pyspark.daemon" in _command(parent)
+        return parent is not None and "pyspark.daemon" in command_of(parent)
     return False
 
 

@@ -15,11 +15,12 @@ from urllib.parse import unquote
 
 import pyarrow.parquet
 import pytest
-from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, TopicPartition
 from harness.broker_process import BrokerProcess
 from harness.confluent_client import consumer, create_topic, producer, send_patiently
 from harness.waiting import eventually
 from pipelines.pipeline_process import PipelineProcess, running
+from pipelines.transactions_seen import TopicEnds
 
 RECORDS = 8000
 PARTITIONS = 2
@@ -139,26 +140,6 @@ def merged(directory: Path) -> list[tuple[int, str]]:
     return sorted(found)
 
 
-class Outputs:
-    """The two topics as seen from outside: where they end for those who see everything, and for the others."""
-
-    def __init__(self, committed: Consumer, everything: Consumer) -> None:
-        self._committed, self._everything = committed, everything
-
-    def _ends(self, reader: Consumer, topic: str) -> list[int]:
-        places = [TopicPartition(topic, partition) for partition in range(PARTITIONS)]
-        return [reader.get_watermark_offsets(each, timeout=30)[1] for each in places]
-
-    def await_open_transaction(self) -> None:
-        """Records of the copy are there, but not yet stable."""
-        eventually(lambda: self._ends(self._committed, COPY) != self._ends(self._everything, COPY), seconds_max=300)
-
-    def await_first_half_of_shared_batch(self) -> None:
-        """The topic has its part of a batch, and the table, which comes after it, does not."""
-        before = self._ends(self._committed, NAMED)
-        eventually(lambda: self._ends(self._committed, NAMED) != before, seconds_max=300)
-
-
 @pytest.mark.timeout(1800)
 def test_killed_at_any_moment_each_output_is_what_the_input_says(broker: BrokerProcess, tmp_path: Path) -> None:
     fill(broker.bootstrap)
@@ -168,28 +149,28 @@ def test_killed_at_any_moment_each_output_is_what_the_input_says(broker: BrokerP
         consumer(broker.bootstrap, isolation_level="read_committed") as committed,
         consumer(broker.bootstrap, isolation_level="read_uncommitted") as everything,
     ):
-        outputs = Outputs(committed, everything)
+        ends = TopicEnds(committed, everything, partitions=PARTITIONS)
 
         with running(file, log=log) as run:
             run.await_batches("copy", 2)
-            outputs.await_open_transaction()
+            ends.await_open_transaction(COPY)
             kill_a_worker(run)
             run.await_batches("copy", 4)
-            outputs.await_open_transaction()
+            ends.await_open_transaction(COPY)
             broker.restart(clean=False)
             run.await_batches("copy", 6)
-            outputs.await_open_transaction()
+            ends.await_open_transaction(COPY)
             assert run.kill_jvm() == 1
             assert run.said.splitlines()[-1].startswith("tidemark: "), run.said
 
         with running(file, log=log) as run:
             run.await_batches("copy", 2)
-            outputs.await_open_transaction()
+            ends.await_open_transaction(COPY)
             run.kill_everything()
 
         with running(file, log=log) as run:
             run.await_batches("named+newest", 1)
-            outputs.await_first_half_of_shared_batch()
+            ends.await_commit(NAMED)  # the topic has its part of a batch, and the table, which comes after it, does not
             run.kill_driver()
 
     with running(file, *AT_ONCE, log=log) as run:

@@ -1,4 +1,5 @@
-"""Executors that are processes of their own, and have our modules from nowhere but the driver."""
+"""A standalone Spark cluster: its executors have our modules from nowhere but the driver, and one of them is killed in
+the middle of a transaction."""
 
 from __future__ import annotations
 
@@ -9,18 +10,25 @@ from pathlib import Path
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, TopicPartition
 from harness.broker_process import REPOSITORY, BrokerProcess
-from harness.confluent_client import consumer, create_topic, producer, read
+from harness.confluent_client import consumer, create_topic, producer
 from pipelines.pipeline_process import running
+from pipelines.standalone_spark import standalone_spark
+from pipelines.transactions_seen import TopicEnds
 
+RECORDS = 1200
+# A batch of 400 at 500 a second and writer holds its transactions open for some 0.4 s: long enough to be hit.
 YAML = """\
 name: spread
 bootstrap: {bootstrap}
-checkpoint: {directory}/checkpoint
 sources:
-  lines: {{topic: lines, format: string}}
+  lines: {{topic: lines, format: string, batch_records_max: 400}}
 sinks:
-  copy: {{from: lines, topic: lines-copy, value: upper(value), writers: 2, partitions: 1}}
-spark: {{spark.ui.enabled: "false", spark.sql.shuffle.partitions: "2"}}
+  copy: {{from: lines, topic: copy, key: value, value: upper(value), writers: 2, rate: 1000}}
+spark:
+  spark.ui.enabled: "false"
+  spark.sql.shuffle.partitions: "2"
+  spark.executor.memory: 512m
+  spark.driver.host: 127.0.0.1
 """
 # What the executors' Python must not find by itself: the tests' environment has our packages installed.
 WITHOUT_OURS = """\
@@ -35,25 +43,45 @@ def broker(new_broker: Callable[..., BrokerProcess]) -> BrokerProcess:
     return new_broker({"offsets.topic.num.partitions": "2", "transaction.state.log.num.partitions": "2"})
 
 
+def python_without_ours(directory: Path) -> Path:
+    (directory / "sitecustomize.py").write_text(WITHOUT_OURS.format(repository=str(REPOSITORY)))
+    python = directory / "python"
+    python.write_text(f'#!/bin/sh\nPYTHONPATH="{directory}:$PYTHONPATH" exec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    return python
+
+
+def copied(bootstrap: str) -> list[bytes]:
+    found: list[bytes] = []
+    with consumer(bootstrap, isolation_level="read_committed", enable_partition_eof=True) as reader:
+        for partition in range(2):
+            reader.assign([TopicPartition("copy", partition, OFFSET_BEGINNING)])
+            while (message := reader.poll(30)) is not None and not message.error():
+                found.append(message.value() or b"")
+    return sorted(found)
+
+
 @pytest.mark.timeout(900)
-def test_executors_of_a_cluster_get_our_modules_and_jars_from_the_driver(broker: BrokerProcess, tmp_path: Path) -> None:
-    create_topic(broker.bootstrap, "lines", partitions=2)
+def test_a_standalone_cluster_writes_each_row_once_though_an_executor_is_killed(
+    broker: BrokerProcess, tmp_path: Path
+) -> None:
+    for topic in ("lines", "copy"):
+        create_topic(broker.bootstrap, topic, partitions=2)
     sender = producer(broker.bootstrap)
-    for number in range(100):
+    for number in range(RECORDS):
         sender.produce("lines", b"line %d" % number, partition=number % 2)
     assert sender.flush(30) == 0
-    (tmp_path / "sitecustomize.py").write_text(WITHOUT_OURS.format(repository=str(REPOSITORY)))
-    python = tmp_path / "python"
-    python.write_text(f'#!/bin/sh\nPYTHONPATH="{tmp_path}:$PYTHONPATH" exec {sys.executable} "$@"\n')
-    python.chmod(0o755)
     file = tmp_path / "spread.yaml"
-    file.write_text(YAML.format(bootstrap=broker.bootstrap, directory=tmp_path))
-    environment = {"PYSPARK_PYTHON": str(python)}
-    with running(
-        file, "--once", "--master", "local-cluster[2,1,1024]", log=tmp_path / "log", environment=environment
-    ) as run:
-        assert run.await_end() == 0, run.said
-    with consumer(broker.bootstrap, isolation_level="read_committed") as reader:
-        reader.assign([TopicPartition("lines-copy", 0, OFFSET_BEGINNING)])
-        found = {message.value() for message in read(reader, 100)}
-    assert found == {b"LINE %d" % number for number in range(100)}
+    file.write_text(YAML.format(bootstrap=broker.bootstrap))
+    environment = {"PYSPARK_PYTHON": str(python_without_ours(tmp_path)), "SPARK_LOCAL_IP": "127.0.0.1"}
+    with (
+        standalone_spark(tmp_path / "spark", workers=2) as cluster,
+        consumer(broker.bootstrap, isolation_level="read_committed") as committed,
+        consumer(broker.bootstrap, isolation_level="read_uncommitted") as everything,
+        running(file, "--once", "--master", cluster.master, log=tmp_path / "log", environment=environment) as run,
+    ):
+        run.await_batches("copy", 1)
+        TopicEnds(committed, everything, partitions=2).await_open_transaction("copy")
+        cluster.executors()[0].kill()
+        assert run.await_end() == 0, f"{run.said}\n{cluster.said()}"
+    assert copied(broker.bootstrap) == sorted(b"LINE %d" % number for number in range(RECORDS))

@@ -76,7 +76,8 @@ def test_a_pipeline_can_be_followed_from_its_start_to_its_end(broker: BrokerProc
     assert "copy: 50 rows in 1 batch, " in run.said
     assert "  1 malformed records" in run.said
     page = Path(run.await_line(r"  report: (\S+)")[1]).read_text()
-    assert page.count("<polyline") == 5
+    assert page.count("<polyline") == 3  # and nothing to see of lag and state
+    assert page.count("0 all the time") == 2
     assert command("pipeline", "status", str(file)).startswith("watched: does not run")
     sender.produce("lines", b'{"n": 50}')
     assert sender.flush(30) == 0

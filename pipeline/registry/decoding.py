@@ -23,6 +23,7 @@ from tidemark.pipeline.registry.client import (
     registry,
 )
 from tidemark.pipeline.registry.framing import Unframed, split
+from tidemark.pipeline.worker_memory import leave_out_loaded_modules
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType
@@ -111,6 +112,7 @@ def decoding(settings: RegistrySettings, reader: Schema, of: DataType) -> Callab
 
         if not kept:
             kept.append(Decoder(settings, reader))
+            leave_out_loaded_modules()
         wanted = to_arrow_type(of)
         outcomes = [kept[0].decode(each) for each in framed.to_pylist()]
         return as_arrow(outcomes, wanted)

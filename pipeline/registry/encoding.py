@@ -24,6 +24,7 @@ from tidemark.pipeline.registry.client import (
 from tidemark.pipeline.registry.columns import NoColumns
 from tidemark.pipeline.registry.decoding import KINDS, derived
 from tidemark.pipeline.registry.framing import FIRST_MESSAGE, header
+from tidemark.pipeline.worker_memory import leave_out_loaded_modules
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -103,6 +104,7 @@ def _as_message(schema: Schema) -> Callable[..., Any]:
     protobuf.columns(schema)  # refused here, rather than by a task
 
     def encode(rows: pa.Array) -> pa.Array:
+        leave_out_loaded_modules()
         one = protobuf.encoder(schema)
         return pa.array([None if row is None else one(row) for row in rows.to_pylist()], type=pa.binary())
 

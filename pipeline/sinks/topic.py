@@ -23,6 +23,7 @@ from tidemark.pipeline.sinks.transactional import (
     write_part,
 )
 from tidemark.pipeline.spec import TopicSink, key_subject, value_subject
+from tidemark.pipeline.worker_memory import leave_out_loaded_modules
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
@@ -225,6 +226,7 @@ def part_writer(writing: Writing) -> Callable[[Iterable[RecordBatch]], Iterable[
         import pyarrow
         from pyspark import TaskContext
 
+        leave_out_loaded_modules()
         context = TaskContext.get()
         assert context is not None
         part, attempt = context.partitionId(), context.attemptNumber()

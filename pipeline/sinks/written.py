@@ -6,7 +6,6 @@ a copy, the same numbers stand for other records, and taking them for written wo
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tidemark.failure import CommandFailed
@@ -54,7 +53,7 @@ def last_batch_of_table(spark: SparkSession, sink: FileSink, *, query: str | Non
     """By the table's own log. Parquet's does not know of queries: any batch in it counts. Merges whose rows have an
     order of their own are not in it: done again, they change nothing."""
     if sink.kind == "parquet":
-        return _last_of_parquet(sink.path)
+        return _last_of_parquet(spark, sink.path)
     if sink.kind == "delta":
         return None if query is None else _last_of_delta(spark, sink.path, query)
     if sink.kind == "iceberg":
@@ -62,11 +61,14 @@ def last_batch_of_table(spark: SparkSession, sink: FileSink, *, query: str | Non
     return None
 
 
-def _last_of_parquet(path: str) -> int | None:
-    log = Path(local_path(path)) / PARQUET_LOG
-    if "://" in path or not log.is_dir():
+def _last_of_parquet(spark: SparkSession, path: str) -> int | None:
+    """Listed as Spark does, so wherever Spark can write: a table in an object store has the same log."""
+    jvm: Any = spark._jvm
+    log = jvm.org.apache.hadoop.fs.Path(local_path(path), PARQUET_LOG)
+    store = log.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf())
+    if not store.exists(log):
         return None
-    names = (each.name.removesuffix(".compact") for each in log.iterdir())
+    names = (each.getPath().getName().removesuffix(".compact") for each in store.listStatus(log))
     return max((int(name) for name in names if name.isdecimal()), default=None)
 
 

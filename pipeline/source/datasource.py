@@ -22,6 +22,7 @@ from tidemark.pipeline.source.options import ReadOptions, read_options
 from tidemark.pipeline.source.planning import Planner, Range, split
 from tidemark.pipeline.source.reading import read_range
 from tidemark.pipeline.source.segments import Place
+from tidemark.pipeline.worker_memory import leave_out_loaded_modules
 
 NAME = "tidemark"
 _COLUMNS = (
@@ -183,6 +184,7 @@ def pieces(planner: Planner, every: list[Range], options: ReadOptions, lake: Lak
 
 
 def read_piece(piece: InputPartition | None, options: ReadOptions) -> Iterator[pa.RecordBatch]:
+    leave_out_loaded_modules()
     if piece is None:  # Spark's way to say that there are no partitions
         return iter(())
     if isinstance(piece, OlderPiece):

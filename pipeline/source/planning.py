@@ -145,18 +145,21 @@ class Planner:
         return ranges
 
     def _from_lake(self, key: TopicPartition, first: int, end: int) -> list[Range]:
-        """What the topic has no longer, and the lake has. Between the lake's last record and the topic's first nothing
-        may be missing: what neither has is lost."""
+        """What the topic has no longer, and the lake has. Before the lake's first record, and between its last and the
+        topic's first, nothing may be missing: what neither has is lost."""
         lake = self._lake
         if lake is not None and (lake.end(key) or 0) < end:
             lake.look_again()  # it may have grown since
-        lake_end = None if lake is None else lake.end(key)
-        if lake_end is None or lake_end <= first:
+        begin = first if lake is None else max(first, lake.first(key) or 0)
+        stop = first if lake is None else min(end, lake.end(key) or 0)
+        if begin >= stop:
             self._lost(key, first, end)
             return []
-        if lake_end < end:
-            self._lost(key, lake_end, end)
-        return [Range(topic=key[0], partition=key[1], first=first, end=min(lake_end, end), in_lake=True)]
+        if first < begin:
+            self._lost(key, first, begin)
+        if stop < end:
+            self._lost(key, stop, end)
+        return [Range(topic=key[0], partition=key[1], first=begin, end=stop, in_lake=True)]
 
     def report_gone(
         self, first: Mapping[TopicPartition, int], stop: Mapping[TopicPartition, int], *, there: set[TopicPartition]

@@ -156,7 +156,9 @@ def _home(path: Path, top: Section) -> Path:
 
 
 def anchored(path: str, home: Path) -> str:
-    """`//` marks what is no path of this machine."""
+    """`://` marks what is no path of this machine, but for file:."""
+    if path.startswith("file:/"):
+        path = "/" + path.removeprefix("file:").lstrip("/")
     return path if "://" in path else os.path.normpath(home / Path(path).expanduser())
 
 

@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,8 @@ from tidemark.failure import CommandFailed
 from tidemark.pipeline.cluster import ClusterAdmin
 from tidemark.pipeline.generators.generated_record import GeneratedRecord
 from tidemark.pipeline.sinks.batches import BY_POSITION, Part, newest, partition_of
+from tidemark.pipeline.sinks.written import last_batch_of_table
+from tidemark.pipeline.spec import FileSink
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -68,6 +71,21 @@ def test_a_table_that_is_ahead_of_its_checkpoint_is_not_gone_on_with(trial: Tria
     trial.produce(b'{"a": 2}')
     with pytest.raises(CommandFailed, match=r"has batches up to 1, and the checkpoint goes only to batch 0"):
         trial.run(*sink)
+
+
+def test_the_last_batch_of_a_parquet_table_is_found_wherever_spark_can_write(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """By the address that an object store would have, too: not found, its batches would be taken for unwritten, and the
+    next ones of the same numbers for written."""
+    log = tmp_path / "table" / "_spark_metadata"
+    log.mkdir(parents=True)
+    for name in ("8", "9.compact", ".9.compact.crc", "10"):
+        (log / name).write_text("v1\n")
+    for place in (str(tmp_path), f"file://{tmp_path}"):
+        sink = FileSink(name="s", view="v", kind="parquet", path=f"{place}/table")
+        assert last_batch_of_table(spark, sink, query=None) == 10
+        assert last_batch_of_table(spark, replace(sink, path=f"{place}/none"), query=None) is None
 
 
 def test_a_topic_deleted_and_made_anew_is_no_longer_the_one_that_was_read(

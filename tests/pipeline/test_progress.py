@@ -1,5 +1,6 @@
 """What Spark tells of a batch, and what becomes of it: a line, a group's position, metrics, a report."""
 
+import urllib.error
 import urllib.request
 
 import pytest
@@ -52,6 +53,14 @@ def test_a_batch_with_a_row_for_every_offset_has_lost_nothing() -> None:
     assert not read_progress("x", {**TOLD, "numInputRows": 15, "sources": [source]}, ends={}).is_whole
 
 
+def test_of_two_sources_over_one_topic_the_slower_one_counts() -> None:
+    """A self-join reads its topic twice; lag counted from the quicker half would be too small."""
+    sources = [{"endOffset": {"t": {"0": 10}}}, {"endOffset": {"t": {"0": 4, "1": 8}}}]
+    for each in (sources, sources[::-1]):
+        progress = read_progress("x", {**TOLD, "sources": each}, ends=ENDS)
+        assert (progress.positions, progress.lag) == ({("t", 0): 4, ("t", 1): 8}, 11 + 12)
+
+
 def test_a_source_of_files_has_no_position() -> None:
     assert read_progress("x", {**TOLD, "sources": [{"endOffset": {"logOffset": 3}}]}, ends={}).positions == {}
 
@@ -77,6 +86,17 @@ def test_metrics_are_served_for_prometheus() -> None:
     assert 'tidemark_pipeline_rows_total{pipeline="shop",sink="counts"} 2400' in text
     assert 'tidemark_pipeline_lag_records{pipeline="shop",sink="counts"} 5' in text
     assert 'tidemark_pipeline_malformed_total{pipeline="shop",sink="counts",source="clicks"} 14' in text
+
+
+def test_metrics_are_served_where_they_are_told_to_be_and_nowhere_else() -> None:
+    server = Metrics("shop").serve(0, host="127.0.0.2")
+    try:
+        assert urllib.request.urlopen(f"http://127.0.0.2:{server.server_port}/metrics").status == 200
+        with pytest.raises(urllib.error.URLError, match="refused"):
+            urllib.request.urlopen(f"http://127.0.0.1:{server.server_port}/metrics")
+    finally:
+        server.shutdown()
+        server.server_close()
 
 
 def test_a_port_that_is_taken_is_told() -> None:

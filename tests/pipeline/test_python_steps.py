@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,10 +15,16 @@ from tidemark.failure import CommandFailed
 from tidemark.pipeline import causes
 from tidemark.pipeline.generators.generated_record import GeneratedRecord
 from tidemark.pipeline.python_steps import function_of
+from tidemark.pipeline.runner import Runner
+from tidemark.pipeline.sinks.upsert import settings_of_session
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from tests.pipeline.conftest import Trial
 
+PROVIDER = "spark.sql.streaming.stateStore.providerClass"
+ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 CODE = """\
 from pyspark.sql import functions as f
 
@@ -73,6 +81,84 @@ def test_a_function_of_a_file_beside_the_pipeline_makes_rows(
     trial.produce(b'{"a": 99}')
     with pytest.raises(CommandFailed, match=r"own_steps\.py, line 26: ValueError: not this one"):
         trial.run(*saving, elsewhere)
+
+
+BY_NUMBER = """\
+from pathlib import Path
+
+HERE = Path(__file__).parent
+
+
+def save(rows, batch):
+    if not (HERE / f"batch-{batch}").exists():  # exactly once, by the batch's number
+        (HERE / f"batch-{batch}").write_text(",".join(sorted(str(row.a) for row in rows.collect())))
+    if (HERE / "slow").exists():
+        rows.sparkSession.sql("SELECT java_method('java.lang.Thread', 'sleep', 60000L)").collect()
+"""
+
+
+def test_a_batch_that_a_function_has_seen_comes_again_with_the_same_rows(trial: Trial, spark: SparkSession) -> None:
+    """Stopped in the middle, and more records came meanwhile: under the old number they would be taken for written."""
+    beside = trial.file.parent
+    (beside / "own_sinks.py").write_text(BY_NUMBER)
+    (beside / "slow").touch()
+    sink = "sinks={own: {type: python, from: things, python: 'own_sinks:save', trigger: 50ms}}"
+    described = ["sources.things.schema={a: LONG}", sink]
+    trial.produce(b'{"a": 1}', b'{"a": 2}')
+    runner = Runner(spark, trial.pipeline(*described), once=False, out=trial.said)
+
+    def stop_at_once() -> None:
+        while not (beside / "batch-0").exists():
+            time.sleep(0.02)
+        runner.stop_soon()
+        runner.stop_soon()
+
+    stopping = threading.Thread(target=stop_at_once, daemon=True)
+    stopping.start()
+    runner.run()
+    stopping.join()
+    (beside / "slow").unlink()
+    trial.produce(b'{"a": 3}')
+    trial.run(*described)
+    assert [each.read_text() for each in sorted(beside.glob("batch-*"))] == ["1,2", "3"]
+
+
+STATEFUL = """\
+from pyspark.sql import Row
+from pyspark.sql.streaming import StatefulProcessor
+
+
+class Counting(StatefulProcessor):
+    def init(self, handle):
+        self._seen = handle.getValueState("seen", "n LONG")
+
+    def handleInputRows(self, key, rows, timerValues):
+        before = self._seen.get()[0] if self._seen.exists() else 0
+        now = before + sum(1 for _ in rows)
+        self._seen.update((now,))
+        yield Row(a=key[0], n=now)
+
+    def close(self):
+        pass
+
+
+def counted(rows):
+    return rows.groupBy("a").transformWithState(Counting(), "a LONG, n LONG", "Update", "None")
+"""
+
+
+def test_state_of_ones_own_is_kept_from_run_to_run(
+    trial: Trial, spark: SparkSession, committed: Callable[[str], list[GeneratedRecord]]
+) -> None:
+    (trial.file.parent / "own_state.py").write_text(STATEFUL)
+    step = json.dumps([{"name": "s", "from": "things", "python": "own_state:counted"}])
+    described = ["sources.things.schema={a: LONG}", f"steps={step}", "sinks.out.from=s", "sinks.out.mode=update"]
+    with settings_of_session(spark, {PROVIDER: ROCKSDB}):
+        trial.produce(b'{"a": 1}', b'{"a": 1}')
+        trial.run(*described)
+        trial.produce(b'{"a": 1}')
+        trial.run(*described)
+    assert [each.value for each in committed(f"{trial.name}-out")] == [b'{"a":1,"n":2}', b'{"a":1,"n":3}']
 
 
 @pytest.mark.parametrize(

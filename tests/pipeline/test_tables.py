@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 import json
+import os
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +16,7 @@ from tidemark.failure import CommandFailed
 from tidemark.pipeline.cluster import ClusterAdmin
 from tidemark.pipeline.compaction import compact, recover
 from tidemark.pipeline.generators.generated_record import GeneratedRecord
+from tidemark.pipeline.maintenance import Upkeep, maintain
 from tidemark.pipeline.runner import Runner
 from tidemark.pipeline.spec import load
 
@@ -96,9 +99,57 @@ def test_a_new_column_is_taken_and_one_of_another_type_refused(trial: Trial, spa
         run("CAST(a AS STRING) AS a, b")
 
 
+def test_with_once_a_table_gets_what_is_there_however_little(trial: Trial, spark: SparkSession) -> None:
+    """Of a batch that waits for enough to make a good file, nobody would come back for the rest."""
+    trial.produce(*(b'{"a": %d}' % number for number in range(5)))
+    path = f"{trial.checkpoint.parent}/table"
+    sink = f"sinks={{table: {{type: parquet, from: things, path: {path}, commit_every: 1 hour}}}}"
+    trial.run("sources.things.schema={a: LONG}", "sources.things.batch_records_max=2", sink)
+    assert sorted(row.a for row in spark.read.parquet(path).collect()) == list(range(5))
+
+
 def test_a_missing_iceberg_table_is_one_sentence(spark: SparkSession) -> None:
     with pytest.raises(CommandFailed, match=r"There is no table lake\.db\.nothing in /"):
         compact(spark, "lake.db.nothing", target_file_bytes=1)
+
+
+def test_a_compacted_table_has_the_columns_of_all_its_files(spark: SparkSession, tmp_path: Path) -> None:
+    """Spark reads the columns of one file, and leaves out what others have more."""
+    table = str(tmp_path / "grown")
+    spark.range(3).selectExpr("id").coalesce(1).write.parquet(table)
+    spark.range(3, 5).selectExpr("id", "id * 10 AS tens").coalesce(1).write.mode("append").parquet(table)
+    spark.range(5, 6).selectExpr("id", "'five' AS name").coalesce(1).write.mode("append").parquet(table)
+    for _ in range(2):
+        compact(spark, table, target_file_bytes=1 << 20)
+        rows = sorted((row.id, row.tens, row.name) for row in spark.read.parquet(table).collect())
+        assert rows[2:] == [(2, None, None), (3, 30, None), (4, 40, None), (5, None, "five")]
+        assert len(rows) == 6
+    spark.range(1).selectExpr("'x' AS id").write.mode("append").parquet(table)
+    with pytest.raises(CommandFailed, match=r"cannot be read together: .*\"BIGINT\" and \"STRING\""):
+        compact(spark, table, target_file_bytes=1 << 20)
+
+
+def test_a_log_that_a_killed_compaction_left_aside_is_put_back_before_more_is_written(
+    trial: Trial, spark: SparkSession
+) -> None:
+    table = trial.checkpoint.parent / "table"
+    described = ["sources.things.schema={a: LONG}", f"sinks={{t: {{type: parquet, from: things, path: {table}}}}}"]
+    trial.produce(b'{"a": 1}')
+    trial.run(*described)
+    (table / "_spark_metadata").rename(table / "_spark_metadata.old")
+    trial.produce(b'{"a": 2}')
+    trial.run(*described)
+    assert sorted(row.a for row in spark.read.parquet(str(table)).collect()) == [1, 2]
+    # Moved, its log still names the old place: none of its files may be taken for one that is in no log.
+    moved = table.rename(table.with_name("moved"))
+    files = sorted(moved.glob("*.parquet"))
+    for file in files:
+        os.utime(file, (0, 0))
+    upkeep = Upkeep(target_file_bytes=1 << 20, keep_s=0.0, orphans_s=86400.0, dry_run=True)
+    for dry_run in (True, False):
+        with pytest.raises(CommandFailed, match=r"its log names .*/table/part-.* was the table moved"):
+            maintain(spark, str(moved), replace(upkeep, dry_run=dry_run))
+    assert sorted(moved.glob("*.parquet")) == files
 
 
 def test_a_table_without_a_log_survives_a_kill_at_any_moment(spark: SparkSession, tmp_path: Path) -> None:

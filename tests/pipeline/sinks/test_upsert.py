@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tidemark.failure import CommandFailed
+from tidemark.pipeline.generators.generated_record import GeneratedRecord
 from tidemark.pipeline.sinks.upsert import Merge
 
 if TYPE_CHECKING:
@@ -82,11 +84,23 @@ def test_debezium_changes_become_the_table_that_they_are_of(trial: Trial, spark:
     assert run() == [(2, "zwei")]  # the second batch once more, over more records: nothing doubled, nothing lost
 
 
-def test_what_is_no_envelope_is_malformed(trial: Trial) -> None:
-    trial.produce(b'{"id": 1}', change("c", 1, "one", at=1))
+def test_what_is_no_envelope_or_names_no_row_is_malformed(
+    trial: Trial, committed: Callable[[str], list[GeneratedRecord]]
+) -> None:
+    """Left out in silence, a truncate or a delete without its row would leave rows in the table for good."""
+    truncate, message = (json.dumps({"op": op, "ts_ms": 2}).encode() for op in ("t", "m"))
+    rowless = json.dumps({"op": "d", "before": None, "ts_ms": 3}).encode()
+    trial.produce(b'{"id": 1}', change("c", 1, "one", at=1), truncate, rowless, message, None)
     step = json.dumps([{"name": "s", "sql": "SELECT id, _op FROM things"}])
-    runner = trial.run(COLUMNS.format(name=trial.name), f"steps={step}", "sinks.out.from=s")
-    assert sum(runner.metrics.malformed.values()) == 1
+    described = [COLUMNS.format(name=trial.name), f"steps={step}", "sinks.out.from=s"]
+    trial.run(*described, f"sources.things.dead_letter_topic={trial.name}-dead")
+    reasons = [dict(each.headers)["dead-letter-reason"] for each in committed(f"{trial.name}-dead")]
+    assert reasons == [
+        b"the value is not debezium of the schema",
+        b"a truncate does not say which rows are gone",
+        b"a change without its row, op d",
+    ]
+    assert [json.loads(each.value or b"") for each in committed(f"{trial.name}-out")] == [{"id": 1}]
 
 
 @pytest.mark.parametrize("kind", ["delta", "iceberg"])

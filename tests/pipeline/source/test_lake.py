@@ -144,6 +144,20 @@ def test_what_neither_has_is_lost_and_said(directory: Path) -> None:
     ]
 
 
+def test_what_the_lake_has_no_longer_either_is_lost_and_said(directory: Path) -> None:
+    """Its own oldest files were deleted: it begins after the reader's position."""
+    key = ("orders", 0)
+    (directory / "date=2030-01-31" / "a.parquet").unlink()
+    with pytest.raises(DataLoss, match="orders-0: offsets 2 to 4 are gone"):
+        planner(directory, LogOf(7, 20)).ranges({key: 2}, {key: 12})
+    lenient = planner(directory, LogOf(7, 20), failOnDataLoss="false")
+    assert lenient.ranges({key: 2}, {key: 12}) == [
+        Range(topic="orders", partition=0, first=5, end=7, in_lake=True),
+        Range(topic="orders", partition=0, first=7, end=12),
+    ]
+    assert lenient.ranges({key: 2}, {key: 4}) == []
+
+
 def test_a_lake_that_has_grown_is_looked_at_again_before_anything_is_called_lost(directory: Path) -> None:
     plan, key = planner(directory, LogOf(9, 20)), ("orders", 0)
     keep(directory / "date=2030-02-02" / "c.parquet", [row(0, 7), row(0, 8)])

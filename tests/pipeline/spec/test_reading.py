@@ -48,6 +48,13 @@ def test_a_pipeline_is_read(loading: Load) -> None:
     assert pipeline.group == "pipeline-shop"
 
 
+def test_a_path_of_this_machine_may_be_written_as_an_address(loading: Load) -> None:
+    """Taken for another machine's, it would not be looked into, and an older checkpoint not be noticed."""
+    for written in ("file:///data/here", "file:/data/here", "/data/here"):
+        assert loading(f"checkpoint: {written}\n{GOOD}").checkpoint == "/data/here"
+    assert loading(f"checkpoint: s3a://data/here\n{GOOD}").checkpoint == "s3a://data/here"
+
+
 SHIPPED = [each for each in sorted((ROOT / "config" / "pipelines").glob("*.yaml")) if ".cases." not in each.name]
 
 
