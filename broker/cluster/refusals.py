@@ -4,7 +4,6 @@ hundreds of thousands of them."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from itertools import chain
 from typing import Any, Final, TypedDict
 
 from tidemark.broker.core.errors import Refused
@@ -54,13 +53,15 @@ def _create_topics(
 def _delete_topics(
     request: delete_topics.DeleteTopicsRequest, error: _Error
 ) -> Job[delete_topics.DeleteTopicsResponse]:
-    def refuse(topic: delete_topics.DeleteTopicState | str) -> delete_topics.DeletableTopicResult:
-        if isinstance(topic, str):
-            return delete_topics.DeletableTopicResult(name=topic, **error)
-        return delete_topics.DeletableTopicResult(name=topic.name, topic_id=topic.topic_id, **error)
-
-    results = in_slices(refuse, [*request.topics, *request.topic_names])
-    return delete_topics.DeleteTopicsResponse(responses=(yield from results))
+    by_state = yield from in_slices(
+        lambda each: delete_topics.DeletableTopicResult(name=each.name, topic_id=each.topic_id, **error),
+        request.topics,
+    )
+    by_name = yield from in_slices(
+        lambda name: delete_topics.DeletableTopicResult(name=name, **error),
+        request.topic_names,
+    )
+    return delete_topics.DeleteTopicsResponse(responses=by_state + by_name)
 
 
 def _create_acls(request: create_acls.CreateAclsRequest, error: _Error) -> Job[create_acls.CreateAclsResponse]:
@@ -120,7 +121,8 @@ def _incremental(
 def _alter_user_scram_credentials(
     request: alter_user_scram_credentials.AlterUserScramCredentialsRequest, error: _Error
 ) -> Job[alter_user_scram_credentials.AlterUserScramCredentialsResponse]:
-    names = yield from in_slices(lambda each: each.name, chain(request.deletions, request.upsertions))
+    names = yield from in_slices(lambda each: each.name, request.deletions)
+    names += yield from in_slices(lambda each: each.name, request.upsertions)
     results = in_slices(
         lambda name: alter_user_scram_credentials.AlterUserScramCredentialsResult(user=name, **error),
         dict.fromkeys(names),
