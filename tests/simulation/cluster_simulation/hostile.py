@@ -43,7 +43,7 @@ class Hostile:
         doings = [
             self.garbage,
             self.half_a_frame,
-            *[self.forged_replica] * 3,
+            *[self.forged_replica] * 6,
             self.truncated_request,
             self.hang_up_early,
             self.long_name_behind_long_polls,

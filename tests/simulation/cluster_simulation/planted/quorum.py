@@ -100,6 +100,6 @@ BUGS: Final = {
     ),
     "votes-are-not-saved": Bug(patches=_votes_are_not_saved, faults=("crash",), seeds=4),
     "a-hung-disk-keeps-the-lead": Bug(
-        patches=_a_hung_disk_keeps_the_lead, faults=("slow",), without_one="disk_hang", seeds=8
+        patches=_a_hung_disk_keeps_the_lead, faults=("slow",), without_one="disk_hang", seeds=8, is_hole=True
     ),
 }
