@@ -11,8 +11,8 @@ import os
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
+from tidemark.direct_io import DirectReader, DirectWriter
 from tidemark.environment import new_executor
-from tidemark.storage.cleaning.direct_io import DirectReader, DirectWriter
 from tidemark.storage.files import Buffer, Files, OpenFile
 
 P = ParamSpec("P")

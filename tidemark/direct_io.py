@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from tidemark import portable
-from tidemark.storage.files import Buffer
+from tidemark.files import Buffer
 
 ALIGNMENT: Final = 4096  # of position, length and memory: enough for every disk
 READ_BYTES_MIN: Final = 64 << 10  # a smaller read is not worth the trouble

@@ -10,10 +10,9 @@ from typing import Final
 
 import pytest
 
-from tidemark import portable
-from tidemark.storage.cleaning import direct_io
-from tidemark.storage.cleaning.direct_io import ALIGNMENT, READ_BYTES_MIN, WRITE_BYTES, DirectReader, DirectWriter
-from tidemark.storage.files import REAL_FILES
+from tidemark import direct_io, portable
+from tidemark.direct_io import ALIGNMENT, READ_BYTES_MIN, WRITE_BYTES, DirectReader, DirectWriter
+from tidemark.files import REAL_FILES
 
 SIZE: Final = 3 * READ_BYTES_MIN + 1234  # it ends in the middle of a page
 
