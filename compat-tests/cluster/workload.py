@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -102,7 +103,10 @@ class Reader:
         self._number = number
         self._history = history
         self.errors: list[str] = []
-        self._consumer = _consumer(bootstrap, f"reader-{number}", client)
+        self._turned_at = time.monotonic()
+        self._state = "{}"  # librdkafka's own view of it, some seconds ago
+        watched: dict[str, object] = {"statistics.interval.ms": 5000, "stats_cb": self._note_state}
+        self._consumer = _consumer(bootstrap, f"reader-{number}", {**(client or {}), **watched})
         self._consumer.assign([TopicPartition(topic, index, OFFSET_BEGINNING) for index in range(partitions)])
         self.stop = threading.Event()
         self.thread = threading.Thread(target=self._run, daemon=True)
@@ -116,7 +120,11 @@ class Reader:
                     reads.append((_place(message), Value.decode(message.value() or b"")))
                 else:
                     self.errors.append(f"{time.time():.3f} {message.partition()}: {message.error()}")
+            self._turned_at = time.monotonic()
         self._consumer.close()
+
+    def _note_state(self, state: str) -> None:
+        self._state = state
 
     def finish(self, count: int) -> None:
         """Whatever happened, in the end a reader has read everything."""
@@ -124,11 +132,26 @@ class Reader:
         deadline = time.monotonic() + READ_SECONDS_MAX
         while len(reads) < count and time.monotonic() < deadline:
             time.sleep(0.1)
+        silent = time.monotonic() - self._turned_at
         self.stop.set()
         self.thread.join(30)
         assert len(reads) >= count, (
-            f"reader {self._number} has read {len(reads)} of {count} records, and gets no further: {self.errors[-20:]}"
+            f"reader {self._number} has read {len(reads)} of {count} records, and gets no further: {self.errors[-20:]};"
+            f" it last came back from consume {silent:.1f} s before; {_told(self._state)}"
         )
+
+
+def _told(state: str) -> str:
+    """What librdkafka says of a consumer's brokers and partitions, in short."""
+    known = json.loads(state)
+    brokers = {name: (each["state"], each["stateage"] // 1000) for name, each in known.get("brokers", {}).items()}
+    wanted = ("leader", "fetch_state", "fetchq_cnt", "next_offset", "app_offset", "hi_offset", "ls_offset")
+    partitions = {
+        number: {name: each.get(name) for name in wanted}
+        for topic in known.get("topics", {}).values()
+        for number, each in topic["partitions"].items()
+    }
+    return f"at {known.get('time')}: brokers (state, for ms) {brokers}, partitions {partitions}"
 
 
 def _place(message: Message) -> Place:
@@ -138,7 +161,7 @@ def _place(message: Message) -> Place:
     return Place(partition, offset)
 
 
-def _consumer(bootstrap: str, name: str, client: Mapping[str, str] | None = None) -> Consumer:
+def _consumer(bootstrap: str, name: str, client: Mapping[str, object] | None = None) -> Consumer:
     return Consumer(
         {
             "bootstrap.servers": bootstrap,
