@@ -8,11 +8,10 @@ process of its own (Python makes its code quicker for what it is used for), in t
 from __future__ import annotations
 
 import asyncio
-import statistics
-import subprocess
 import sys
 import tempfile
 
+from in_turns import compare
 from micro_produce import Sink, batch_of, measure
 
 from tidemark.broker.config import load_config
@@ -58,20 +57,8 @@ async def measured(values: dict[str, float]) -> float:
         return figure
 
 
-def main(turns: int) -> None:
-    took: dict[str, list[float]] = {name: [] for name in QUOTAS}
-    for _ in range(turns):
-        for name, figures in took.items():
-            shown = subprocess.run([sys.executable, __file__, name], stdout=subprocess.PIPE, check=True).stdout
-            figures.append(float(shown))
-    for name, figures in took.items():
-        figure = statistics.median(figures)
-        more = figure - statistics.median(took["none"])
-        print(f"{name:16} {figure:6.2f} µs per request, {more:+.2f} ({min(figures):.2f} to {max(figures):.2f})")
-
-
 if __name__ == "__main__":
     if sys.argv[1:] and sys.argv[1] in QUOTAS:
         print(asyncio.run(measured(QUOTAS[sys.argv[1]])))
     else:
-        main(int(sys.argv[1]) if sys.argv[1:] else TURNS)
+        compare(__file__, QUOTAS, turns=int(sys.argv[1]) if sys.argv[1:] else TURNS)

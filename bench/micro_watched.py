@@ -9,13 +9,12 @@ each process the best round counts, and the medians of processes are shown.
 from __future__ import annotations
 
 import asyncio
-import statistics
-import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
 from typing import Any
 
+from in_turns import compare
 from micro_produce import Sink, batch_of, measure
 
 from tidemark.broker.config import load_config
@@ -60,22 +59,10 @@ async def measured(settings: dict[str, str]) -> float:
         return figure
 
 
-def main(turns: int) -> None:
-    took: dict[str, list[float]] = {name: [] for name in WATCHED}
-    for _ in range(turns):
-        for name, figures in took.items():
-            shown = subprocess.run([sys.executable, __file__, name], stdout=subprocess.PIPE, check=True).stdout
-            figures.append(float(shown))
-    for name, figures in took.items():
-        figure = statistics.median(figures)
-        more = figure - statistics.median(took["nobody"])
-        print(f"{name:16} {figure:6.2f} µs per request, {more:+.2f} ({min(figures):.2f} to {max(figures):.2f})")
-
-
 if __name__ == "__main__":
     if sys.argv[1:] and sys.argv[1] in WATCHED:
         collect_rarely()
         with asyncio.Runner(loop_factory=BrokerLoop) as runner:
             print(runner.run(measured(WATCHED[sys.argv[1]])))
     else:
-        main(int(sys.argv[1]) if sys.argv[1:] else TURNS)
+        compare(__file__, WATCHED, turns=int(sys.argv[1]) if sys.argv[1:] else TURNS)

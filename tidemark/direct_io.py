@@ -2,7 +2,7 @@
 
 A cleaning reads everything, and writes most of it anew. What is in the page cache is read from there, and what becomes
 of it is written there. What is not would push out what consumers read; and copying it through fresh pages costs more
-than the disk's own way from and to a buffer that is used again and again (on a virtual machine, up to 3 s of CPU per
+than the disk's own way from and to a buffer that is used again and again (on a virtual machine, up to 5 s of CPU per
 GB, where the host has to find memory for every page).
 """
 
