@@ -11,7 +11,7 @@ import errno
 import fcntl
 import io
 import os
-import threading
+from _thread import start_new_thread
 from collections.abc import Callable, Iterator
 from typing import Final, Protocol, TypeAlias
 
@@ -56,8 +56,9 @@ def _is_costly_to_close(fd: int) -> bool:
 
 
 def _close_on_a_thread(fd: int) -> None:
+    """Does not wait until the thread runs, as `threading.Thread` does: at the end of the process it never would."""
     try:
-        threading.Thread(target=os.close, args=(fd,), daemon=True).start()
+        start_new_thread(os.close, (fd,))
     except RuntimeError:  # the system gives us no thread
         os.close(fd)
 

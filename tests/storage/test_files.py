@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 
 import pytest
 
@@ -105,3 +107,11 @@ def test_a_thread_closes_what_it_is_handed():
     _close_on_a_thread(writing)
     assert os.read(reading, 1) == b""  # when the other end is closed
     os.close(reading)
+
+
+def test_a_process_ends_that_still_holds_a_large_deleted_file(path):
+    """Python drops what is left when no thread can begin any more."""
+    FILES.append_to(path, bytes(COSTLY_BYTES + 4096))
+    script = "import os, sys; from tidemark.files import Files; held = Files().open_data(sys.argv[1]); os.remove(sys.argv[1])"
+    ended = subprocess.run([sys.executable, "-c", script, path], timeout=60, capture_output=True, check=True)
+    assert ended.stderr == b""
