@@ -119,22 +119,24 @@ def _scan(segment: Segment, *, config: LogConfig, epochs: EpochCache) -> tuple[i
         for position, header in checked_headers(
             segment.files, fd, position=0, end=segment.size, next_offset=end_offset
         ):
-            if header.last_offset - segment.base_offset > MAX_RELATIVE_OFFSET:
-                raise Damage(position, f"offset {header.last_offset} is too far from the segment's first")
+            last_offset = header.last_offset
+            if last_offset - segment.base_offset > MAX_RELATIVE_OFFSET:
+                raise Damage(position, f"offset {last_offset} is too far from the segment's first")
             epoch = header.partition_leader_epoch
             if 0 <= epoch < last_epoch:  # no checksum covers it
                 raise Damage(position, f"leader epoch {epoch} follows {last_epoch}")
-            last_epoch = max(epoch, last_epoch)
+            if epoch > last_epoch:
+                last_epoch = epoch
+                if epoch > epochs.latest:
+                    epochs.assign(epoch=epoch, start=header.base_offset)
             segment.note_batch(
                 position=position,
                 size=header.size,
                 base_offset=header.base_offset,
-                last_offset=header.last_offset,
+                last_offset=last_offset,
                 timestamp=header.max_timestamp,
             )
-            if epoch > epochs.latest:
-                epochs.assign(epoch=epoch, start=header.base_offset)
-            end_offset = header.next_offset
+            end_offset = last_offset + 1
     except Damage as found:
         damage = found
     segment.finish_rebuild()

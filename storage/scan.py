@@ -13,6 +13,7 @@ LENGTH_END = 12  # base offset and length: what precedes the part that `batch_le
 CRC_START = 21  # the first byte that a batch's CRC covers
 MAGIC_AT = 16
 _MAGIC = 2
+_LENGTH_MIN = HEADER_SIZE - LENGTH_END
 _WINDOW = 64 << 10
 _CRC_CHUNK = 1 << 20
 _LOCATE_WINDOW = 8 << 10  # an index interval and then some
@@ -53,6 +54,10 @@ class Window:
             place = 0
         return self._block, place
 
+    def held(self, position: int) -> tuple[bytes, int]:
+        """The last block and the place in it where `position` lies, or would."""
+        return self._block, position - self._start
+
 
 def header_at(window: Window, position: int, *, end: int) -> BatchHeader:
     """The header at `position` of a batch that must end at or before `end`; raises Damage."""
@@ -64,7 +69,7 @@ def header_at(window: Window, position: int, *, end: int) -> BatchHeader:
     header = read_header(block, place)
     if header.magic != _MAGIC:
         raise Damage(position, f"magic {header.magic} is not a batch's")
-    if header.batch_length < HEADER_SIZE - LENGTH_END:
+    if header.batch_length < _LENGTH_MIN:
         raise Damage(position, f"batch length {header.batch_length} is smaller than a header")
     if position + LENGTH_END + header.batch_length > end:
         size = LENGTH_END + header.batch_length
@@ -74,6 +79,18 @@ def header_at(window: Window, position: int, *, end: int) -> BatchHeader:
     return header
 
 
+def _plain_headers(block: bytes, place: int, end: int) -> Iterator[tuple[int, int, BatchHeader]]:
+    """(where it begins, where it ends, header) of each batch that lies in a block whole. A log may have millions, so
+    this is one step for each: at the first that is unlike the others it stops, and `header_at` tells what it is."""
+    while place + HEADER_SIZE <= end:
+        header = read_header(block, place)
+        after = place + LENGTH_END + header[1]
+        if after > end or header[1] < _LENGTH_MIN or header[3] != _MAGIC or header[0] < 0 or header[6] < 0:
+            return
+        yield place, after, header
+        place = after
+
+
 def headers(files: Files, fd: int, *, position: int, end: int, window: int = _WINDOW) -> Iterator[Placed]:
     """(position, header) of each batch from `position` up to `end`. CRCs are not looked at; raises Damage."""
     view = Window(files, fd, size=window)
@@ -81,6 +98,11 @@ def headers(files: Files, fd: int, *, position: int, end: int, window: int = _WI
         header = header_at(view, position, end=end)
         yield position, header
         position += LENGTH_END + header.batch_length
+        block, first = view.held(position)
+        shift = position - first
+        for place, after, header in _plain_headers(block, first, min(len(block), end - shift)):
+            yield place + shift, header
+            position = after + shift
 
 
 def find_offset(files: Files, fd: int, offset: int, *, position: int, end: int, first_last: int | None) -> int:
@@ -98,7 +120,7 @@ def find_offset(files: Files, fd: int, offset: int, *, position: int, end: int, 
         while place <= whole and position + place < end:
             base_offset, length, delta = unpack(block, place)
             last_offset = base_offset + delta
-            if length < HEADER_SIZE - LENGTH_END or position + place + LENGTH_END + length > end:
+            if length < _LENGTH_MIN or position + place + LENGTH_END + length > end:
                 raise Damage(position + place, f"a batch of {LENGTH_END + length} bytes cannot be here")
             if first_last is not None and last_offset != first_last:
                 raise Damage(position, "the index does not match the log")
@@ -141,6 +163,15 @@ def checked_headers(files: Files, fd: int, *, position: int, end: int, next_offs
         yield position, header
         position += LENGTH_END + header.batch_length
         next_offset = header.base_offset + header.last_offset_delta + 1
+        block, first = window.held(position)
+        view = memoryview(block)
+        shift = position - first
+        for place, after, header in _plain_headers(block, first, min(len(block), end - shift)):
+            if header[0] < next_offset or crc32c(view[place + CRC_START : after]) != header[4]:
+                break
+            yield place + shift, header
+            position = after + shift
+            next_offset = header[0] + header[6] + 1
 
 
 def find_batch(files: Files, fd: int, *, position: int, end: int, next_offset: int) -> int | None:

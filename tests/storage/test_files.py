@@ -112,6 +112,6 @@ def test_a_thread_closes_what_it_is_handed():
 def test_a_process_ends_that_still_holds_a_large_deleted_file(path):
     """Python drops what is left when no thread can begin any more."""
     FILES.append_to(path, bytes(COSTLY_BYTES + 4096))
-    script = "import os, sys; from tidemark.files import Files; held = Files().open_data(sys.argv[1]); os.remove(sys.argv[1])"
-    ended = subprocess.run([sys.executable, "-c", script, path], timeout=60, capture_output=True, check=True)
+    script = f"import os; from tidemark.files import Files; held = Files().open_data({path!r}); os.remove({path!r})"
+    ended = subprocess.run([sys.executable, "-c", script], timeout=60, capture_output=True, check=True)
     assert ended.stderr == b""

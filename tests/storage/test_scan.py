@@ -65,6 +65,23 @@ def test_checked_headers_stop_at_a_wrong_crc(file, batches):
     assert caught.value.position == positions(batches)[5]
 
 
+@pytest.mark.parametrize("window", [61, 100, 1000, 1 << 16])
+@pytest.mark.parametrize("number", [0, 1, 2, 38, 39])
+def test_one_wrong_byte_of_any_batch_ends_a_checked_walk_there(file, batches, monkeypatch, window, number):
+    """Whether the walk meets it in the block that it has just read or in one that it has at hand."""
+    monkeypatch.setattr(scan, "_WINDOW", window)
+    begin = positions(batches)[number]
+    walked = []
+    for place in (*range(8, 12), *range(16, 61), len(batches[number]) - 1):  # all but offset and epoch
+        data = bytearray(b"".join(batches))
+        data[begin + place] ^= 0x80
+        fd, size = file(bytes(data))
+        with pytest.raises(Damage) as caught:
+            walked = [position for position, _ in checked_headers(FILES, fd, position=0, end=size, next_offset=0)]
+        assert caught.value.position == begin
+        assert not walked
+
+
 def test_checked_headers_stop_where_offsets_go_back(file, batches):
     fd, size = file(batches[3] + batches[2])
     with pytest.raises(Damage, match="offset 20 after 32"):
