@@ -75,15 +75,15 @@ test: $(DEV) system
 	@$(MAKE) --no-print-directory clients || echo "Going on without clients of other versions: their cases will fail." >&2
 	@$(PY) -m pytest -n $(WORKERS) tests compat-tests $(ARGS)
 
-# Without Java, Spark, Docker, wheels, commands that are typed at brokers in processes of their own, and what takes long
-# by its nature: soaking, the worst requests, simulations by the hundred. Of random histories and examples, a few. That
-# layers are kept is among the tests.
+# Without Java, Spark, Docker, wheels, pytest in pytest, commands that are typed at brokers in processes of their own or by the
+# thousand, and what takes long by its nature: soaking, the worst requests, simulations by the hundred. Of random histories and
+# examples, a few. That layers are kept is among the tests.
 NOT_UNIT := pipeline test_docker.py storage/test_dump_log_segments.py \
-	storage/test_kafka_directories.py tidemark/test_installed.py \
-	cli/test_documented_commands.py cli/test_end_to_end.py cli/test_secure_configs.py \
+	storage/test_kafka_directories.py tidemark/test_installed.py tidemark/test_pytest_plugin.py \
+	cli/test_documented_commands.py cli/test_end_to_end.py cli/test_secure_configs.py cli/test_hostile_arguments.py \
 	broker/server/test_soak.py broker/server/test_worst_requests.py broker/server/test_requests_near_the_limits.py \
 	broker/handlers/produce/test_worst_batches.py \
-	raft/test_simulation.py \
+	raft/test_simulation.py raft/test_planted_bugs.py \
 	simulation/test_seeds.py simulation/test_planted_cluster_bugs.py
 check: lint types
 	@TIDEMARK_HISTORIES=80 $(PY) -m pytest -n 4 tests $(NOT_UNIT:%=--ignore=tests/%) $(ARGS)

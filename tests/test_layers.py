@@ -44,7 +44,6 @@ MAY_IMPORT: dict[str, set[str]] = {
 SHARED = {"environment", "failure", "files", "portable", "wire_client"}
 
 
-@cache
 def syntax_tree(path: Path) -> ast.Module:
     return ast.parse(path.read_bytes())
 
@@ -54,17 +53,20 @@ def python_files(*tops: str) -> Iterator[Path]:
         yield from sorted(path for path in (ROOT / top).rglob("*.py") if "__pycache__" not in path.parts)
 
 
-def imported_modules(tree: ast.Module) -> Iterator[tuple[int, str]]:
-    for node in ast.walk(tree):
+@cache
+def imported_modules(path: Path) -> list[tuple[int, str]]:
+    found: list[tuple[int, str]] = []
+    for node in ast.walk(syntax_tree(path)):
         if isinstance(node, ast.Import):
-            yield from ((node.lineno, alias.name) for alias in node.names)
+            found.extend((node.lineno, alias.name) for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module is not None and node.level == 0:
-            yield from ((node.lineno, f"{node.module}.{alias.name}") for alias in node.names)
+            found.extend((node.lineno, f"{node.module}.{alias.name}") for alias in node.names)
+    return found
 
 
-def of_ours(tree: ast.Module) -> Iterator[tuple[int, str]]:
+def of_ours(path: Path) -> Iterator[tuple[int, str]]:
     """What is named of our packages, without the name that all of them share."""
-    for line, module in imported_modules(tree):
+    for line, module in imported_modules(path):
         if module.startswith("tidemark.") and module.split(".")[1] in MAY_IMPORT.keys() | SHARED:
             yield line, module.removeprefix("tidemark.")
 
@@ -75,7 +77,7 @@ def test_a_package_names_only_what_lies_below_it(package: str) -> None:
     wrong = [
         f"{path.relative_to(ROOT)}:{line} imports {module}"
         for path in python_files(package)
-        for line, module in of_ours(syntax_tree(path))
+        for line, module in of_ours(path)
         if not any(f"{module}.".startswith(f"{name}.") for name in allowed)
     ]
     assert not wrong
@@ -85,7 +87,7 @@ def test_nothing_is_imported_past_the_one_name() -> None:
     wrong = [
         f"{path.relative_to(ROOT)}:{line} imports {module}"
         for path in python_files(*MAY_IMPORT, "tests", "compat-tests", "bench")
-        for line, module in imported_modules(syntax_tree(path))
+        for line, module in imported_modules(path)
         if module.split(".")[0] in MAY_IMPORT.keys() - {"tidemark"}
     ]
     assert not wrong
