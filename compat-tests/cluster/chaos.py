@@ -51,7 +51,7 @@ from cluster.nemesis_disk import (
     disks_of,
 )
 from cluster.workload import Reader, Writer, read_everything
-from harness import bad_syncs, network
+from harness import network, preloaded
 from harness.bad_syncs import BadSyncs
 from harness.clock import Clock
 from harness.cluster import Cluster, ClusterNode
@@ -191,12 +191,12 @@ def main() -> int:
             metadata_apart(cluster)
         if isinstance(cluster, SecureCluster):
             faults.append(RenewedCertificates(cluster.renew_certificates))
-        if bad_syncs.available():
+        if preloaded.available():
             disks = with_bad_syncs(cluster, directory)
             faults += [FailedSyncs(TOPIC, disks), SlowSyncs(disks), HungController(TOPIC, disks)]
+            faults.append(JumpClock(with_clocks(cluster, directory)))
         else:
-            print("without failing syncs: they need a C compiler", flush=True)
-        faults.append(JumpClock(with_clocks(cluster)))
+            print("without failing syncs and clocks that jump: they need a C compiler", flush=True)
         opened.callback(keep)
         opened.callback(cluster.close)
         cluster.start()
@@ -228,25 +228,28 @@ def _on(
     return kind(path, settings, node_id=node_id, host=over.host(place), prefix=over.inside(place))
 
 
-def with_clocks(cluster: Cluster) -> dict[int, Clock]:
+def with_clocks(cluster: Cluster, directory: Path) -> dict[int, Clock]:
     """From their next start on, the nodes see clocks that can be set."""
-    clocks = {}
+    library = preloaded.build("clock", directory)
+    clocks = {node.node_id: Clock(library, node.directory) for node in cluster}
     for node in cluster:
-        clocks[node.node_id] = clock = Clock(node.directory)
-        preloaded = [node.environment.get("LD_PRELOAD", ""), clock.environment.get("LD_PRELOAD", "")]
-        node.environment.update(clock.environment)
-        node.environment["LD_PRELOAD"] = " ".join(filter(None, preloaded))
+        _preload(node, clocks[node.node_id].environment)
     return clocks
 
 
 def with_bad_syncs(cluster: Cluster, directory: Path) -> dict[int, BadSyncs]:
     """From their next start on, the nodes' disks fail and stall as told."""
-    library = bad_syncs.build(directory)
-    disks = {}
+    library = preloaded.build("bad_syncs", directory)
+    disks = {node.node_id: BadSyncs(library, node.directory) for node in cluster}
     for node in cluster:
-        disks[node.node_id] = disk = BadSyncs(library, node.directory)
-        node.environment.update(disk.environment)
+        _preload(node, disks[node.node_id].environment)
     return disks
+
+
+def _preload(node: ClusterNode, environment: Mapping[str, str]) -> None:
+    others = node.environment.get("LD_PRELOAD", "")
+    node.environment.update(environment)
+    node.environment["LD_PRELOAD"] = f"{others} {environment['LD_PRELOAD']}".strip()
 
 
 def metadata_apart(cluster: Cluster) -> None:

@@ -17,7 +17,7 @@ NewCluster = Callable[..., Cluster]
 @pytest.fixture
 def cluster_with_clocks(tmp_path: Path) -> Iterator[tuple[Cluster, JumpClock]]:
     cluster = Cluster(tmp_path)
-    jump = JumpClock(with_clocks(cluster))
+    jump = JumpClock(with_clocks(cluster, tmp_path))
     cluster.start()
     yield cluster, jump
     cluster.close()

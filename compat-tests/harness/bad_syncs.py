@@ -2,21 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
 from pathlib import Path
-
-SOURCE = Path(__file__).with_name("bad_syncs.c")
-
-
-def available() -> bool:
-    return shutil.which("cc") is not None
-
-
-def build(directory: Path) -> Path:
-    library = directory / "bad_syncs.so"
-    subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-o", str(library), str(SOURCE), "-ldl"], check=True)
-    return library
 
 
 class BadSyncs:
