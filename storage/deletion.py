@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import os
+from typing import Final
 
 from tidemark.environment import random_bytes
 from tidemark.storage import names
 from tidemark.storage.files import Files
 
 _DIRECTORY_NAME_MAX = 249
+NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT)
 
 
 class PendingDeletions:
@@ -32,6 +35,23 @@ class PendingDeletions:
     def take_all(self) -> list[str]:
         entries, self._entries = self._entries, []
         return [path for _, paths in entries for path in paths]
+
+
+def set_aside(files: Files, path: str) -> list[str]:
+    """Takes a file out of a log: it gets the suffix `.deleted`, since unlinking may have to wait for the disk. Returns
+    its new path; nothing if it is gone already.
+
+    A name takes room in the directory, and on a full disk there may be none: then the file goes at once."""
+    try:
+        files.rename(path, path + names.DELETED)
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        if error.errno not in NO_ROOM:
+            raise
+        files.remove(path)
+        return []
+    return [path + names.DELETED]
 
 
 def retire_directory(files: Files, path: str, *, kind: str = names.DELETE_DIRECTORY) -> str:
