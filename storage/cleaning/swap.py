@@ -83,8 +83,8 @@ def _is_before(name: str, base_offset: int) -> bool:
 
 
 def _undo(log: Log, cleaned: CleanedGroup) -> None:
-    """The log has not become `.swap`, so that nothing has begun; as far as the disk allows, since a start does the same.
-    In that order: an index that is `.swap`, with no `.cleaned` file beside it, a start would put in place."""
+    """Nothing has begun, for the log is not `.swap`. As far as the disk allows: a start does the same. In that order:
+    an index that is `.swap`, with no `.cleaned` file beside it, a start would put in place."""
     with contextlib.suppress(OSError):
         discard(log, cleaned, suffix=names.SWAP)
         discard(log, cleaned)

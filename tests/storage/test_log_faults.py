@@ -171,7 +171,7 @@ def test_retention_frees_a_full_disk(open_log, disk, make_batch, append):
 def test_retention_frees_a_disk_so_full_that_a_directory_takes_no_other_name(
     open_log, disk, make_batch, append, tmp_path, monkeypatch
 ):
-    """Renaming takes room, unlinking does not. A log that begins where its first segment does not would skip records."""
+    """Renaming takes room, unlinking does not."""
     log = open_log(files=disk, config=LogConfig(segment_bytes=2000, retention_ms=1, file_delete_delay_ms=60_000))
     for _ in range(6):
         append(log, make_batch(1, size=900))
@@ -201,7 +201,7 @@ def test_a_segment_that_cannot_be_deleted_stays_in_the_log_until_it_can(
         rename(source, target)
 
     monkeypatch.setattr(disk, "rename", rename_but_one)
-    with pytest.raises(WriteFailed, match="cannot delete segment 2: .*not permitted"):
+    with pytest.raises(WriteFailed, match=r"cannot delete segment 2: .*not permitted"):
         log.apply_retention(T0 + 100_000)
     assert log.start_offset == log.segments.first_offset == 2
     monkeypatch.setattr(disk, "rename", rename)
