@@ -60,8 +60,21 @@ def retire_directory(files: Files, path: str, *, kind: str = names.DELETE_DIRECT
     parent, name = os.path.split(path)
     suffix = f".{random_bytes(16).hex()}{kind}"
     retired = os.path.join(parent, name[: _DIRECTORY_NAME_MAX - len(suffix)] + suffix)
-    files.rename(path, retired)
+    try:
+        files.rename(path, retired)
+    except OSError as error:
+        if error.errno not in NO_ROOM or kind != names.DELETE_DIRECTORY:
+            raise
+        _remove_logs(files, path)  # what is deleted to make room must not fail for want of it
+        files.rename(path, retired)
     return retired
+
+
+def _remove_logs(files: Files, path: str) -> None:
+    """Last first: whenever this is interrupted, a log without gaps remains."""
+    for name in sorted(files.list(path), reverse=True):
+        if name.endswith(names.LOG):
+            files.remove(os.path.join(path, name))
 
 
 def remove_directory(files: Files, path: str) -> None:
