@@ -28,6 +28,7 @@ class PlainRewriting:
         self, window: Window, records: RecordTable, kept: NDArray[np.int64], batches: NDArray[np.int64]
     ) -> None:
         self._next = 0
+        self._view = memoryview(window.data)
         if not len(batches):
             return
         kept = kept[np.isin(records.batch[kept], batches)]
@@ -42,8 +43,8 @@ class PlainRewriting:
         begins[first] = True
         pieces = np.flatnonzero(begins)
         self._bounds = [*np.searchsorted(pieces, first).tolist(), len(pieces)]
-        slices = map(slice, starts[pieces].tolist(), ends[np.append(pieces[1:], len(kept)) - 1].tolist())
-        self._pieces = list(map(memoryview(window.data).__getitem__, slices))
+        self._starts = starts[pieces].tolist()
+        self._ends = ends[np.append(pieces[1:], len(kept)) - 1].tolist()
 
     @staticmethod
     def _headers(
@@ -64,10 +65,12 @@ class PlainRewriting:
 
     def next_batch(self, parts: list[Buffer]) -> tuple[int, int]:
         """Adds the parts that make up the batch, and returns its size and its largest timestamp. Its CRC is missing."""
-        number = self._next
+        number, view = self._next, self._view
         self._next += 1
+        begin, end = self._bounds[number], self._bounds[number + 1]
         parts.append(self._raw[number * HEADER_SIZE : (number + 1) * HEADER_SIZE])
-        parts += self._pieces[self._bounds[number] : self._bounds[number + 1]]
+        for start, stop in zip(self._starts[begin:end], self._ends[begin:end], strict=True):
+            parts.append(view[start:stop])
         return self._sizes[number], self._timestamps[number]
 
 

@@ -143,9 +143,8 @@ class _Cutting:
         self._expanded_bytes_max = expanded_bytes_max
         self._records_max = records_max
         self._bounds = np.array(places, dtype=np.int64)
-        view = memoryview(data)
-        headers = b"".join([view[place : place + HEADER_SIZE] for place in places[:-1]])
-        self._headers: NDArray[Any] = np.frombuffer(headers, dtype=HEADER)
+        raw = np.frombuffer(data, dtype=np.uint8)
+        self._headers = raw[self._bounds[:-1, None] + np.arange(HEADER_SIZE)].view(HEADER)[:, 0]
         self._counts = self._headers["record_count"].astype(np.int64)
         self._compressed = np.flatnonzero((self._headers["attributes"] & CODEC != 0) & (self._counts > 0)).tolist()
 
