@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from itertools import pairwise, takewhile
+from itertools import islice, pairwise, takewhile
 from typing import TYPE_CHECKING
 
 from tidemark.storage.config import LogConfig
@@ -43,10 +43,12 @@ def apply(log: Log, now_ms: int, *, high_watermark: int | None) -> bool:
     )
     if count == len(log.segments):
         count = _roll_or_keep_active(log, count)
-    _delete_first(log, count)
-    if count:
-        log.start_offset = max(log.start_offset, log.segments.first_offset)
-        _advance_epochs(log)
+    try:
+        _delete_first(log, count)
+    finally:  # of those that went, if not all could go
+        if log.start_offset < log.segments.first_offset:
+            log.start_offset = log.segments.first_offset
+            _advance_epochs(log)
     return count > 0
 
 
@@ -71,14 +73,14 @@ def _advance_epochs(log: Log) -> None:
 
 def _delete_first(log: Log, count: int) -> None:
     due_ms = log.now_ms() + log.config.file_delete_delay_ms
-    for _ in range(count):
-        segment = log.segments.remove_first()
-        log.unsynced.forget_segment(segment)
+    for segment in list(islice(log.segments, count)):
         try:
             log.deletions.add(segment.rename_for_deletion(), due_ms=due_ms)
             log.deletions.add(log.snapshots.rename_for_deletion(segment.base_offset), due_ms=due_ms)
-        except OSError as error:
+        except OSError as error:  # it stays in the log, and is tried again
             raise WriteFailed(f"{log.directory}: cannot delete segment {segment.base_offset}: {error}") from error
+        log.segments.remove_first()
+        log.unsynced.forget_segment(segment)
         segment.release()
 
 

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from tidemark.protocol.records import HEADER_SIZE
 from tidemark.storage import names
 from tidemark.storage.aborted import AbortedIndex, AbortedTransaction
+from tidemark.storage.deletion import set_aside
 from tidemark.storage.errors import CorruptLog, LogOffline, TooManyOpenFiles, WriteFailed
 from tidemark.storage.files import Buffer, Files, OpenFile
 from tidemark.storage.index import OffsetIndex, TimeIndex
@@ -491,14 +492,5 @@ class Segment:
     def rename_for_deletion(self) -> list[str]:
         """Takes the segment out of the log: its files get the suffix `.deleted`. Returns their new paths."""
         self.indexes.disown_files()
-        renamed = []
-        for suffix in names.SEGMENT_SUFFIXES:
-            path = self.path(suffix)
-            if suffix == names.ABORTED_INDEX and not self._aborts:
-                continue
-            try:
-                self.files.rename(path, path + names.DELETED)
-            except FileNotFoundError:
-                continue
-            renamed.append(path + names.DELETED)
-        return renamed
+        suffixes = names.SEGMENT_SUFFIXES if self._aborts else names.SEGMENT_SUFFIXES[:-1]
+        return [renamed for suffix in suffixes for renamed in set_aside(self.files, self.path(suffix))]

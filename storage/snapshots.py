@@ -11,6 +11,7 @@ from struct import Struct, error
 
 from tidemark.protocol.records import crc32c
 from tidemark.storage import names
+from tidemark.storage.deletion import set_aside
 from tidemark.storage.errors import CorruptFile
 from tidemark.storage.files import Files
 
@@ -98,17 +99,12 @@ class SnapshotFiles:
             self._files.remove(self.path(offset))
 
     def rename_for_deletion(self, offset: int) -> list[str]:
-        """Takes a snapshot out of the log: it gets the suffix `.deleted`. Returns its new path; nothing if it is the
-        newest. Unlinking may have to wait for the disk, if only on a file system that discards what it frees."""
+        """Takes a snapshot out of the log: see `set_aside`. The newest stays."""
         if offset not in self._offsets[:-1]:
             return []
+        renamed = set_aside(self._files, self.path(offset))
         self._offsets.remove(offset)
-        path = self.path(offset)
-        try:
-            self._files.rename(path, path + names.DELETED)
-        except FileNotFoundError:
-            return []
-        return [path + names.DELETED]
+        return renamed
 
     def remove_after(self, offset: int) -> None:
         for later in [each for each in self._offsets if each > offset]:

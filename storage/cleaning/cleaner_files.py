@@ -65,6 +65,8 @@ class CleanerFiles(Files):
         fd = self._call(super().open_descriptor, path, flags)
         if self._writer is not None and fd == self._writer.fd:  # of a segment that was given up
             self._writer = None
+        if fd == self._new_fd:  # of a segment that nothing was left of
+            self._new_fd = None
         return fd
 
     def remove(self, path: str) -> None:

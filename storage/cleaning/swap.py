@@ -8,11 +8,13 @@ them open.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from typing import TYPE_CHECKING
 
 from tidemark.storage import names
 from tidemark.storage.cleaning.job import CleanedGroup, CleaningFailed
+from tidemark.storage.deletion import NO_ROOM
 from tidemark.storage.files import Files
 from tidemark.storage.segment import Segment
 
@@ -33,7 +35,8 @@ def swap(log: Log, cleaned: CleanedGroup) -> None:
         _remove_strays(log, cleaned)
         _rename_all(log, cleaned, suffixes, source=names.CLEANED, target=names.SWAP)
     except OSError as error:
-        raise CleaningFailed(f"{log.directory}: {error}") from error  # a start removes the files
+        _undo(log, cleaned)
+        raise CleaningFailed(f"{log.directory}: {error}", is_passing=error.errno in NO_ROOM) from error
     try:
         due_ms = log.now_ms() + log.config.file_delete_delay_ms
         for segment in reversed(old):
@@ -65,11 +68,26 @@ def _replace(log: Log, old: list[Segment], cleaned: CleanedGroup) -> None:
 
 def _remove_strays(log: Log, cleaned: CleanedGroup) -> None:
     """What a cleaning that was given up has left. A start that finds a `.swap` beside a `.cleaned` file of an earlier
-    offset takes it for half of a segment that was being split, and throws it away (Kafka's rule)."""
-    for name in log.files.list(log.directory):
-        offset = names.offset_of(name) if name.endswith(names.CLEANED) else None
-        if offset is not None and offset < cleaned.base_offset:
-            log.files.remove(os.path.join(log.directory, name))
+    offset takes it for half of a segment that was being split, and throws it away (Kafka's rule); one that finds a
+    `.swap` without a `.cleaned` file takes it for complete. So those go first."""
+    found = log.files.list(log.directory)
+    strays = [name for name in found if name.endswith(names.SWAP)]
+    strays += [name for name in found if name.endswith(names.CLEANED) and _is_before(name, cleaned.base_offset)]
+    for name in strays:
+        log.files.remove(os.path.join(log.directory, name))
+
+
+def _is_before(name: str, base_offset: int) -> bool:
+    offset = names.offset_of(name)
+    return offset is not None and offset < base_offset
+
+
+def _undo(log: Log, cleaned: CleanedGroup) -> None:
+    """Nothing has begun, for the log is not `.swap`. As far as the disk allows: a start does the same. In that order:
+    an index that is `.swap`, with no `.cleaned` file beside it, a start would put in place."""
+    with contextlib.suppress(OSError):
+        discard(log, cleaned, suffix=names.SWAP)
+        discard(log, cleaned)
 
 
 def _rename_all(log: Log, cleaned: CleanedGroup, suffixes: list[str], *, source: str, target: str) -> None:
@@ -94,7 +112,7 @@ def _suffixes(files: Files, directory: str, cleaned: CleanedGroup) -> list[str]:
     return suffixes
 
 
-def discard(log: Log, cleaned: CleanedGroup) -> None:
+def discard(log: Log, cleaned: CleanedGroup, *, suffix: str = names.CLEANED) -> None:
     """Removes what was cleaned in vain."""
-    for suffix in names.SEGMENT_SUFFIXES:
-        log.files.remove(os.path.join(log.directory, names.file_name(cleaned.base_offset, suffix + names.CLEANED)))
+    for each in names.SEGMENT_SUFFIXES:
+        log.files.remove(os.path.join(log.directory, names.file_name(cleaned.base_offset, each + suffix)))

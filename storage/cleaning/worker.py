@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import BinaryIO
 
 from tidemark.pacing import Pace
-from tidemark.portable import keep_freed_memory, run_when_idle, waited_to_run
+from tidemark.portable import end_with_parent, keep_freed_memory, run_when_idle, waited_to_run
 from tidemark.storage.cleaning.clean import clean
 from tidemark.storage.cleaning.cleaner_files import CleanerFiles
 from tidemark.storage.cleaning.job import CleaningFailed, CleaningJob, CleaningStarved
@@ -75,6 +75,9 @@ def _clean(job: CleaningJob, files: Files, results: BinaryIO, paced: Callable[[i
 
 
 def main() -> None:
+    # At once, and not only when it looks at its input the next time: it may be kept from running for long, and a
+    # `.cleaned` file that it makes while the next broker swaps would have the start after that undo the swap.
+    end_with_parent()
     os.nice(_NICENESS)
     keep_freed_memory(bytes_max=_KEPT_BYTES_MAX)
     run(sys.stdin.buffer, sys.stdout.buffer)

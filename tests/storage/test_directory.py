@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import subprocess
@@ -135,6 +136,21 @@ def test_a_deleted_partition_is_gone_at_once_and_its_files_later(open_directory,
     assert append(directory.open_log("a", 0, config=CONFIG), make_batch(1)).base_offset == 0
     directory.remove_deleted(T0 + 60_000)
     assert not [name for name in os.listdir(path) if name.endswith("-delete")]
+
+
+def test_a_partition_can_be_deleted_to_make_room_on_a_disk_that_takes_no_other_name(path, make_batch, append):
+    class FullDisk(Files):
+        def rename(self, source, target):
+            if target.endswith("-delete") and any(name.endswith(".log") for name in os.listdir(source)):
+                raise OSError(errno.ENOSPC, "No space left on device")
+            super().rename(source, target)
+
+    directory = LogDirectory.open(str(path), files=FullDisk(), now_ms=lambda: T0)
+    append(directory.open_log("a", 0, config=CONFIG), make_batch(1))
+    directory.delete("a", 0)
+    assert [name for name in os.listdir(path) if name.startswith("a-0.") and name.endswith("-delete")]
+    assert not (path / "a-0").exists()
+    directory.close()
 
 
 def test_directories_left_from_deletions_are_removed_at_a_start(open_directory, path, make_batch, append):

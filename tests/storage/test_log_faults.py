@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 from random import Random
 
 import pytest
@@ -165,6 +166,47 @@ def test_retention_frees_a_full_disk(open_log, disk, make_batch, append):
     disk.room = 0
     assert log.apply_retention(T0 + 100_000)
     assert (log.start_offset, log.segment_count) == (4, 1)
+
+
+def test_retention_frees_a_disk_so_full_that_a_directory_takes_no_other_name(
+    open_log, disk, make_batch, append, tmp_path, monkeypatch
+):
+    """Renaming takes room, unlinking does not."""
+    log = open_log(files=disk, config=LogConfig(segment_bytes=2000, retention_ms=1, file_delete_delay_ms=60_000))
+    for _ in range(6):
+        append(log, make_batch(1, size=900))
+    disk.room = 0
+
+    def refused(source, target):
+        raise OSError(errno.ENOSPC, "No space left on device", source, None, target)
+
+    monkeypatch.setattr(disk, "rename", refused)
+    assert log.apply_retention(T0 + 100_000)
+    assert (log.start_offset, log.segment_count) == (4, 1)
+    assert {name[:20] for name in os.listdir(tmp_path / "topic-0") if name[0] == "0"} == {"00000000000000000004"}
+
+
+@pytest.mark.parametrize("refused", [".log", ".timeindex", ".snapshot"])
+def test_a_segment_that_cannot_be_deleted_stays_in_the_log_until_it_can(
+    open_log, disk, make_batch, append, monkeypatch, refused
+):
+    log = open_log(files=disk, config=LogConfig(segment_bytes=2000, retention_ms=1, file_delete_delay_ms=0))
+    for _ in range(6):
+        append(log, make_batch(1, size=900))
+    rename = disk.rename
+
+    def rename_but_one(source, target):
+        if source.endswith("00000000000000000002" + refused):
+            raise OSError(errno.EPERM, "Operation not permitted")
+        rename(source, target)
+
+    monkeypatch.setattr(disk, "rename", rename_but_one)
+    with pytest.raises(WriteFailed, match=r"cannot delete segment 2: .*not permitted"):
+        log.apply_retention(T0 + 100_000)
+    assert log.start_offset == log.segments.first_offset == 2
+    monkeypatch.setattr(disk, "rename", rename)
+    assert log.apply_retention(T0 + 100_000)
+    assert (log.start_offset, log.segment_count) == (6, 1)
 
 
 def test_a_truncation_that_meets_damage_takes_the_log_offline(log, make_batch, append, tmp_path):

@@ -60,6 +60,19 @@ def test_what_was_given_up_is_not_written_into_the_next_file(tmp_path: Path, mon
     assert (tmp_path / "index").read_bytes() == b"entries"
 
 
+def test_an_index_beside_an_empty_log_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(portable, "is_cached", lambda *_args, **_options: False)
+    files = CleanerFiles()
+    (tmp_path / "old").write_bytes(bytes(1 << 20))
+    old = files.open_to_read(str(tmp_path / "old"))
+    files.read_range(old.fileno(), position=0, length=1 << 20)
+    empty = files.open_data(str(tmp_path / "new"), create=True)
+    files.fdatasync(empty.fileno())
+    empty.close()
+    files.overwrite(str(tmp_path / "index"), b"entries")  # gets the same descriptor
+    assert (tmp_path / "index").read_bytes() == b"entries"
+
+
 def test_it_keeps_its_share_when_the_process_gives_way_to_all_others() -> None:
     child = os.fork()
     if not child:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import shutil
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tidemark.protocol.records import Record, build_batch, iter_records, read_header
-from tidemark.storage import Files, Log, LogConfig, StorageError, job_for, measure, swap
+from tidemark.storage import CleaningFailed, Files, Log, LogConfig, StorageError, job_for, measure, names, swap
 from tidemark.storage.cleaning.clean import clean
 
 T0 = 1_700_000_000_000
@@ -44,6 +48,21 @@ class KilledAtRename(Files):
     def sync_file(self, path: str) -> None: ...
 
     def sync_directory(self, path: str) -> None: ...
+
+
+class FullDirectory(Files):
+    """Has no room for names of one kind."""
+
+    def __init__(self, suffix: str) -> None:
+        super().__init__()
+        self.suffix = suffix
+        self.refused = 0
+
+    def rename(self, source: str, target: str) -> None:
+        if target.endswith(self.suffix):
+            self.refused += 1
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), source, None, target)
+        super().rename(source, target)
 
 
 def fill(log: Log) -> dict[bytes, bytes]:
@@ -102,6 +121,51 @@ def test_what_another_cleaning_left_does_not_make_a_start_undo_a_swap(
         log.close(clean=False)
         shutil.rmtree(tmp_path / "t-0")
     assert is_over
+
+
+def test_a_disk_so_full_that_the_directory_takes_no_other_name_does_not_keep_old_segments(
+    open_log: OpenLog, read_batches: Any
+) -> None:
+    """The log went offline, though nothing was wrong with the disk."""
+    files = FullDirectory(names.DELETED)
+    log = open_log(config=CONFIG, files=files)
+    last = fill(log)
+    for group in cleaned_groups(log):
+        swap(log, group)
+    assert files.refused > 3
+    assert last_values(log, read_batches) == last
+    log.close()
+    assert last_values(open_log(config=CONFIG), read_batches) == last
+
+
+@pytest.mark.parametrize("refused", [".index.swap", ".timeindex.swap", ".log.swap"])
+def test_a_swap_that_finds_no_room_is_undone_and_succeeds_when_there_is_some(
+    tmp_path: Path, open_log: OpenLog, read_batches: Any, refused: str
+) -> None:
+    files = FullDirectory(refused)
+    log = open_log(config=CONFIG, files=files)
+    last = fill(log)
+    group = cleaned_groups(log)[0]
+    with pytest.raises(CleaningFailed, match="No space left") as failed:
+        swap(log, group)
+    assert failed.value.is_passing
+    assert not [name for name in os.listdir(tmp_path / "topic-0") if name.startswith(f"{0:020d}.") and "." in name[21:]]
+    assert last_values(log, read_batches) == last
+    files.suffix = "never"
+    for group in cleaned_groups(log):
+        swap(log, group)
+    assert last_values(log, read_batches) == last
+
+
+def test_an_index_of_a_swap_that_was_given_up_is_not_put_in_place_by_a_later_start(
+    tmp_path: Path, open_log: OpenLog, read_batches: Any
+) -> None:
+    log = open_log(config=CONFIG)
+    last = fill(log)
+    (tmp_path / "topic-0" / f"{0:020d}.index.swap").write_bytes(bytes(range(8)))
+    swap(log, cleaned_groups(log)[1])
+    assert not [name for name in os.listdir(tmp_path / "topic-0") if name.endswith(".swap")]
+    assert last_values(log, read_batches) == last
 
 
 def test_a_search_that_began_before_a_swap_leaves_the_new_indexes_alone(
