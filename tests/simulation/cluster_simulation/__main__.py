@@ -47,8 +47,7 @@ def _options(arguments: argparse.Namespace) -> Options:
 
 
 def _find_planted(wanted: str) -> int:
-    known = [name for name, bug in planted.BUGS.items() if not bug.is_hole]
-    names = known if wanted == "all" else wanted.split(",")
+    names = [*planted.BUGS] if wanted == "all" else wanted.split(",")
     missed = []
     for name in names:
         seed = first_seed(name)
