@@ -7,7 +7,7 @@ from tidemark.simulation.process import Machine
 from tidemark.simulation.world import World
 
 
-def test_the_clock_of_a_new_process_does_not_go_back_when_the_sleep_would_have_ended_in_which_another_was_killed() -> None:
+def test_the_clock_of_a_new_process_does_not_go_back_when_the_sleep_of_a_killed_one_would_have_ended() -> None:
     """Seed 60049 of five nodes: timers of the new one came 11 s late."""
     world = World(1)
     machine = Machine(world, Network(world), "node-1")
