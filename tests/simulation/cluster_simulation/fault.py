@@ -22,6 +22,7 @@ LATER_SECONDS: Final = {
     "pause_client": 9.0,
     "damaged_restarts": 12.0,
     "torn_journal": 8.0,
+    "stopped_power": 4.0,
 }  # until the last part of it has begun
 
 
