@@ -330,7 +330,7 @@ async def test_a_node_whose_disk_is_full_can_be_stopped_without_an_error(cluster
     await cluster.say(b"before")
     full = await cluster.leader()
 
-    def refuse(_: Effects) -> None:
+    def refuse(effects: Effects) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     cluster.storages[full.node.id].save = refuse  # type: ignore[method-assign]

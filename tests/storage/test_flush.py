@@ -151,9 +151,7 @@ def test_a_log_that_was_not_written_to_is_closed_without_a_sync(open_log, files,
     assert files.synced == []
 
 
-def test_the_name_of_a_new_index_of_aborted_transactions_is_synced_with_its_first_entry(
-    log, files, make_batch, append
-):
+def test_the_name_of_a_new_index_of_aborted_transactions_is_synced_with_its_first_entry(log, files, make_batch, append):
     """Seed 61110 of five simulated nodes: after a clean stop and a loss of power the file was gone, and with it what
     readers of committed records must skip."""
     append(log, make_batch(1))

@@ -227,8 +227,8 @@ def test_damaged_indexes_are_rebuilt(open_log, make_batch, append, read_batches,
 
 
 def test_what_is_fetched_after_a_damaged_time_index_is_written_once(open_log, make_batch, tmp_path):
-    """The index was made anew when the batches were in the file already, and not yet noted: they failed, and were written
-    again by each attempt."""
+    """The index was made anew when the batches were in the file already, and not yet noted: that failed, and each
+    further attempt wrote them again."""
     log = open_log(config=CONFIG)
     batches = [
         make_batch(3, size=250, base_offset=3 * number, timestamp=T0 + number, leader_epoch=0) for number in range(15)
