@@ -31,6 +31,10 @@ NO_DESCRIPTORS: Final = (errno.EMFILE, errno.ENFILE)  # clients have opened as m
 SAVE_AGAIN_SECONDS: Final = 1.0
 
 
+class _NotSaved(Exception):
+    """The disk was full until the driver was stopped."""
+
+
 class Storage(Protocol):
     def load(self) -> Saved: ...
     def save(self, effects: Effects) -> None: ...
@@ -200,6 +204,8 @@ class Driver:
                     await self._carry_out(effects)
                 else:
                     await self._wake.wait()
+        except _NotSaved as error:  # nothing of it was promised
+            log.warning("stopping without the last of the quorum's log, which cannot be written: %s", error)
         finally:
             self._close()
 
@@ -244,8 +250,10 @@ class Driver:
                 await self._run_blocking(self._storage.save, effects)
                 return
             except OSError as error:
-                if error.errno not in (*DISK_FULL, *NO_DESCRIPTORS) or self._is_stopping:
+                if error.errno not in (*DISK_FULL, *NO_DESCRIPTORS):
                     raise
+                if self._is_stopping:
+                    raise _NotSaved(str(error)) from error
                 log.error("the quorum's log cannot be written, and waits: %s", error)
             finally:
                 self._writing_since = None

@@ -8,6 +8,7 @@ import gc
 import logging
 import sys
 from collections.abc import Callable, Coroutine, Iterator, Mapping
+from functools import partial
 from typing import Any, Final, TypeVar
 
 from tidemark.broker.config import load_config
@@ -78,18 +79,20 @@ class Broker:
 
     async def _run(self, process: Process) -> None:
         try:
-            self.node = Node(load_config(overrides=dict(self._settings)), failed=self._failed)
+            self.node = Node(load_config(overrides=dict(self._settings)), failed=partial(self._failed, process))
             await self.node.start()
         except asyncio.CancelledError:
             raise
         except BaseException as error:
-            self._failed(error)
+            self._failed(process, error)
             return
         self.is_ready = True
         self._cluster.world.note(self.name, "is ready")
 
-    def _failed(self, error: BaseException) -> None:
+    def _failed(self, process: Process, error: BaseException) -> None:
         """The process would end with an error."""
+        if not process.is_alive:
+            return  # what a killed one was about is thrown away, and may object
         self.failure = error
         self._cluster.world.note(self.name, f"FAILED {type(error).__name__}: {error}")
         self._cluster.world.after(0, self.kill)

@@ -185,8 +185,8 @@ class Process(Environment):
     def _resume(self, slept: float) -> None:
         self.is_stopped = False
         self._stopped_until = None
-        self.machine.asleep_seconds += slept * self.machine.clock_rate
-        if self.is_alive:
+        if self.is_alive:  # or the machine is awake, perhaps with another process
+            self.machine.asleep_seconds += slept * self.machine.clock_rate
             self.loop.plan_again()
 
     # Code

@@ -28,6 +28,8 @@ def encode_lines(lines: list[str]) -> bytes:
 
 
 def decode_lines(data: bytes, *, path: str) -> list[str]:
+    if not data.endswith(b"\n"):  # torn within its last number, it would tell of another one
+        raise CorruptFile(f"{path} ends in the middle of a line")
     try:
         version, count, *lines = data.decode().splitlines()
         expected = int(count)

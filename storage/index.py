@@ -157,10 +157,13 @@ class TimeIndex:
         """Reads an index file; None when it is damaged and must be rebuilt."""
         if len(data) % cls.ENTRY_SIZE:
             return None
+        words = array("i", data)  # three of them for each entry: a timestamp has two
+        if _SWAP:
+            words.byteswap()
+        halves = array("i", bytes(8 * (len(words) // 3)))
+        halves[0::2], halves[1::2] = (words[1::3], words[0::3]) if _SWAP else (words[0::3], words[1::3])
         index = cls(base_offset)
-        for timestamp, offset in cls.ENTRY.iter_unpack(data):
-            index._timestamps.append(timestamp)
-            index._offsets.append(offset)
+        index._timestamps, index._offsets = array("q", halves.tobytes()), words[2::3]
         if not data:
             return index
         sane = index._timestamps[0] >= 0 and index._offsets[0] >= 0

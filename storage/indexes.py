@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from tidemark.storage import names
 from tidemark.storage.files import Files
 from tidemark.storage.index import OffsetIndex, TimeIndex
 
 _SAVE_AFTER_ENTRIES = 1024
+_TO_REPLACE = -1  # what the file holds is not of this index
 
 
 class Indexes:
-    """The offset and the time index of one segment. `offsets` and `times` are None until loaded or begun."""
+    """The offset and the time index of one segment. `offsets` and `times` are None until loaded or begun. `changed`: a
+    file was written to since the log was opened, and may not be synced."""
 
-    __slots__ = ("_base", "_files", "_owns_files", "_saved_offsets", "_saved_times", "_stem", "offsets", "times")
+    __slots__ = (
+        "_base",
+        "_files",
+        "_owns_files",
+        "_saved_offsets",
+        "_saved_times",
+        "_stem",
+        "changed",
+        "offsets",
+        "times",
+    )
 
     def __init__(self, files: Files, *, stem: str, base_offset: int) -> None:
         self._files = files
@@ -20,9 +34,9 @@ class Indexes:
         self._base = base_offset
         self.offsets: OffsetIndex | None = None
         self.times: TimeIndex | None = None
-        self._saved_offsets = 0
-        self._saved_times = 0
+        self._saved_offsets = self._saved_times = _TO_REPLACE
         self._owns_files = True
+        self.changed = False
 
     def begin(self) -> tuple[OffsetIndex, TimeIndex]:
         """Starts both anew, in memory. Saving them replaces what the files hold."""
@@ -35,7 +49,7 @@ class Indexes:
 
     def forget(self) -> None:
         self.offsets = self.times = None
-        self._saved_offsets = self._saved_times = 0
+        self._saved_offsets = self._saved_times = _TO_REPLACE
 
     def copy(self) -> Indexes:
         """Of what is loaded; for another thread to read. By the time it makes an index anew, the files may be those of
@@ -55,20 +69,21 @@ class Indexes:
         self.offsets, self._saved_offsets = loaded.offsets, loaded._saved_offsets
         if self.times is None:
             self.times, self._saved_times = loaded.times, loaded._saved_times
-        if self.offsets and not self._saved_offsets:
+        if self.offsets and self._saved_offsets < 0:
             self.save_if_possible()
 
     def replace(self, offsets: OffsetIndex, times: TimeIndex) -> None:
         """Both were made anew, and are in their files already."""
         self.offsets, self.times = offsets, times
         self._saved_offsets, self._saved_times = len(offsets), len(times)
+        self.changed = True
 
     @property
     def saved_entries(self) -> tuple[int | None, int | None]:
         """How many entries of each are in its file; None while nothing was loaded, and so nothing added."""
         return (
-            None if self.offsets is None else self._saved_offsets,
-            None if self.times is None else self._saved_times,
+            None if self.offsets is None else max(0, self._saved_offsets),
+            None if self.times is None else max(0, self._saved_times),
         )
 
     # Loading: None when the file cannot be believed and both must be rebuilt
@@ -78,13 +93,13 @@ class Indexes:
         self.offsets = None
         if data is not None:
             self.offsets = OffsetIndex.decode(data, base_offset=self._base, log_size=log_size)
-        self._saved_offsets = len(self.offsets) if self.offsets is not None else 0
+        self._saved_offsets = len(self.offsets) if self.offsets is not None else _TO_REPLACE
         return self.offsets
 
     def load_times(self) -> TimeIndex | None:
         data = self._read(names.TIME_INDEX)
         self.times = TimeIndex.decode(data, base_offset=self._base) if data is not None else None
-        self._saved_times = len(self.times) if self.times is not None else 0
+        self._saved_times = len(self.times) if self.times is not None else _TO_REPLACE
         return self.times
 
     def last_time_on_disk(self) -> tuple[int, int] | None:
@@ -103,26 +118,27 @@ class Indexes:
         """Brings the files up to what memory holds."""
         if not self._owns_files:
             return
+        offsets, times = self._saved_offsets, self._saved_times
+        self._saved_offsets = self._saved_times = _TO_REPLACE  # if the disk refuses: the files may be torn
         if self.offsets is not None:
-            self._write(names.OFFSET_INDEX, self.offsets, saved=self._saved_offsets)
-            self._saved_offsets = len(self.offsets)
+            self._write(names.OFFSET_INDEX, self.offsets, saved=offsets)
         if self.times is not None:
-            self._write(names.TIME_INDEX, self.times, saved=self._saved_times)
-            self._saved_times = len(self.times)
+            self._write(names.TIME_INDEX, self.times, saved=times)
+        self._saved_offsets = _TO_REPLACE if self.offsets is None else len(self.offsets)
+        self._saved_times = _TO_REPLACE if self.times is None else len(self.times)
 
     def save_if_possible(self) -> None:
         """Saves, unless the disk refuses. Indexes can be rebuilt: they are no reason to fail an append or a read."""
-        try:
+        with suppress(OSError):
             self.save()
-        except OSError:
-            self._saved_offsets = self._saved_times = 0  # the files may be torn; the next attempt replaces them
 
     def save_when_many(self) -> None:
         """The first entry at once: Kafka's tools want the files to exist."""
         if self.offsets is None:
             return
-        unsaved = len(self.offsets) - self._saved_offsets
-        if unsaved >= _SAVE_AFTER_ENTRIES or (unsaved and not self._saved_offsets):
+        saved = max(0, self._saved_offsets)
+        unsaved = len(self.offsets) - saved
+        if unsaved >= _SAVE_AFTER_ENTRIES or (unsaved and not saved):
             self.save_if_possible()
 
     def keep_before(self, *, offset: int, position: int) -> None:
@@ -131,10 +147,12 @@ class Indexes:
             self.offsets.keep_before(offset=offset, position=position)
         if self.times is not None:
             self.times.keep_before(offset=offset)
-        self._saved_offsets = self._saved_times = 0
+        self._saved_offsets = self._saved_times = _TO_REPLACE
 
     def _write(self, suffix: str, index: OffsetIndex | TimeIndex, *, saved: int) -> None:
-        if saved == 0:
+        if saved < 0:
+            self.changed = True
             self._files.overwrite(self._stem + suffix, index.encode())
         elif saved < len(index):
+            self.changed = True
             self._files.append_to(self._stem + suffix, index.encode(first=saved))

@@ -324,8 +324,11 @@ class Log:
         )
         if aborted is None:
             return
+        active = self.segments.active
+        if not active.has_aborts:
+            self.unsynced.note_new_file()
         try:
-            self.segments.active.add_abort(aborted)
+            active.add_abort(aborted)
         except OSError as error:
             # The marker is in the log, but readers would not learn of the abort and be shown aborted records.
             self.fail(f"the index of aborted transactions cannot be written: {error}")
@@ -579,7 +582,9 @@ class Log:
             except OSError as error:
                 self.fail(f"closing it failed: {error}")
                 raise LogOffline(self._offline) from error
-            if self.recovery_point < self.end_offset or self.unsynced.has_changes(self.epochs):
+            # The next start will believe what it finds, so the indexes must be on the disk, too.
+            is_synced = self.recovery_point == self.end_offset and not self.segments.active.indexes.changed
+            if not is_synced or self.unsynced.has_changes(self.epochs):
                 self._run_flush(self.begin_flush(sealed=True))
         for path in self.deletions.take_all():
             self.files.remove(path)

@@ -167,7 +167,7 @@ class Segment:
             self.roll_after_clock = self.created_ms + age_ms
 
     def add_abort(self, transaction: AbortedTransaction) -> None:
-        self._aborts = True
+        self._aborts = self.indexes.changed = True
         self.aborted_index().append(transaction)
 
     def reset_aborts(self) -> None:
@@ -431,10 +431,13 @@ class Segment:
     # Changing
 
     def load_tail(self) -> int:
-        """Reads what lies after the last index entry of a cleanly closed segment; returns its end offset."""
+        """Reads what lies after the last index entry of a cleanly closed segment; returns its end offset. Both indexes
+        are in memory then, and stay there while it is written to: one that cannot be read, or must be made anew, may
+        not come up when a batch is written already and not yet noted."""
         if self.size == 0:
             self.start_rebuild()
             return self.base_offset
+        self.time_index()
         last = self.offset_index().last()
         start = 0 if last is None else last[1]
         self.largest_timestamp()

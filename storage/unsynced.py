@@ -27,9 +27,12 @@ class Unsynced:
 
     def note_new_segment(self, *, after: Segment | None) -> None:
         """The active segment is a new one. `after`: the one before it, unless that was empty and is replaced."""
-        self._directory_changes += 1
+        self.note_new_file()
         if after is not None:
             self.segments.append(after)
+
+    def note_new_file(self) -> None:
+        self._directory_changes += 1
 
     @property
     def generation(self) -> int:

@@ -323,6 +323,22 @@ async def test_a_leader_whose_disk_is_full_or_hangs_makes_way_and_knows_what_oth
     await until(lambda: cluster.machines[stuck.node.id].words == words)
 
 
+async def test_a_node_whose_disk_is_full_can_be_stopped_without_an_error(cluster: Cluster) -> None:
+    """Seed 70029 of what `make simulate` ran: it stopped as a node whose metadata log had failed."""
+    for node_id in (1, 2, 3):
+        await cluster.start(node_id)
+    await cluster.say(b"before")
+    full = await cluster.leader()
+
+    def refuse(effects: Effects) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    cluster.storages[full.node.id].save = refuse  # type: ignore[method-assign]
+    await asyncio.wait_for(full.propose(b"on the disks of the others"), PATIENCE_SECONDS)
+    full.stop()
+    await asyncio.wait_for(cluster._tasks[full.node.id], PATIENCE_SECONDS)
+
+
 async def test_a_snapshot_may_cover_entries_that_were_never_saved_one_by_one(cluster: Cluster) -> None:
     """They were applied while the disk was busy with those before them."""
     for node_id in (1, 2, 3):

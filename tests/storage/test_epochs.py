@@ -30,7 +30,7 @@ def test_it_reads_what_it_wrote(cache, path):
     assert EpochCache.load(Files(), path).entries() == [(2, 0), (4, 10), (7, 30)]
 
 
-@pytest.mark.parametrize("content", ["", "1\n0\n", "0\n2\n1 1\n", "0\n1\nx y\n", "0\nmany\n"])
+@pytest.mark.parametrize("content", ["", "1\n0\n", "0\n2\n1 1\n", "0\n1\nx y\n", "0\nmany\n", "0\n3\n2 0\n4 10\n7 3"])
 def test_a_damaged_file_counts_as_absent(path, content):
     with open(path, "w") as file:
         file.write(content)

@@ -4,6 +4,7 @@ import threading
 
 import pytest
 
+from tidemark.protocol.records import EndTransaction, build_end_transaction
 from tidemark.storage import Files, LogConfig
 
 T0 = 1_700_000_000_000
@@ -107,7 +108,7 @@ def test_closing_a_log_that_did_not_change_syncs_nothing(log, files, make_batch,
     append(log, make_batch(1))
     log.close()
     files.synced.clear()
-    open_log(files=files).close()
+    open_log(files=files, clean=True, recovery_point=1).close()
     assert files.synced == []
 
 
@@ -129,3 +130,36 @@ def test_a_clean_close_syncs_the_snapshot_that_the_next_start_begins_with(log, f
     append(log, make_batch(1))
     log.close()
     assert f"{1:020d}.snapshot" in files.synced
+
+
+def test_a_clean_close_syncs_the_indexes_even_if_every_record_was_synced(log, files, make_batch, append):
+    """Seed 61083 of five simulated nodes: the power failed after a clean stop, and the next start believed an index of
+    zeros."""
+    append(log, make_batch(1))
+    log.flush()
+    files.synced.clear()
+    log.close()
+    assert {f"{0:020d}.index", f"{0:020d}.timeindex"} <= set(files.synced)
+
+
+def test_a_log_that_was_not_written_to_is_closed_without_a_sync(open_log, files, make_batch, append):
+    log = open_log(files=files)
+    append(log, make_batch(1))
+    log.close()
+    files.synced.clear()
+    open_log(files=files, clean=True, recovery_point=1).close()
+    assert files.synced == []
+
+
+def test_the_name_of_a_new_index_of_aborted_transactions_is_synced_with_its_first_entry(log, files, make_batch, append):
+    """Seed 61110 of five simulated nodes: after a clean stop and a loss of power the file was gone, and with it what
+    readers of committed records must skip."""
+    append(log, make_batch(1))
+    log.flush()
+    for number in range(2):
+        append(log, make_batch(1, producer_id=7, sequence=number, transactional=True))
+        append(log, build_end_transaction(EndTransaction(7, 0, commit=False, coordinator_epoch=0), timestamp=T0))
+        files.synced.clear()
+        log.flush()
+        assert ("topic-0/" in files.synced) == (number == 0)
+        assert f"{0:020d}.txnindex" in files.synced

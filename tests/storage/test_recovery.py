@@ -226,6 +226,23 @@ def test_damaged_indexes_are_rebuilt(open_log, make_batch, append, read_batches,
     assert data_of(read_batches, log) == [bytes(batch) for batch in batches]
 
 
+def test_what_is_fetched_after_a_damaged_time_index_is_written_once(open_log, make_batch, tmp_path):
+    """The index was made anew when the batches were in the file already, and not yet noted: that failed, and each
+    further attempt wrote them again."""
+    log = open_log(config=CONFIG)
+    batches = [
+        make_batch(3, size=250, base_offset=3 * number, timestamp=T0 + number, leader_epoch=0) for number in range(15)
+    ]
+    log.append_replicated(b"".join(batches[:5]))
+    log.close()
+    times = tmp_path / "topic-0" / f"{0:020d}.timeindex"
+    times.write_bytes(times.read_bytes()[-12:] * 2)  # the last entry looks well
+    log = open_log(config=CONFIG)
+    assert log.append_replicated(b"".join(batches[5:])) == 45
+    log.close()
+    assert segment_files(tmp_path / "topic-0")[0].read_bytes() == b"".join(batches)
+
+
 def test_an_index_longer_than_its_log_is_rebuilt(killed, open_log, read_batches):
     path, batches = killed
     reopen(open_log).close()

@@ -25,7 +25,7 @@ TELLS_EVERY_SECONDS = 30.0  # where nobody watches
 def main() -> int:
     options = _parser().parse_args()
     if options.planted:
-        return _find_planted(options.planted)
+        return _find_planted(options.planted, options.jobs)
     chosen = _options(options)
     with planted.plant(options.bug):
         if options.replay is not None:
@@ -46,18 +46,24 @@ def _options(arguments: argparse.Namespace) -> Options:
     )
 
 
-def _find_planted(wanted: str) -> int:
-    known = [name for name, bug in planted.BUGS.items() if not bug.is_hole]
-    names = known if wanted == "all" else wanted.split(",")
+def _find_planted(wanted: str, jobs: int) -> int:
+    names = [*planted.BUGS] if wanted == "all" else wanted.split(",")
     missed = []
-    for name in names:
-        seed = first_seed(name)
+    for name, seed in zip(names, _first_seeds(names, jobs), strict=True):
         told = f"found by seed {seed}" if seed is not None else "NOT FOUND"
         print(f"{name:42} {told} (stated: {planted.BUGS[name].seeds})", flush=True)
         if seed is None:
             missed.append(name)
     print(f"{len(names) - len(missed)} of {len(names)} planted bugs are found")
     return 1 if missed else 0
+
+
+def _first_seeds(names: list[str], jobs: int) -> Iterator[int | None]:
+    if jobs <= 1:
+        yield from map(first_seed, names)
+        return
+    with get_context("fork").Pool(jobs) as pool:
+        yield from pool.imap(first_seed, names)
 
 
 def _words(text: str) -> tuple[str, ...]:

@@ -21,7 +21,8 @@ LATER_SECONDS: Final = {
     "replaced_metadata": 10.0,
     "pause_client": 9.0,
     "damaged_restarts": 12.0,
-    "torn_journal": 8.0,
+    "torn_journal": 13.0,
+    "stopped_power": 4.0,
 }  # until the last part of it has begun
 
 

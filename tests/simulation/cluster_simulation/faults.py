@@ -33,6 +33,17 @@ def power(cluster: Cluster, fault: Fault) -> None:
     later(cluster, fault, broker_of(cluster, fault).start)
 
 
+def stopped_power(cluster: Cluster, fault: Fault) -> None:
+    """After a clean stop: the next start believes what it finds."""
+    broker = broker_of(cluster, fault)
+
+    def cut() -> None:
+        broker.cut_power()
+        later(cluster, fault, broker.start)
+
+    broker.stop(then=cut)
+
+
 def blackout(cluster: Cluster, fault: Fault) -> None:
     """All of them at once."""
     for broker in cluster.brokers.values():
@@ -324,6 +335,7 @@ KINDS: Final[dict[str, dict[str, Begin]]] = {
     },
     "power": {
         "power": power,
+        "stopped_power": stopped_power,
         "blackout": blackout,
         "kills_then_blackout": kills_then_blackout,
         "unsynced_kills": unsynced_kills,
@@ -363,6 +375,7 @@ UNCLEAN: Final = frozenset(
         "kill",
         "isolated_kill",
         "power",
+        "stopped_power",
         "torn_journal",
         "sync_errors",
         "write_errors",
@@ -420,7 +433,7 @@ def _is_fair(kind: str, mode: str, layout: str) -> bool:
         return mode == SYNCED
     if kind == "hand_over":
         return mode != UNLUCKY  # two of them stop uncleanly
-    if kind in ("power", "torn_journal"):
+    if kind in ("power", "stopped_power", "torn_journal"):
         return mode != CACHED
     return kind not in DAMAGE or mode == UNLUCKY
 

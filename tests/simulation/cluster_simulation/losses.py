@@ -79,7 +79,9 @@ def torn_journal(cluster: Cluster, fault: Fault) -> None:
     """A node is cut off, and the power fails while it saves what it has missed of the quorum's log: several entries,
     in several pages, any of which may be lost."""
     broker, disk = broker_of(cluster, fault), broker_of(cluster, fault).machine.disk
-    lasts = 4.0 + 4 * fault.amount
+    if cluster.network.cuts:
+        return  # the others must go on without it
+    lasts = 6.0 + 4 * fault.amount
     isolate(cluster, dataclasses.replace(fault, seconds=lasts))
     disk.sync_seconds = 0.3
 

@@ -55,6 +55,7 @@ CUT_OFF: Final = "this node is cut off from the others, and cannot name the lead
 PAIRS: Final = "pairs"  # a topic with two replicas
 SNAPSHOT_AFTER_BYTES: Final = (1 << 20, 8000, 2000)  # of the quorum's journal
 WORKLOAD_CHANCE: Final = 0.35
+WITHOUT_ONE: Final = ("kill", "isolate", "one_way", "cut_pair", "pause", "disk_hang", "disk_full")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -211,12 +212,14 @@ class Scenario:
         node = self.random.randint(1, self.options.nodes)
         if self.random.random() < 0.5:
             node = next(each.node_id for each in cluster.brokers.values() if each.node._store.is_controller)  # type: ignore[union-attr]
-        kind = self.options.without_one or self.random.choice(("kill", "isolate", "disk_hang"))
+        kind = self.options.without_one or self.random.choice(WITHOUT_ONE)
         faults.begin(cluster, Fault(kind=kind, node=node, at=0.0, seconds=FAR_SECONDS, amount=0.5))
         # With two replicas nothing is acknowledged without one of them, unless somebody lowers min.insync.replicas.
         stuck = frozenset() if self.may_relax else frozenset(("pairs-0",))
         self._check_liveness(cluster, f"without node-{node}", not_counted=stuck)
         faults.heal(cluster)
+        if kind == "pause":
+            cluster.brokers[node].kill()
         cluster.brokers[node].start()
 
     def _check_files(self, cluster: Cluster) -> None:

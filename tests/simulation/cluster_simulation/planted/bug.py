@@ -17,4 +17,3 @@ class Bug:
     layout: str = ""
     without_one: str = ""
     seconds: float = 8.0
-    is_hole: bool = False  # not found yet: something is missing in the simulation

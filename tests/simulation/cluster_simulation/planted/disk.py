@@ -16,6 +16,7 @@ from tidemark.storage import checkpoints, loading
 from tidemark.storage.directory import LogDirectory
 from tidemark.storage.epochs import EpochCache
 from tidemark.storage.flush import Flush
+from tidemark.storage.indexes import Indexes
 from tidemark.storage.producers import Producers
 
 
@@ -91,6 +92,11 @@ def _strays_stay() -> Any:
     return patch.object(LogDirectory, "retire_strays", lambda self, is_assigned: [])
 
 
+def _a_clean_stop_leaves_indexes() -> Any:
+    """Where every record was synced, a clean stop syncs nothing."""
+    return patch.object(Indexes, "changed", property(lambda self: False, lambda self, value: None))
+
+
 def _log_starts_are_not_written() -> Any:
     write = LogDirectory._write
 
@@ -141,6 +147,9 @@ BUGS: Final = {
         workloads=("pairs",),
         mode="unlucky",
         seeds=8,
+    ),
+    "a-clean-stop-leaves-indexes": Bug(
+        patches=_a_clean_stop_leaves_indexes, faults=("stopped_power",), mode="synced", seeds=8
     ),
     "strays-stay": Bug(patches=_strays_stay, faults=("kill", "stop"), workloads=("topics",), seeds=8),
     "log-starts-are-not-written": Bug(

@@ -113,9 +113,10 @@ BUGS: Final = {
     ),
     "a-deleted-topic-keeps-its-fetcher": Bug(
         patches=_a_deleted_topic_keeps_its_fetcher_waiting,
-        faults=("slow_sync",),
+        faults=("slow_sync", "disk_hang"),
         workloads=("topics",),
         mode="synced",
+        without_one="disk_hang",
         seeds=8,
     ),
     "anybody-may-fetch-as-a-replica": Bug(
