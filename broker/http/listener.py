@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Any, Final
 from tidemark.broker.config import BrokerConfig, Listener
 from tidemark.broker.core.limited_log import LimitedLog
 from tidemark.broker.core.ordered_set import OrderedSet
+from tidemark.broker.core.owners import Owner, Owners
 from tidemark.broker.core.sliced_work import SlicedWork
 from tidemark.broker.http.connection import UNSENT_BYTES_MAX, Application, HttpConnection
+from tidemark.broker.http.fair_turns import FairTurns
 from tidemark.broker.http.unsent_answers import UnsentAnswers
 from tidemark.broker.quotas.connections import AT_ONCE, Admission
 from tidemark.broker.server.listening_socket import listening_socket
@@ -42,7 +44,7 @@ class HttpListener:
         self.body_bytes_max = config.http_request_max_bytes
         self.scratch = memoryview(bytearray(SCRATCH_BYTES))  # nothing is kept in it: connections share it
         self.unsent = UnsentAnswers(config.http_queued_max_bytes)
-        self.large_bodies = asyncio.Semaphore(LARGE_BODIES_MAX)
+        self.large_bodies = FairTurns(LARGE_BODIES_MAX)
         self.endpoints: dict[str, tuple[str, int]] = {}
         self._config = config
         self._tls = tls
@@ -57,6 +59,7 @@ class HttpListener:
         self._seconds_max = config.http_request_timeout_ms / 1000
         self._servers: list[asyncio.Server] = []
         self._connections: OrderedSet[HttpConnection] = OrderedSet()
+        self._owners: Owners[HttpConnection] = Owners()  # addresses, with the bytes of their requests' bodies
         self.body_bytes = 0
         self.rates: ConnectionRates | None = None  # how fast clients may connect, once the node serves
         self._closing = False
@@ -115,15 +118,31 @@ class HttpListener:
 
     # -- connections ask these ---------------------------------------------
 
+    def owner(self, host: str) -> Owner[HttpConnection]:
+        """Whose a new connection is: a user is not known before its first request."""
+        return self._owners.named(host)
+
     def register(self, connection: HttpConnection) -> bool:
+        """False: there is no room for it."""
+        limit = self._config.http_max_connections
+        has_room = not self._closing and (len(self._connections) < limit or self._makes_way(connection.owner))
         self._connections.add(connection)
+        self._owners.add(connection.owner, connection)
         if self._selector is not None and connection.descriptor >= 0:
             self._selector.put_behind(connection.descriptor, is_busy=self._has_work)
-        if len(self._connections) <= self._config.http_max_connections and not self._closing:
-            return True
-        if not self._closing:
-            limit = self._config.http_max_connections
+        if not has_room and not self._closing:
             self._log.warning("refused an HTTP connection from %s: http.max.connections=%d", connection.peer, limit)
+        return has_room
+
+    def _makes_way(self, newcomer: Owner[HttpConnection]) -> bool:
+        """Whoever has most connections gives up one: that is idle for longest, or else was not used for longest."""
+        most = self._owners.with_most(newcomer)
+        if most is None or most is newcomer:
+            return False
+        left = [each for each in most.items if not each.is_closing]
+        for each in (*(each for each in left if each.is_unused), *left):
+            each.abort()
+            return True
         return False
 
     def admit(self, connection: HttpConnection) -> Admission:
@@ -132,6 +151,7 @@ class HttpListener:
 
     def forget(self, connection: HttpConnection) -> None:
         self._connections.discard(connection)
+        self._owners.remove(connection.owner, connection)
         if self._selector is not None:
             self._selector.forget_behind(connection.descriptor)
         if not self._connections:
@@ -141,15 +161,22 @@ class HttpListener:
     def connection_count(self) -> int:
         return len(self._connections)
 
-    def reserve(self, size_bytes: int) -> bool:
-        """Count bytes of a body, if there is room for them."""
-        if self.body_bytes + size_bytes > self._config.http_queued_max_bytes:
-            return False
+    def reserve(self, owner: Owner[HttpConnection], size_bytes: int) -> bool:
+        """Count bytes of a body, if there is room for them; or if whoever has more of them gives up one that is still
+        arriving."""
+        while self.body_bytes + size_bytes > self._config.http_queued_max_bytes:
+            most = self._owners.largest(owner, size_bytes)
+            longest = None if most is None else max(most.items, key=lambda each: each.arrived_bytes)
+            if longest is None or not longest.arrived_bytes:
+                return False
+            longest.refuse_body()
         self.body_bytes += size_bytes
+        owner.size += size_bytes
         return True
 
-    def release(self, size_bytes: int) -> None:
+    def release(self, owner: Owner[HttpConnection], size_bytes: int) -> None:
         self.body_bytes -= size_bytes
+        owner.size -= size_bytes
 
     @property
     def is_closing(self) -> bool:
