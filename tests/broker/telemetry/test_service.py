@@ -111,7 +111,7 @@ async def test_nobody_is_asked_before_there_is_a_subscription_and_then_for_what_
     described = DescribeConfigsResource(resource_type=CLIENT_METRICS, resource_name="b", configuration_keys=None)
     [shown] = (await client.ask(DescribeConfigsRequest(resources=[described]))).results
     assert {each.name: (each.value, each.config_source) for each in shown.configs} == {
-        "interval.ms": ("500", 7),
+        "interval.ms": ("90000", 7),
         "match": ("client_id=[^x].*", 7),
         "metrics": ("*", 7),
     }
