@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from tidemark.broker.config import BrokerConfig, Listener
+from tidemark.broker.core.background_work import BackgroundTurns
 from tidemark.broker.core.limited_log import LimitedLog
 from tidemark.broker.core.ordered_set import OrderedSet
 from tidemark.broker.core.owners import Owner, Owners
@@ -32,6 +33,7 @@ log = logging.getLogger(__name__)
 
 SCRATCH_BYTES: Final = 64 << 10
 LARGE_BODIES_MAX: Final = 4  # that are read at once: as Python's values JSON takes up to twenty times its bytes
+BACKLOG: Final = 128  # connections that wait to be accepted
 SWEEP_SECONDS_MAX: Final = 1.0
 DRAIN_SECONDS_MAX: Final = 2.0
 DAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
@@ -52,9 +54,11 @@ class HttpListener:
         # In a turn of the loop one socket is read, or one request worked at, or a slice of long work done: Kafka's
         # clients wait for one such step at most.
         self._work: SlicedWork | None = getattr(self._loop, "background_work", None)
-        self._turns = WaitingTurns(self._loop, seconds=0.0, is_busy=self._has_work)
-        self._has_begun = False  # a request whose first step is in the next turn
         self._selector: CrowdSelector | None = getattr(self._loop, "selector", None)
+        self._steps = BackgroundTurns() if self._selector is None else self._selector.background_turns
+        self._turns = WaitingTurns(
+            self._loop, seconds=0.0, is_busy=self._has_work, is_taken=lambda: self._steps.next_is_taken
+        )
         self._log = LimitedLog(log, clock=self._loop.time)
         self._seconds_max = config.http_request_timeout_ms / 1000
         self._servers: list[asyncio.Server] = []
@@ -83,14 +87,16 @@ class HttpListener:
             connection = HttpConnection(self, listener.name)
             return connection if acceptor is None else acceptor.layer(connection, connection)
 
-        self._servers.append(await self._loop.create_server(accept, sock=sock, backlog=128))
+        # In a turn of the loop asyncio accepts as many connections as it thinks may wait: one.
+        self._servers.append(await self._loop.create_server(accept, sock=sock, backlog=1))
+        sock.listen(BACKLOG)
         self.endpoints[listener.name] = (listener.host, sock.getsockname()[1])
 
     # -- turns -------------------------------------------------------------
 
     def begin(self, answer: Callable[[], None], *, at_once: bool) -> None:
         """Call `answer`, which begins to answer a request, when it is its turn; or `at_once`, if no other's is."""
-        if not at_once or self._turns.is_waiting or self._has_work():
+        if not at_once or self._turns.is_waiting or self._has_work() or self._steps.next_is_taken:
             self._turns.add(answer)
         else:
             answer()
@@ -107,14 +113,11 @@ class HttpListener:
         self._turns.add(go_on)
 
     def has_begun(self) -> None:
-        self._has_begun = True
-        self._loop.call_soon(self._begun_is_over)
-
-    def _begun_is_over(self) -> None:
-        self._has_begun = False
+        """A request, whose first step is in the next turn."""
+        self._steps.take_next()
 
     def _has_work(self) -> bool:
-        return self._has_begun or (self._work is not None and self._work.is_busy)
+        return self._work is not None and self._work.is_busy
 
     # -- connections ask these ---------------------------------------------
 
