@@ -166,9 +166,9 @@ class BrokerLoop(asyncio.SelectorEventLoop):
         super().__init__(self.selector)
 
     def _process_events(self, events: list[Event]) -> None:
-        """Called by `asyncio`, which puts what sockets are ready for behind all that was to be called in this turn. Where
-        there is HTTP, that is the next step of it: here sockets come first, so that a request of Kafka's which arrived
-        during one step need not wait for another."""
+        """Called by `asyncio`, which puts what sockets are ready for behind all that was to be called in this turn.
+        Where there is HTTP, that is the next step of it: here sockets come first, so that a request of Kafka's which
+        arrived during one step need not wait for another."""
         if self.selector.background is None:
             super()._process_events(events)  # type: ignore[misc]
             return

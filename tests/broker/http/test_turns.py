@@ -99,7 +99,8 @@ def flood(body: bytes, count: int) -> None:
     """Of many connections, each of which sends so many requests one after the other."""
     port, failed, start = free_port(), list[Exception](), threading.Barrier(CONNECTIONS)
     with tidemark.embedded(**{"http.listeners": f"HTTP://127.0.0.1:{port}"}):
-        clients = [threading.Thread(target=produce, args=[port, body, count, failed, start]) for _ in range(CONNECTIONS)]
+        arguments = [port, body, count, failed, start]
+        clients = [threading.Thread(target=produce, args=arguments) for _ in range(CONNECTIONS)]
         for client in clients:
             client.start()
         for client in clients:
