@@ -42,6 +42,7 @@ def test_what_has_more_or_is_wrong_goes_the_long_way(given: Any) -> None:
 
 
 def test_what_is_wrong_is_said() -> None:
-    for given in ({"key": "\ud800"}, {"value": "\ud800"}, {"value": json.loads("1e999")}, {"values": 1}, []):
+    wrong: list[Any] = [{"key": "\ud800"}, {"value": "\ud800"}, {"value": json.loads("1e999")}, {"values": 1}, []]
+    for given in wrong:
         with pytest.raises(Problem):
             at_once(record_of(given, now_ms=5, where="record"))

@@ -169,8 +169,13 @@ def test_where_there_is_http_sockets_come_before_what_was_to_be_called() -> None
         [kafka, http], others = zip(*(socket.socketpair() for _ in range(2)), strict=True)
         for each in (kafka, http, *others):
             each.setblocking(False)
-        for name, each in (("kafka", kafka), ("http", http)):
-            loop.add_reader(each.fileno(), lambda name=name, each=each: (each.recv(1), order.append(name)))
+
+        def read(name: str, each: socket.socket) -> None:
+            each.recv(1)
+            order.append(name)
+
+        loop.add_reader(kafka.fileno(), read, "kafka", kafka)
+        loop.add_reader(http.fileno(), read, "http", http)
 
         def turn() -> list[str]:
             order.clear()
