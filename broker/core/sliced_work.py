@@ -132,11 +132,9 @@ class SlicedWork:
     async def finish_in_turn(self, job: Job[T]) -> T:
         """As `finish`, but all that is begun so in one turn of the loop has one slice together."""
         now = self._clock()
-        if self._until is None:
-            self._until = now + self._slice_seconds
-            asyncio.get_running_loop().call_soon(self._end_turn)
-        if not self._jobs and now < self._until:
-            done = self._advance(job, self._until - now)
+        until = self._turn_ends_at(now)
+        if not self._jobs and now < until:
+            done = self._advance(job, until - now)
             if not isinstance(done, Interrupted):
                 return done
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
@@ -145,6 +143,13 @@ class SlicedWork:
             lambda error: None if future.done() else future.set_exception(error),
         )
         return await future
+
+    def _turn_ends_at(self, now: float) -> float:
+        """When this turn of the loop has had its slice, if nothing did before."""
+        if self._until is None:
+            self._until = now + self._slice_seconds
+            asyncio.get_running_loop().call_soon(self._end_turn)
+        return self._until
 
     def _end_turn(self) -> None:
         self._until = None
@@ -172,16 +177,19 @@ class SlicedWork:
             if self._jobs:
                 asyncio.get_running_loop().call_soon(self._turn)
 
-    def _step(self, seconds: float) -> None:
+    def _step(self, seconds: float) -> bool:
+        """Whether the job has ended."""
         job, wanted, deferred = self._jobs[0]
         try:
             if not wanted():
                 job.close()
             elif isinstance(done := self._advance(job, seconds), Interrupted):
                 self._jobs.append(self._jobs[0])
+                return False
             else:
                 deferred.resolve(done)
         except Exception as error:
             deferred.fail(error)
         finally:
             self._jobs.popleft()
+        return True

@@ -18,6 +18,7 @@ from concurrent.futures import Executor
 from typing import Final
 
 from tidemark.broker.core.principal import Principal
+from tidemark.broker.http.fair_turns import FairTurns
 from tidemark.broker.http.messages import HttpRequest
 from tidemark.broker.http.problems import Problem
 from tidemark.broker.security.sasl.exchange import NewMechanism
@@ -48,8 +49,8 @@ class HttpAuthentication:
         self._failure_delay_seconds = failure_delay_seconds
         self._salt = random_bytes(NONCE_BYTES)
         # Deriving keys is the client's work elsewhere, and here it is ours: those who guess passwords get one processor
-        # at most, and one of the threads on which others log in.
-        self._deriving = asyncio.Semaphore(1)
+        # at most, one of the threads on which others log in, and every other turn.
+        self._deriving = FairTurns(1)
         self._remembered: OrderedDict[bytes, tuple[Principal, int]] = OrderedDict()  # until when, in ms
 
     async def principal_of(self, request: HttpRequest) -> Principal:
@@ -79,7 +80,8 @@ class HttpAuthentication:
         loop = asyncio.get_running_loop()
         for mechanism, log_in in tried.items():
             try:
-                async with self._deriving if mechanism in scram.HASHES else contextlib.nullcontext():
+                turn = self._deriving.turn_of(request.host) if mechanism in scram.HASHES else contextlib.nullcontext()
+                async with turn:
                     return await loop.run_in_executor(self._threads, log_in), mechanism
             except AuthenticationFailed as error:
                 failure = error

@@ -85,6 +85,7 @@ class HttpConnection(asyncio.BufferedProtocol):
         transport.set_write_buffer_limits(high=UNSENT_BYTES_MAX)
         address = transport.get_extra_info("peername") or ("?", 0)
         self.host, self.peer = str(address[0]), f"{address[0]}:{address[1]}"
+        self.owner = self._listener.owner(self.host)
         self.descriptor = transport.get_extra_info("socket").fileno()
         if not self._listener.register(self):
             self._closing = True
@@ -121,7 +122,7 @@ class HttpConnection(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._closing = True
         self._can_write.set()
-        self._listener.release(len(self._body) + sum(len(request.body) for request, _ in self._waiting))
+        self._release(len(self._body) + sum(len(request.body) for request, _ in self._waiting))
         self._waiting.clear()
         self._unparsed = b""
         if self._task is not None:
@@ -206,8 +207,8 @@ class HttpConnection(asyncio.BufferedProtocol):
 
     def on_body(self, body: bytes) -> None:
         self._check_body(len(self._body) + len(body))
-        if not self._listener.reserve(len(body)):
-            raise Problem(503, "UNKNOWN_SERVER_ERROR", "Too many bytes of requests are in memory; try again.")
+        if not self._listener.reserve(self.owner, len(body)):
+            raise _too_many_bytes()
         self._body += body
 
     def on_message_complete(self) -> None:
@@ -234,14 +235,37 @@ class HttpConnection(asyncio.BufferedProtocol):
     # -- answering ---------------------------------------------------------
 
     @property
+    def is_closing(self) -> bool:
+        return self._closing
+
+    @property
     def _is_idle(self) -> bool:
         return self._task is None and not self._waiting
+
+    @property
+    def is_unused(self) -> bool:
+        """Nothing of a request is here."""
+        return self._is_idle and not self._under_way
 
     def _refuse(self, problem: Problem) -> None:
         """What is being received cannot be taken: requests before it are answered, then this, then we hang up."""
         self._refused = problem
-        self._listener.release(len(self._body))
+        self._release(len(self._body))
         self._forget_request()
+
+    def refuse_body(self) -> None:
+        """Others need the room for what is arriving here."""
+        self._refuse(_too_many_bytes())
+        self._unparsed = b""
+        self._answer_next()
+
+    @property
+    def arrived_bytes(self) -> int:
+        """Of a body that is not complete yet."""
+        return len(self._body)
+
+    def _release(self, size_bytes: int) -> None:
+        self._listener.release(self.owner, size_bytes)
 
     def _answer_next(self, *, has_turn: bool = False) -> None:
         """`has_turn`: among all connections it is this one's."""
@@ -294,12 +318,13 @@ class HttpConnection(asyncio.BufferedProtocol):
             self._release_answered()
         if not goes_on or self._listener.is_closing:
             self._hang_up()
+        self.owner.items.move_to_end(self)
         self._deadline = self._listener.deadline()  # from here, not from its last byte: bytes can come one by one
         self._answer_next()
 
     def _release_answered(self) -> None:
         if self._answering is not None:
-            self._listener.release(len(self._answering.body))
+            self._release(len(self._answering.body))
             self._answering = None
 
     async def _answered(self, request: HttpRequest) -> Answer:
@@ -436,6 +461,10 @@ class HttpConnection(asyncio.BufferedProtocol):
         """At shutdown: what is under way may come to its end."""
         if self._is_idle or self._lingers:
             self._hang_up()
+
+
+def _too_many_bytes() -> Problem:
+    return Problem(503, "UNKNOWN_SERVER_ERROR", "Too many bytes of requests are in memory; try again.")
 
 
 def _refusal(problem: Problem) -> HttpResponse:

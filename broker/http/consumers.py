@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator
 from typing import Any, Final
 
 from tidemark.broker.config import BrokerConfig
+from tidemark.broker.core.owners import Owner, Owners
 from tidemark.broker.http.addresses import Addresses
 from tidemark.broker.http.calls import Calls
 from tidemark.broker.http.consumer_instance import RESETS, ConsumerInstance, ConsumerOptions
@@ -62,6 +63,7 @@ class Consumers:
         self._quotas = quotas
         self._store = store
         self._instances: dict[str, ConsumerInstance] = {}
+        self._owners: Owners[ConsumerInstance] = Owners()
         self._leaving: set[asyncio.Future[None]] = set()
         self._is_closed = False
 
@@ -85,9 +87,8 @@ class Consumers:
         await self._leaders.coordinator_of(group, caller)  # may this client, in this group?
         if self._is_closed:
             raise Problem(503, "BROKER_NOT_AVAILABLE", "This node is stopping.")
-        if len(self._instances) >= self._instances_max:
-            told = f"This node has {self._instances_max} consumers already (http.consumers.max)."
-            raise Problem(429, "GROUP_MAX_SIZE_REACHED", told, headers=(("Retry-After", "10"),))
+        owner = self._owners.of(caller)
+        self._make_room(owner)
         consumer_id = f"{self._node_id}-{random_bytes(ID_BYTES).hex()}"
         instance = self._instances[consumer_id] = ConsumerInstance(
             group,
@@ -100,9 +101,31 @@ class Consumers:
             quotas=self._quotas,
             store=self._store,
         )
+        self._owners.add(owner, instance)
         self._expire_later(instance, options.idle_ms / 1000)
         url = f"{self._addresses.own_base(request)}{request.path}/{consumer_id}"
         return await json_response({"id": consumer_id, "url": url}, status=201, headers=(("Location", url),))
+
+    def _make_room(self, owner: Owner[ConsumerInstance]) -> None:
+        """For one more of this owner: if there is none, whoever has most gives up the one that was not used for
+        longest. Raises Problem."""
+        if len(self._instances) < self._instances_max:
+            return
+        most = self._owners.with_most(owner)
+        if most is None or most is owner:
+            told = f"This node has {self._instances_max} consumers already (http.consumers.max)."
+            raise Problem(429, "GROUP_MAX_SIZE_REACHED", told, headers=(("Retry-After", "10"),))
+        self._expel(next(iter(most.items)))
+
+    def _forget(self, instance: ConsumerInstance) -> None:
+        if self._instances.pop(instance.consumer_id, None) is not None:
+            self._owners.remove(self._owners.of(instance.caller), instance)
+
+    def _expel(self, instance: ConsumerInstance) -> None:
+        self._forget(instance)
+        leaving = asyncio.ensure_future(instance.member.leave())
+        self._leaving.add(leaving)
+        leaving.add_done_callback(self._leaving.discard)
 
     def _options(self, fields: Fields) -> ConsumerOptions:
         options = ConsumerOptions(
@@ -132,10 +155,7 @@ class Consumers:
         if instance.in_use or left > 0:
             self._expire_later(instance, left if left > 0 else idle_seconds)
             return
-        del self._instances[instance.consumer_id]
-        leaving = asyncio.ensure_future(instance.member.leave())
-        self._leaving.add(leaving)
-        leaving.add_done_callback(self._leaving.discard)
+        self._expel(instance)
 
     async def close(self) -> None:
         """All leave their groups, so that others need not wait for their sessions to end."""
@@ -156,6 +176,8 @@ class Consumers:
         finally:
             instance.in_use -= 1
             instance.used_at = monotonic()
+            if instance.consumer_id in self._instances:
+                self._owners.of(instance.caller).items.move_to_end(instance)
 
     def _find(self, request: HttpRequest) -> ConsumerInstance:
         consumer_id = request.path_values["consumer"]
@@ -192,7 +214,7 @@ class Consumers:
 
     async def delete_consumer(self, request: HttpRequest) -> HttpResponse:
         async with self._used(request) as instance:
-            self._instances.pop(instance.consumer_id, None)
+            self._forget(instance)
             await instance.member.leave()
         return HttpResponse(status=204)
 

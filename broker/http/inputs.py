@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Final, TypeVar
 
+from tidemark.broker.core.owners import owner_name
 from tidemark.broker.core.sliced_work import Job, finished_in_background
 from tidemark.broker.http.messages import HttpRequest
 from tidemark.broker.http.problems import Problem
@@ -102,7 +103,7 @@ async def read_in_turn(job: Job[T], request: HttpRequest) -> T:
     """What a job makes of a request's body: a few large ones at a time, whatever they grow to."""
     if len(request.body) <= LARGE_BYTES or request.large_bodies is None:
         return await finished_in_background(job)
-    async with request.large_bodies:
+    async with request.large_bodies.turn_of(owner_name(request)):
         return await finished_in_background(job)
 
 

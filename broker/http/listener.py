@@ -11,10 +11,13 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from tidemark.broker.config import BrokerConfig, Listener
+from tidemark.broker.core.background_work import BackgroundTurns
 from tidemark.broker.core.limited_log import LimitedLog
 from tidemark.broker.core.ordered_set import OrderedSet
+from tidemark.broker.core.owners import Owner, Owners
 from tidemark.broker.core.sliced_work import SlicedWork
 from tidemark.broker.http.connection import UNSENT_BYTES_MAX, Application, HttpConnection
+from tidemark.broker.http.fair_turns import FairTurns
 from tidemark.broker.http.unsent_answers import UnsentAnswers
 from tidemark.broker.quotas.connections import AT_ONCE, Admission
 from tidemark.broker.server.listening_socket import listening_socket
@@ -30,6 +33,7 @@ log = logging.getLogger(__name__)
 
 SCRATCH_BYTES: Final = 64 << 10
 LARGE_BODIES_MAX: Final = 4  # that are read at once: as Python's values JSON takes up to twenty times its bytes
+BACKLOG: Final = 128  # connections that wait to be accepted
 SWEEP_SECONDS_MAX: Final = 1.0
 DRAIN_SECONDS_MAX: Final = 2.0
 DAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
@@ -42,7 +46,7 @@ class HttpListener:
         self.body_bytes_max = config.http_request_max_bytes
         self.scratch = memoryview(bytearray(SCRATCH_BYTES))  # nothing is kept in it: connections share it
         self.unsent = UnsentAnswers(config.http_queued_max_bytes)
-        self.large_bodies = asyncio.Semaphore(LARGE_BODIES_MAX)
+        self.large_bodies = FairTurns(LARGE_BODIES_MAX)
         self.endpoints: dict[str, tuple[str, int]] = {}
         self._config = config
         self._tls = tls
@@ -50,13 +54,16 @@ class HttpListener:
         # In a turn of the loop one socket is read, or one request worked at, or a slice of long work done: Kafka's
         # clients wait for one such step at most.
         self._work: SlicedWork | None = getattr(self._loop, "background_work", None)
-        self._turns = WaitingTurns(self._loop, seconds=0.0, is_busy=self._has_work)
-        self._has_begun = False  # a request whose first step is in the next turn
         self._selector: CrowdSelector | None = getattr(self._loop, "selector", None)
+        self._steps = BackgroundTurns() if self._selector is None else self._selector.background_turns
+        self._turns = WaitingTurns(
+            self._loop, seconds=0.0, is_busy=self._has_work, is_taken=lambda: self._steps.next_is_taken
+        )
         self._log = LimitedLog(log, clock=self._loop.time)
         self._seconds_max = config.http_request_timeout_ms / 1000
         self._servers: list[asyncio.Server] = []
         self._connections: OrderedSet[HttpConnection] = OrderedSet()
+        self._owners: Owners[HttpConnection] = Owners()  # addresses, with the bytes of their requests' bodies
         self.body_bytes = 0
         self.rates: ConnectionRates | None = None  # how fast clients may connect, once the node serves
         self._closing = False
@@ -80,14 +87,16 @@ class HttpListener:
             connection = HttpConnection(self, listener.name)
             return connection if acceptor is None else acceptor.layer(connection, connection)
 
-        self._servers.append(await self._loop.create_server(accept, sock=sock, backlog=128))
+        # In a turn of the loop asyncio accepts as many connections as it thinks may wait: one.
+        self._servers.append(await self._loop.create_server(accept, sock=sock, backlog=1))
+        sock.listen(BACKLOG)
         self.endpoints[listener.name] = (listener.host, sock.getsockname()[1])
 
     # -- turns -------------------------------------------------------------
 
     def begin(self, answer: Callable[[], None], *, at_once: bool) -> None:
         """Call `answer`, which begins to answer a request, when it is its turn; or `at_once`, if no other's is."""
-        if not at_once or self._turns.is_waiting or self._has_work():
+        if not at_once or self._turns.is_waiting or self._has_work() or self._steps.next_is_taken:
             self._turns.add(answer)
         else:
             answer()
@@ -104,26 +113,39 @@ class HttpListener:
         self._turns.add(go_on)
 
     def has_begun(self) -> None:
-        self._has_begun = True
-        self._loop.call_soon(self._begun_is_over)
-
-    def _begun_is_over(self) -> None:
-        self._has_begun = False
+        """A request, whose first step is in the next turn."""
+        self._steps.take_next()
 
     def _has_work(self) -> bool:
-        return self._has_begun or (self._work is not None and self._work.is_busy)
+        return self._work is not None and self._work.is_busy
 
     # -- connections ask these ---------------------------------------------
 
+    def owner(self, host: str) -> Owner[HttpConnection]:
+        """Whose a new connection is: a user is not known before its first request."""
+        return self._owners.named(host)
+
     def register(self, connection: HttpConnection) -> bool:
+        """False: there is no room for it."""
+        limit = self._config.http_max_connections
+        has_room = not self._closing and (len(self._connections) < limit or self._makes_way(connection.owner))
         self._connections.add(connection)
+        self._owners.add(connection.owner, connection)
         if self._selector is not None and connection.descriptor >= 0:
             self._selector.put_behind(connection.descriptor, is_busy=self._has_work)
-        if len(self._connections) <= self._config.http_max_connections and not self._closing:
-            return True
-        if not self._closing:
-            limit = self._config.http_max_connections
+        if not has_room and not self._closing:
             self._log.warning("refused an HTTP connection from %s: http.max.connections=%d", connection.peer, limit)
+        return has_room
+
+    def _makes_way(self, newcomer: Owner[HttpConnection]) -> bool:
+        """Whoever has most connections gives up one: that is idle for longest, or else was not used for longest."""
+        most = self._owners.with_most(newcomer)
+        if most is None or most is newcomer:
+            return False
+        left = [each for each in most.items if not each.is_closing]
+        for each in (*(each for each in left if each.is_unused), *left):
+            each.abort()
+            return True
         return False
 
     def admit(self, connection: HttpConnection) -> Admission:
@@ -132,6 +154,7 @@ class HttpListener:
 
     def forget(self, connection: HttpConnection) -> None:
         self._connections.discard(connection)
+        self._owners.remove(connection.owner, connection)
         if self._selector is not None:
             self._selector.forget_behind(connection.descriptor)
         if not self._connections:
@@ -141,15 +164,22 @@ class HttpListener:
     def connection_count(self) -> int:
         return len(self._connections)
 
-    def reserve(self, size_bytes: int) -> bool:
-        """Count bytes of a body, if there is room for them."""
-        if self.body_bytes + size_bytes > self._config.http_queued_max_bytes:
-            return False
+    def reserve(self, owner: Owner[HttpConnection], size_bytes: int) -> bool:
+        """Count bytes of a body, if there is room for them; or if whoever has more of them gives up one that is still
+        arriving."""
+        while self.body_bytes + size_bytes > self._config.http_queued_max_bytes:
+            most = self._owners.largest(owner, size_bytes)
+            longest = None if most is None else max(most.items, key=lambda each: each.arrived_bytes)
+            if longest is None or not longest.arrived_bytes:
+                return False
+            longest.refuse_body()
         self.body_bytes += size_bytes
+        owner.size += size_bytes
         return True
 
-    def release(self, size_bytes: int) -> None:
+    def release(self, owner: Owner[HttpConnection], size_bytes: int) -> None:
         self.body_bytes -= size_bytes
+        owner.size -= size_bytes
 
     @property
     def is_closing(self) -> bool:

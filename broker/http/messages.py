@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -11,6 +10,7 @@ from urllib.parse import parse_qsl, unquote
 
 from tidemark.broker.core.principal import ANONYMOUS, Principal
 from tidemark.broker.core.sliced_work import Job, finished_in_background
+from tidemark.broker.http.fair_turns import FairTurns
 from tidemark.broker.http.problems import Problem
 from tidemark.broker.http.sliced_json import parsed, text_of, written
 
@@ -40,7 +40,7 @@ class HttpRequest:
     principal: Principal = ANONYMOUS
     authenticate: Authenticate = by_connection  # again, for what takes long
     meter: Any = None  # of the client's quotas, once it is known
-    large_bodies: asyncio.Semaphore | None = None  # those that are read at once
+    large_bodies: FairTurns | None = None  # those that are read at once
     record_headers: tuple[tuple[str, bytes], ...] = ()  # of its trace: for records that belong to none yet
     ends_with_client: bool = False  # nothing is done any more for a client that will send nothing more
     path_values: Mapping[str, str] = field(default_factory=dict)  # what stands for the names in the route's path

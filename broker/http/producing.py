@@ -15,7 +15,7 @@ from tidemark.broker.http.leaders import Leaders
 from tidemark.broker.http.messages import HttpRequest, HttpResponse
 from tidemark.broker.http.problems import Problem
 from tidemark.broker.http.quotas import HttpQuotas
-from tidemark.broker.http.record_json import record_of
+from tidemark.broker.http.record_json import record_of, simple_record
 from tidemark.broker.http.router import HttpRoute
 from tidemark.broker.http.sliced_json import written
 from tidemark.environment import new_random, wall_clock_ms
@@ -175,7 +175,12 @@ def _parse(request: HttpRequest) -> Job[_Asked]:
         raise fail(f"body.records: it must have 1 to {RECORDS_MAX} records.")
     wishes, partition_max = [], -1
     for number, each in enumerate(given):
-        wish = yield from record_of(each, now_ms=now_ms, where=f"records[{number}]")
+        simple = simple_record(each, now_ms=now_ms)
+        wish = (
+            (yield from record_of(each, now_ms=now_ms, where=f"records[{number}]"))
+            if simple is None
+            else (None, simple)
+        )
         wishes.append(_traced(wish, request) if request.record_headers else wish)
         if wish[0] is not None and wish[0] > partition_max:
             partition_max = wish[0]

@@ -10,14 +10,34 @@ from typing import Final
 
 from tidemark.broker.core.sliced_work import Job, in_slices
 from tidemark.broker.http.inputs import Fields, fail
-from tidemark.broker.http.sliced_json import DECODER, WINDOW_CHARS, parsed, written
+from tidemark.broker.http.sliced_json import DECODER, ENCODER, WINDOW_CHARS, is_long, parsed, written
 from tidemark.protocol.records import HEADERS_AT_ONCE, Record
 
 FORMATS: Final = ("json", "string", "binary")
 ANY_FORMAT: Final = "auto"  # of what is read: JSON if it is that, else a string, else binary
 CHECKED_JSON: Final = "checked"  # it is known to be JSON
 TIMESTAMP_MAX: Final = 1 << 62
+_SIMPLE: Final = {"key", "value"}
 HEADERS_MAX: Final = 1_000  # of a record that is produced here
+
+
+def simple_record(value: object, *, now_ms: int) -> Record | None:
+    """A record with a key that is a string, or none, and a value that is JSON: nearly all are like that. None: it has
+    more, or something is wrong with it, which `record_of` says."""
+    if type(value) is not dict or not value.keys() <= _SIMPLE:
+        return None
+    key, data = value.get("key"), value.get("value")
+    if not (key is None or type(key) is str) or is_long(data):
+        return None
+    try:
+        return Record(
+            timestamp=now_ms,
+            key=None if key is None else key.encode(),
+            value=None if data is None else ENCODER.encode(data).encode(),
+            headers=[],
+        )
+    except (ValueError, RecursionError):
+        return None
 
 
 def record_of(value: object, *, now_ms: int, where: str) -> Job[tuple[int | None, Record]]:

@@ -178,7 +178,7 @@ class _Reader:
 
 def written(value: object) -> Job[str]:
     """The value as JSON, as short as it can be. Raises ValueError or RecursionError, as `json.dumps` does."""
-    if not isinstance(value, (dict, list)) or not _is_long(value):
+    if not isinstance(value, (dict, list)) or not is_long(value):
         return ENCODER.encode(value)
     if isinstance(value, dict):
         return "{" + (yield from _joined(value.items(), _object_text, _member)) + "}"
@@ -192,7 +192,7 @@ def _joined(
     parts = []
     left = iter(members)
     while some := list(islice(left, NODES_MAX // 2)):
-        if _is_long(some):
+        if is_long(some):
             for each in some:
                 parts.append((yield from one(each)))
                 yield
@@ -215,7 +215,7 @@ def _member(member: tuple[Any, Any]) -> Job[str]:
     return ENCODER.encode({name: None})[1:-5] + (yield from written(value))
 
 
-def _is_long(value: object) -> bool:
+def is_long(value: object) -> bool:
     """Whether it has more members, at whatever depth, than are written at once."""
     left, open_ = NODES_MAX, [value]
     while open_:

@@ -7,6 +7,7 @@ import contextlib
 from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Final
 
+from tidemark.broker.core.owners import Owner, Owners
 from tidemark.broker.http.calls import Calls, HttpCaller
 from tidemark.broker.http.consuming import OFFSET_MAX, QUERY, start_of
 from tidemark.broker.http.decoding import Wanted, wanted_by
@@ -42,6 +43,7 @@ class Streaming:
         self._fetching = fetching
         self._quotas = quotas
         self._followed_count = 0  # partitions, by all streams together
+        self._owners: Owners[_Stream] = Owners()  # of streams, with the number of their partitions
 
     def routes(self) -> list[HttpRoute]:
         return [HttpRoute("GET", "/topics/{topic}/stream", self.stream, query=(*QUERY, "partition"))]
@@ -61,25 +63,43 @@ class Streaming:
         for index in chosen:
             found = resumed.get(index)
             starts[index] = await start_of(self._fetching, request, topic, index, caller) if found is None else found
-        if self._followed_count + len(chosen) > FOLLOWED_MAX:
-            told = f"Streams follow {FOLLOWED_MAX} partitions at most, all together."
-            raise Problem(503, "BROKER_NOT_AVAILABLE", told, headers=(("Retry-After", "10"),))
+        self._make_room(self._owners.of(caller), len(chosen))
         as_events = EVENTS in request.headers.get("accept", "")
         standing = Standing(request, caller, self._leaders)
         stream = _Stream(self._fetching, self._quotas, topic, caller, standing, wanted, starts, as_events=as_events)
         headers = (("Cache-Control", "no-store"), ("X-Accel-Buffering", "no"))
         kind = EVENTS if as_events else NDJSON
-        return StreamedResponse(chunks=self._counted(stream), content_type=kind, headers=headers)
+        return StreamedResponse(chunks=self._counted(stream, caller), content_type=kind, headers=headers)
 
-    async def _counted(self, stream: _Stream) -> AsyncIterator[bytes]:
+    def _make_room(self, owner: Owner[_Stream], count: int) -> None:
+        """For a stream of so many partitions: if there is none, whoever follows most gives up the oldest of its
+        streams. Raises Problem."""
+        while self._followed_count + count > FOLLOWED_MAX:
+            most = self._owners.largest(owner, count)
+            if most is None:
+                raise _too_many_streams()
+            oldest = next(iter(most.items))
+            oldest.end(_too_many_streams())
+            self._forget(most, oldest)
+
+    async def _counted(self, stream: _Stream, caller: HttpCaller) -> AsyncIterator[bytes]:
+        owner = self._owners.of(caller)
         self._followed_count += stream.followed_count
+        owner.size += stream.followed_count
+        self._owners.add(owner, stream)
         chunks = stream.chunks()
         try:
             async for chunk in chunks:
                 yield chunk
         finally:
-            self._followed_count -= stream.followed_count
+            if stream in owner.items:
+                self._forget(owner, stream)
             await chunks.aclose()
+
+    def _forget(self, owner: Owner[_Stream], stream: _Stream) -> None:
+        self._followed_count -= stream.followed_count
+        owner.size -= stream.followed_count
+        self._owners.remove(owner, stream)
 
 
 class _Stream:
@@ -106,15 +126,26 @@ class _Stream:
         self._positions = positions
         self._as_events = as_events
         self._queue: asyncio.Queue[tuple[int, list[str], int] | Problem] = asyncio.Queue(QUEUED_MAX)
+        self._tasks: list[asyncio.Future[None]] = []
+        self._end: Problem | None = None  # why it is over
         self._turn = asyncio.Lock()  # one partition's records at a time are in memory, however many there are
 
     @property
     def followed_count(self) -> int:
         return len(self._positions)
 
+    def end(self, problem: Problem) -> None:
+        """Nothing more is read for it; its reader is told when it has what was sent so far."""
+        self._end = problem
+        self._stop()
+
+    def _stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+
     async def chunks(self) -> AsyncGenerator[bytes, None]:
         follow = [self._quotas.timed(self._caller, self._follow(index)) for index in self._positions]
-        tasks = [asyncio.ensure_future(each) for each in follow]
+        self._tasks = [asyncio.ensure_future(each) for each in follow]
         told_at = monotonic()
         try:
             while True:
@@ -130,9 +161,8 @@ class _Stream:
                     yield b":\n\n" if self._as_events else b"\n"
                 told_at = monotonic()
         finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            self._stop()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _next(self) -> tuple[int, list[str], int] | Problem | None:
         """What its reader gets next, if it may still have it. None: nothing for now."""
@@ -144,7 +174,7 @@ class _Stream:
             await self._standing.check(self._topic)
         except Problem as problem:
             return problem
-        return found
+        return self._end or found
 
     async def _follow(self, index: int) -> None:
         offset = self._positions[index]
@@ -196,6 +226,11 @@ class _Stream:
     def _last_words(self, problem: Problem) -> bytes:
         document = problem.document()
         return b"event: error\ndata: %b\n\n" % document if self._as_events else b"%b\n" % document
+
+
+def _too_many_streams() -> Problem:
+    told = f"Streams follow {FOLLOWED_MAX} partitions at most, all together."
+    return Problem(503, "BROKER_NOT_AVAILABLE", told, headers=(("Retry-After", "10"),))
 
 
 def _positions(text: str) -> dict[int, int]:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from tidemark.broker.core.sliced_work import finished_in_background
+from tidemark.broker.core.sliced_work import Job, finished_in_background
 from tidemark.broker.metrics.exposition import Collected, Exposition
 
 
@@ -31,7 +31,10 @@ class Metrics:
 
     async def _collected(self, open_metrics: bool) -> tuple[str, bytes]:
         written = Exposition(open_metrics=open_metrics)
-        for collector in self._collectors:
-            for metric, samples in await finished_in_background(collector.collect()):
-                await finished_in_background(written.write(metric, samples))
+        await finished_in_background(self._write(written))
         return written.content_type, written.finish()
+
+    def _write(self, written: Exposition) -> Job[None]:
+        for collector in self._collectors:
+            for metric, samples in (yield from collector.collect()):
+                yield from written.write(metric, samples)

@@ -13,13 +13,16 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Final
 
+from tidemark.broker.core.background_work import BackgroundTurns
+
 Event = tuple[selectors.SelectorKey, int]
 
 PASSED_MAX: Final = 16  # turns in which none of them is read because there is other work
 
 
 class BackgroundSockets:
-    def __init__(self) -> None:
+    def __init__(self, turns: BackgroundTurns) -> None:
+        self._turns = turns
         self.selector = selectors.DefaultSelector()
         self.descriptors: set[int] = set()
         self.is_busy: Callable[[], bool] = lambda: False  # whether the next turn has other work of theirs
@@ -40,10 +43,9 @@ class BackgroundSockets:
         return bool(self._ready)
 
     def next_event(self) -> Event | None:
-        if self._passed < PASSED_MAX and self.is_busy():
+        if self._turns.is_taken or (self._passed < PASSED_MAX and self.is_busy()):
             self._passed += 1
             return None
-        self._passed = 0
         if not self._ready:
             self._ready.extend((key.fd, events) for key, events in self.selector.select(0))
         registered = self.selector.get_map()
@@ -51,6 +53,8 @@ class BackgroundSockets:
             descriptor, events = self._ready.popleft()
             key = registered.get(descriptor)
             if key is not None and key.events & events:  # it still wants to know
+                self._passed = 0
+                self._turns.take()
                 return key, key.events & events
         return None
 

@@ -15,10 +15,12 @@ from __future__ import annotations
 
 import asyncio
 import selectors
+from collections import deque
 from collections.abc import Callable
 from typing import Any, Final
 
-from tidemark.broker.core.sliced_work import BACKGROUND_SLICE_SECONDS, SlicedWork
+from tidemark.broker.core.background_work import BackgroundTurns, BackgroundWork
+from tidemark.broker.core.sliced_work import SlicedWork
 from tidemark.broker.server.background_sockets import BackgroundSockets, Event
 from tidemark.environment import monotonic
 
@@ -46,6 +48,7 @@ class CrowdSelector(selectors.DefaultSelector):
         super().__init__()
         self.crowd: set[int] = set()  # descriptors of sockets that can wait
         self.background: BackgroundSockets | None = None  # those that wait for the crowd, too, once there are some
+        self.background_turns = BackgroundTurns()
         self.turn = Turn()
         self._limit = LIMIT_MAX
         self._last = -1  # of the crowd, the descriptor that was served last
@@ -81,6 +84,7 @@ class CrowdSelector(selectors.DefaultSelector):
 
     def _select_with_background(self, background: BackgroundSockets, timeout: float | None) -> list[Event]:
         events = self._select(0 if background.has_ready else timeout)
+        self.background_turns.begin(monotonic())
         is_ready = background.has_ready
         for index, (key, _) in enumerate(events):
             if key.fileobj is background.selector:
@@ -109,7 +113,7 @@ class CrowdSelector(selectors.DefaultSelector):
     def put_behind(self, descriptor: int, *, is_busy: Callable[[], bool]) -> None:
         """From now on it is served after everybody else, and not in a turn that `is_busy`."""
         if self.background is None:
-            self.background = BackgroundSockets()
+            self.background = BackgroundSockets(self.background_turns)
             super().register(self.background.selector, selectors.EVENT_READ)
         self.background.is_busy = is_busy
         self.background.descriptors.add(descriptor)
@@ -158,8 +162,21 @@ class BrokerLoop(asyncio.SelectorEventLoop):
     def __init__(self, selector: CrowdSelector | None = None) -> None:
         self.selector = CrowdSelector() if selector is None else selector
         self.shared_work = SlicedWork()  # of all coroutines that work in slices
-        self.background_work = SlicedWork(slice_seconds=BACKGROUND_SLICE_SECONDS)
+        self.background_work = BackgroundWork(self.selector.background_turns)
         super().__init__(self.selector)
+
+    def _process_events(self, events: list[Event]) -> None:
+        """Called by `asyncio`, which puts what sockets are ready for behind all that was to be called in this turn.
+        Where there is HTTP, that is the next step of it: here sockets come first, so that a request of Kafka's which
+        arrived during one step need not wait for another."""
+        if self.selector.background is None:
+            super()._process_events(events)  # type: ignore[misc]
+            return
+        ready: deque[asyncio.Handle] = self._ready  # type: ignore[attr-defined]
+        waiting = len(ready)
+        super()._process_events(events)  # type: ignore[misc]
+        if waiting:
+            ready.rotate(len(ready) - waiting)
 
     @property
     def crowd(self) -> set[int]:

@@ -196,13 +196,13 @@ class Dispatcher:
         if guard is not None and quick is not None:
             quick = None if route.quick_topic is None else guard.quick(quick, route.quick_topic)
         handle = self.handler(route, version)
-        if self._gate is not None:
-            handle = self._gate.handler(route, version, handle)
-            if route.quick is not None:
-                quick = self._gate.quick(quick)
         if self.traces is not None:
             handle = self.traces.handler(route, handle, has_quick=quick is not None)
             quick = self.traces.quick(quick)
+        if self._gate is not None:  # around all ways, or one that is traced would not be counted
+            handle = self._gate.handler(route, version, handle)
+            if route.quick is not None:
+                quick = self._gate.quick(quick)
         bound = self._bound[selector] = BoundApi(route, version, handle, quick)
         return bound
 

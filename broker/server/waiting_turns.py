@@ -21,10 +21,12 @@ class WaitingTurns:
         *,
         seconds: float = TURN_SECONDS,
         is_busy: Callable[[], bool] = lambda: False,
+        is_taken: Callable[[], bool] = lambda: False,
     ) -> None:
-        """`seconds`: how much of each turn of the loop they get, and one of them at least; but none while `is_busy`,
-        for `TURNS_PASSED_MAX` turns."""
+        """`seconds`: how much of each turn of the loop they get, and one of them at least; but none in a turn that
+        `is_taken`, and none while `is_busy`, for `TURNS_PASSED_MAX` turns."""
         self._is_busy = is_busy
+        self._is_taken = is_taken
         self._passed = 0
         self._loop = loop
         self._seconds = seconds
@@ -48,7 +50,7 @@ class WaitingTurns:
     def _turn(self) -> None:
         """Only what waits now: what is added meanwhile has its turn later."""
         until = monotonic() + self._seconds
-        if self._is_busy() and self._passed < TURNS_PASSED_MAX:
+        if self._is_taken() or (self._is_busy() and self._passed < TURNS_PASSED_MAX):
             self._passed += 1
             self._loop.call_soon(self._turn)
             return

@@ -1,8 +1,8 @@
 """Clients that push metrics: what each is asked for, when it may speak, and what it said last (KIP-714).
 
 What clients can make us remember is bounded: so many instances, and so many series of all of them together. When there
-is no room for another, one that has fallen silent goes first, and then one of whoever has most of them (`owners`): a
-flood of new ids from one address takes nothing from the clients of others.
+is no room for another, one that has fallen silent goes first, and then one of whoever has most of them: a flood of new
+ids from one address takes nothing from the clients of others.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from tidemark.broker.core.errors import Refused
+from tidemark.broker.core.owners import Owner, Owners
 from tidemark.broker.metadata.dynamic_config import DynamicConfig
 from tidemark.broker.metadata.store import MetadataStore
 from tidemark.broker.telemetry.otlp import InvalidTelemetry, Point, points
-from tidemark.broker.telemetry.owners import Owner, Owners
 from tidemark.broker.telemetry.subscriptions import Client, Subscription, Wanted, subscriptions, wanted_of
 from tidemark.environment import random_bytes
 from tidemark.protocol.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD, DecompressionError, TooLarge, decompress
@@ -49,7 +49,7 @@ class Instance:
         "wanted",
     )
 
-    def __init__(self, client: Client, owner: Owner, known: list[Subscription], wanted: Wanted) -> None:
+    def __init__(self, client: Client, owner: Owner[bytes], known: list[Subscription], wanted: Wanted) -> None:
         self.client = client
         self.owner = owner
         self.subscriptions = known  # by which it was decided what is wanted
@@ -86,7 +86,7 @@ class Telemetry:
         self._configs: object = None
         self._known: list[Subscription] = []
         self._instances: OrderedDict[bytes, Instance] = OrderedDict()  # the longest silent first
-        self._owners = Owners()
+        self._owners: Owners[bytes] = Owners()  # of instances, with the number of their series
         self._series_count = 0
         self.refusals: Counter[ErrorCode] = Counter()
         self.pushes = 0
@@ -176,19 +176,19 @@ class Telemetry:
             elif len(series) < INSTANCE_SERIES_MAX and self._series_count < limit:
                 series[key] = point.value
                 self._series_count += 1
-                instance.owner.series_count += 1
+                instance.owner.size += 1
 
-    def _make_room_for_series(self, owner: Owner, count: int, limit: int) -> None:
+    def _make_room_for_series(self, owner: Owner[bytes], count: int, limit: int) -> None:
         """Whoever has more than this one will have then gives up those of an instance."""
         while self._series_count + count > limit:
-            most = self._owners.with_most_series()
-            if most.series_count <= owner.series_count + count:
+            most = self._owners.largest(owner, count)
+            if most is None:
                 return
-            self._forget_series(max(map(self._instances.__getitem__, most.ids), key=lambda each: len(each.series)))
+            self._forget_series(max(map(self._instances.__getitem__, most.items), key=lambda each: len(each.series)))
 
     def _forget_series(self, instance: Instance) -> None:
         self._series_count -= len(instance.series)
-        instance.owner.series_count -= len(instance.series)
+        instance.owner.size -= len(instance.series)
         instance.series = {}
 
     def told(self) -> Iterator[Instance]:
@@ -223,20 +223,20 @@ class Telemetry:
             instance.subscriptions = known
             instance.wanted = wanted_of(instance.client, known, instance_id)
         self._instances.move_to_end(instance_id)
-        instance.owner.ids.move_to_end(instance_id)
+        instance.owner.items.move_to_end(instance_id)
         return instance
 
-    def _make_room(self, owner: Owner) -> None:
+    def _make_room(self, owner: Owner[bytes]) -> None:
         """For one more instance of this owner. Raises Refused."""
         if len(self._instances) < INSTANCES_MAX:
             return
         oldest_id, oldest = next(iter(self._instances.items()))
         if not oldest.is_gone(self._clock()):
-            most = self._owners.with_most_instances(owner)
+            most = self._owners.with_most(owner)
             if most is None:
                 self.refusals[ErrorCode.THROTTLING_QUOTA_EXCEEDED] += 1
                 raise Refused(ErrorCode.THROTTLING_QUOTA_EXCEEDED, "Nobody of all who are known has several.")
-            oldest_id = next(iter(most.ids))
+            oldest_id = next(iter(most.items))
         forgotten = self._instances.pop(oldest_id)
         self._forget_series(forgotten)
         self._owners.remove(forgotten.owner, oldest_id)

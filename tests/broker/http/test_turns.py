@@ -11,22 +11,33 @@ import pytest
 from harness.ports import free_port
 
 import tidemark
+from tidemark.broker.core.background_work import BackgroundWork
 from tidemark.broker.http.application import HttpApplication
+from tidemark.broker.http.calls import Calls
 from tidemark.broker.http.connection import HttpConnection
+from tidemark.broker.http.messages import HttpResponse
 from tidemark.broker.server.crowd import CrowdSelector
+from tidemark.protocol.messages.produce import ProduceRequest
 
 CONNECTIONS, REQUESTS = 30, 20
 BODY = b'{"value": "x"}'
 HEAD = b"POST /topics/t/records HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-POST = HEAD + b"Content-Length: %d\r\n\r\n%b" % (len(BODY), BODY)
 
 
-def produce(port: int, failed: list[Exception], start: threading.Barrier) -> None:
+BATCH = b"[" + b",".join([b'{"value": "%b"}' % (b"x" * 1000)] * 100) + b"]"
+BATCHES = 3
+
+
+def post(body: bytes) -> bytes:
+    return HEAD + b"Content-Length: %d\r\n\r\n%b" % (len(body), body)
+
+
+def produce(port: int, body: bytes, count: int, failed: list[Exception], start: threading.Barrier) -> None:
     try:
         with socket.create_connection(("127.0.0.1", port)) as client, client.makefile("rb") as answers:
             start.wait(20)
-            for _ in range(REQUESTS):
-                client.sendall(POST)
+            for _ in range(count):
+                client.sendall(post(body))
                 assert answers.readline() == b"HTTP/1.1 200 OK\r\n"
                 while line := answers.readline().strip():
                     if line.startswith(b"Content-Length:"):
@@ -36,7 +47,9 @@ def produce(port: int, failed: list[Exception], start: threading.Barrier) -> Non
         failed.append(error)
 
 
-def test_in_a_turn_one_socket_is_read_or_one_request_worked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def steps(monkeypatch: pytest.MonkeyPatch) -> Counter[int]:
+    """By turns of the loop: sockets that are read, and requests that are begun."""
     turn, steps = 0, Counter[int]()
     select, received, answer = CrowdSelector.select, HttpConnection.buffer_updated, HttpApplication.__call__
 
@@ -56,13 +69,52 @@ def test_in_a_turn_one_socket_is_read_or_one_request_worked_at(monkeypatch: pyte
     monkeypatch.setattr(CrowdSelector, "select", select_counted)
     monkeypatch.setattr(HttpConnection, "buffer_updated", received_counted)
     monkeypatch.setattr(HttpApplication, "__call__", answer_counted)
+
+    # Of longer requests: a slice of their work, and what is done when that has come to its end.
+    slice_of, ask, send = BackgroundWork._turn, Calls.ask, HttpConnection._send
+
+    def slice_counted(self: BackgroundWork) -> None:
+        steps[turn] += not self._turns.is_taken
+        slice_of(self)
+
+    async def ask_counted(self: Calls, request: Any, *args: Any, **more: Any) -> Any:
+        steps[turn] += is_long(request)
+        return await ask(self, request, *args, **more)
+
+    async def send_counted(self: HttpConnection, answer: HttpResponse, *args: Any, **more: Any) -> None:
+        steps[turn] += len(answer.body) > 1000
+        await send(self, answer, *args, **more)
+
+    monkeypatch.setattr(BackgroundWork, "_turn", slice_counted)
+    monkeypatch.setattr(Calls, "ask", ask_counted)
+    monkeypatch.setattr(HttpConnection, "_send", send_counted)
+    return steps
+
+
+def is_long(request: object) -> bool:
+    return isinstance(request, ProduceRequest) and len(request.topic_data[0].partition_data[0].records or b"") > 1000
+
+
+def flood(body: bytes, count: int) -> None:
+    """Of many connections, each of which sends so many requests one after the other."""
     port, failed, start = free_port(), list[Exception](), threading.Barrier(CONNECTIONS)
     with tidemark.embedded(**{"http.listeners": f"HTTP://127.0.0.1:{port}"}):
-        clients = [threading.Thread(target=produce, args=[port, failed, start]) for _ in range(CONNECTIONS)]
+        arguments = [port, body, count, failed, start]
+        clients = [threading.Thread(target=produce, args=arguments) for _ in range(CONNECTIONS)]
         for client in clients:
             client.start()
         for client in clients:
             client.join()
     assert not failed
+
+
+def test_in_a_turn_one_socket_is_read_or_one_request_worked_at(steps: Counter[int]) -> None:
+    flood(BODY, REQUESTS)
     assert sum(steps.values()) == 2 * CONNECTIONS * REQUESTS
+    assert max(steps.values()) == 1
+
+
+def test_of_long_requests_a_turn_has_a_slice_or_one_that_goes_on(steps: Counter[int]) -> None:
+    flood(BATCH, BATCHES)
+    assert sum(steps.values()) > 6 * CONNECTIONS * BATCHES, "each is read twice, begun, worked at, appended, answered"
     assert max(steps.values()) == 1

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.broker.server.span_collector import collector
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTransaction
 from tidemark.protocol.messages.alter_client_quotas import AlterationData, AlterClientQuotasRequest, EntityData, OpData
@@ -219,3 +220,17 @@ async def test_connections_over_the_listener_s_rate_are_served_later(start_node:
     answers = await asyncio.gather(*(each.ask(MetadataRequest(topics=[]), 9) for each in clients))
     assert all(each.brokers for each in answers)
     assert asyncio.get_running_loop().time() - began > 0.6
+
+
+async def test_a_producer_whose_requests_are_traced_is_held_to_its_quota(
+    start_node: Any, connect: Any, requests: Any
+) -> None:
+    with collector() as (address, _):
+        node = await start_node(tidemark_traces_otlp_endpoint=address)
+        client = await connect(node)
+        await client.create("t")
+        await set_quotas(client, {"client_id": "test"}, producer_byte_rate=10_000)
+        producer = await connect(node)
+        answer = await producer.ask(requests.produce("t", bytes(500_000)))
+        assert answer.throttle_time_ms > 0
+        await node.stop()

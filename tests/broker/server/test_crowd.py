@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import os
 import selectors
 import socket
@@ -10,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from tidemark.broker.server import background_sockets, crowd
-from tidemark.broker.server.crowd import CrowdSelector
+from tidemark.broker.server.crowd import BrokerLoop, CrowdSelector
 
 
 @pytest.fixture
@@ -159,3 +160,36 @@ def test_one_behind_the_crowd_that_wants_no_more_is_not_served(selector: CrowdSe
             selector.unregister(each)
     found = served(selector) + served(selector)
     assert set(found) == {first}, "the others were ready before, and have stopped reading"
+
+
+def test_where_there_is_http_sockets_come_before_what_was_to_be_called() -> None:
+    """That is the next step of HTTP: a request that arrived during one step does not wait for another."""
+    loop, order = BrokerLoop(), list[str]()
+    with contextlib.closing(loop):
+        [kafka, http], others = zip(*(socket.socketpair() for _ in range(2)), strict=True)
+        for each in (kafka, http, *others):
+            each.setblocking(False)
+
+        def read(name: str, each: socket.socket) -> None:
+            each.recv(1)
+            order.append(name)
+
+        loop.add_reader(kafka.fileno(), read, "kafka", kafka)
+        loop.add_reader(http.fileno(), read, "http", http)
+
+        def turn() -> list[str]:
+            order.clear()
+            for each in others:
+                each.send(b"x")
+            loop.call_soon(order.append, "step")
+            loop.call_soon(loop.call_soon, loop.stop)
+            loop.run_forever()
+            return list(order)
+
+        assert turn()[0] == "step"
+        loop.selector.put_behind(http.fileno(), is_busy=lambda: False)
+        assert turn() == ["kafka", "http", "step"]
+        for each in (kafka, http):
+            loop.remove_reader(each.fileno())
+        for each in (kafka, http, *others):
+            each.close()

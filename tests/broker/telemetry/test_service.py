@@ -96,12 +96,13 @@ async def offered(client: Any) -> set[int]:
 
 async def test_nobody_is_asked_before_there_is_a_subscription_and_then_for_what_all_of_them_want(client: Any) -> None:
     assert not {71, 72} & await offered(client)
-    assert (await subscribe(client, "a", metrics="org.b,org.a", interval_ms="100")).error_code == 0
-    assert (await subscribe(client, "b", metrics="org.c", interval_ms="500", match="client_id=[^x].*")).error_code == 0
+    assert (await subscribe(client, "a", metrics="org.b,org.a", interval_ms="60000")).error_code == 0
+    other = await subscribe(client, "b", metrics="org.c", interval_ms="90000", match="client_id=[^x].*")
+    assert other.error_code == 0
     assert (await subscribe(client, "c", metrics="org.d", match="client_software_name=none")).error_code == 0
     assert {71, 72} <= await offered(client)
     got = await get(client)
-    assert (got.error_code, got.push_interval_ms, got.telemetry_max_bytes) == (0, 100, 10_000)
+    assert (got.error_code, got.push_interval_ms, got.telemetry_max_bytes) == (0, 60_000, 10_000)
     assert got.requested_metrics == ["org.a", "org.b", "org.c"]
     assert got.accepted_compression_types == [4, 3, 1, 2]
     assert got.client_instance_id != bytes(16)
@@ -111,7 +112,7 @@ async def test_nobody_is_asked_before_there_is_a_subscription_and_then_for_what_
     described = DescribeConfigsResource(resource_type=CLIENT_METRICS, resource_name="b", configuration_keys=None)
     [shown] = (await client.ask(DescribeConfigsRequest(resources=[described]))).results
     assert {each.name: (each.value, each.config_source) for each in shown.configs} == {
-        "interval.ms": ("500", 7),
+        "interval.ms": ("90000", 7),
         "match": ("client_id=[^x].*", 7),
         "metrics": ("*", 7),
     }
