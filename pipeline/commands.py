@@ -201,7 +201,7 @@ def _views(pipeline: Pipeline, master: str) -> dict[str, Any]:
 
     spark = _session(pipeline, master, log=_passing_log(), **{"spark.ui.enabled": "false"})
     cluster = ClusterAdmin(pipeline.bootstrap, pipeline.kafka)
-    schemas = resolve_schemas(spark, pipeline, cluster, Checkpoint(pipeline.checkpoint), keep=False)
+    schemas = resolve_schemas(spark, pipeline, cluster, Checkpoint(pipeline.checkpoint, spark), keep=False)
     graph = Graph(spark, pipeline, schemas=schemas)
     views = {}
     for sink in all_sinks(pipeline):

@@ -19,12 +19,12 @@ from tidemark.pipeline.checkpoint import Checkpoint
 from tidemark.pipeline.cluster import ClusterAdmin, Partition
 from tidemark.pipeline.compaction import recover_tables
 from tidemark.pipeline.graph import DEAD_LETTER_PREFIX, Graph, all_sinks
-from tidemark.pipeline.growing_table import GrowingTable
 from tidemark.pipeline.history import History
 from tidemark.pipeline.inputs import BatchLimit, partitions_of, record_bytes
 from tidemark.pipeline.lag import LogEnds, records_behind
 from tidemark.pipeline.maintenance import Schedule
 from tidemark.pipeline.metrics import Metrics
+from tidemark.pipeline.pinned_tables import tables_of
 from tidemark.pipeline.places import places, require_unmoved
 from tidemark.pipeline.positions import GroupPosition
 from tidemark.pipeline.progress import Progress, line, read_progress
@@ -75,7 +75,7 @@ class Runner:
         self._once = once
         self._out = out
         self._cluster = ClusterAdmin(pipeline.bootstrap, pipeline.kafka)
-        self._checkpoint = Checkpoint(pipeline.checkpoint)
+        self._checkpoint = Checkpoint(pipeline.checkpoint, spark)
         self._sinks = all_sinks(pipeline)
         self._position = GroupPosition(self._cluster, pipeline.group, [sink.name for sink in self._sinks])
         self._running: list[_Running] = []
@@ -238,23 +238,19 @@ class Runner:
         """Each sink's view is looked at as a stream first: what does not fit is told before anything is written."""
         rows = graph.records_of(source, limit=self._limit(running.read, running.records_max))
         running.writers = {sink.name: self._writer_of(sink, graph.view_of(sink)) for sink in running.read.sinks}
-        wanted = self._pipeline.views_behind([sink.view for sink in running.read.sinks])
         running.shared = SharedBatches(
             source,
             graph=graph,
             writers=[(sink, running.writers[sink.name]) for sink in running.read.sinks],
             form=lambda view, sink: rows_for(view, sink, self._pipeline),
-            tables={
-                each.name: GrowingTable(
-                    each,
-                    pipeline=self._pipeline,
-                    cluster=self._cluster,
-                    read_as=graph.read_as(each),
-                    tell=self._print,
-                )
-                for each in self._pipeline.topic_sources
-                if each.table and each.name in wanted
-            },
+            tables=tables_of(
+                running.read,
+                graph,
+                self._pipeline,
+                cluster=self._cluster,
+                checkpoint=self._checkpoint,
+                tell=self._print,
+            ),
         )
         running.query = self._stream(rows, running.read).foreachBatch(running.shared).start()
 
@@ -562,6 +558,9 @@ class Runner:
         return [count for labels, count in self.metrics.malformed.items() if f'sink="{sink}"' in labels]
 
     def _write_status(self, *, running: bool = True) -> None:
+        """For `status`, which looks at checkpoints of its own machine only: elsewhere a batch need not wait for it."""
+        if not self._checkpoint.is_local:
+            return
         sinks = {
             name: {
                 "batch": each.batch,
