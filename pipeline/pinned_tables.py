@@ -27,9 +27,9 @@ def tables_of(
     read: Read,
     graph: Graph,
     pipeline: Pipeline,
-    *,
     cluster: ClusterAdmin,
     checkpoint: Checkpoint,
+    *,
     tell: Callable[[str], None],
 ) -> Tables:
     """The tables that a read's sinks look at. One sink alone has a batch or has it not, and takes them as they are."""

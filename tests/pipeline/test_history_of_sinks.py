@@ -59,7 +59,7 @@ def test_a_checkpoint_elsewhere_is_known_by_its_records_and_topics_too(
     that is written; by the number alone it would be taken for that, and its records be lost."""
     mounted = trial.checkpoint.parent / "mounted"
     mounted.mkdir()
-    conf = spark.sparkContext._jsc.hadoopConfiguration()  # type: ignore[attr-defined]
+    conf = spark.sparkContext._jsc.hadoopConfiguration()
     conf.set(f"fs.viewfs.mounttable.{trial.name}.link./data", mounted.as_uri())
     elsewhere = f"checkpoint=viewfs://{trial.name}/data/checkpoint"
     trial.produce(b'{"a": 0}')
