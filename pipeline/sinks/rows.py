@@ -15,5 +15,6 @@ if TYPE_CHECKING:
 def rows_for(view: DataFrame, sink: Sink, pipeline: Pipeline, *, register: bool = True) -> DataFrame:
     """`register`: whether a registry may be given schemas now."""
     if isinstance(sink, TopicSink):
-        return records(view, sink, registry=pipeline.registry, register=register)
+        may_register = register and pipeline.registers_schemas
+        return records(view, sink, registry=pipeline.registry, register=may_register)
     return upsert.changes(view, sink) if sink.is_upsert else files.gathered(view, sink)

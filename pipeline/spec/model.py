@@ -238,6 +238,7 @@ class Pipeline:
     drain_s: float = 60.0  # how long batches at work may take to end, once a signal has come
     restarts_max: int = 5
     registry: RegistrySettings | None = None
+    registers_schemas: bool = True  # False in tests and dry runs: the registry is the real one
     maintenance: Maintenance | None = None
     lineage: Lineage | None = None
     share_reads: bool = True  # one read of a source for all sinks that can be fed by it
