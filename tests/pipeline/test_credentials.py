@@ -16,7 +16,6 @@ from confluent_kafka import Producer
 from harness.broker_process import Tidemark
 from harness.sasl import broker_settings
 from harness.scram_users import Users
-from harness.tls import Certificates
 
 from tidemark.pipeline.runner import Runner
 from tidemark.pipeline.spec import load
@@ -38,22 +37,25 @@ PASSWORD = r"""se"cr\et"""  # what Java's lines have to escape
 
 
 @pytest.fixture
-def certificates(tmp_path: Path) -> Certificates:
-    return Certificates(tmp_path / "certificates")
+def certificates(tmp_path: Path) -> Path:
+    directory = tmp_path / "certificates"
+    command = [sys.executable, "-m", "tidemark.cli.main", "certs", "make", str(directory), "--node", "node"]
+    subprocess.run(command, check=True, capture_output=True, timeout=60)
+    return directory
 
 
 @pytest.fixture
-def broker(tmp_path: Path, certificates: Certificates) -> Iterator[Tidemark]:
-    settings = {**broker_settings(protocol="SASL_SSL"), **certificates.broker_settings(client_auth="none")}
-    made = Tidemark(tmp_path / "broker", settings)
+def broker(tmp_path: Path, certificates: Path) -> Iterator[Tidemark]:
+    own = {"ssl.keystore.type": "PEM", "ssl.keystore.location": str(certificates / "node.pem")}
+    made = Tidemark(tmp_path / "broker", {**broker_settings(protocol="SASL_SSL"), **own, "ssl.client.auth": "none"})
     made.start()
     Users(made.bootstrap, tls(certificates)).set("pipe", PASSWORD, "SCRAM-SHA-512")
     yield made
     made.close()
 
 
-def tls(certificates: Certificates) -> dict[str, str]:
-    return {"security.protocol": "SASL_SSL", "ssl.ca.location": certificates.ca}
+def tls(certificates: Path) -> dict[str, str]:
+    return {"security.protocol": "SASL_SSL", "ssl.ca.location": str(certificates / "ca.pem")}
 
 
 def declare(directory: Path, broker: Tidemark, known: dict[str, str]) -> Path:
@@ -63,7 +65,7 @@ def declare(directory: Path, broker: Tidemark, known: dict[str, str]) -> Path:
 
 
 def test_a_wrong_password_is_one_sentence_and_the_right_one_opens_the_way(
-    broker: Tidemark, certificates: Certificates, tmp_path: Path, spark: SparkSession
+    broker: Tidemark, certificates: Path, tmp_path: Path, spark: SparkSession
 ) -> None:
     known = {**tls(certificates), "sasl.mechanisms": "SCRAM-SHA-512", "sasl.username": "pipe"}
     sender = Producer({"bootstrap.servers": broker.bootstrap, **known, "sasl.password": PASSWORD})
