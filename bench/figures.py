@@ -137,7 +137,7 @@ FIGURES: dict[str, Figure] = {
     "spark-read.files": Figure(title='format("tidemark"), files', unit="MB/s", higher_is_better=True),
     "spark-read.files_cpu": Figure(title="the same, broker CPU", unit="CPU s/GB", higher_is_better=False),
     "spark-read.files_share": Figure(
-        title="the same, of the connector's rate", unit="of 1", higher_is_better=True, goal=1.5, absolute=True
+        title="the same, of the connector's rate", unit="of 1", higher_is_better=True, goal=2.0, absolute=True
     ),
     "spark-read.protocol": Figure(title='format("tidemark"), protocol', unit="MB/s", higher_is_better=True),
     "spark-read.protocol_cpu": Figure(title="the same, broker CPU", unit="CPU s/GB", higher_is_better=False),

@@ -33,7 +33,7 @@ _MALFORMED = re.compile(r"Malformed record in \S+ at offset \d+")
 _DAMAGED = re.compile(
     r"\[(?P<what>CHECKPOINT_FILE_CHECKSUM_VERIFICATION_FAILED|CANNOT_LOAD_STATE_STORE\.CANNOT_READ_\w+)\](?P<how>[^\n]*)"
 )
-_MISMATCH = re.compile(r"CheckpointMismatch: (?P<what>[^\n]+)")
+_MISMATCH = re.compile(r"(CheckpointMismatch|TableChanged): (?P<what>[^\n]+)")
 _TOO_SLOW = re.compile(
     r"TransactionTooSlow: Batch (?P<batch>\d+) is too large for one transaction: "
     r"(?P<rows>\d+) rows in (?P<seconds>\d+) s"

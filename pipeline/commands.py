@@ -192,16 +192,16 @@ def _views(pipeline: Pipeline, master: str) -> dict[str, Any]:
     from pyspark.errors import AnalysisException
 
     from tidemark.pipeline.graph import Graph, all_sinks
-    from tidemark.pipeline.runner import rows_for
     from tidemark.pipeline.schemas import resolve_schemas
     from tidemark.pipeline.sinks.files import columns_of_table, require_fitting
+    from tidemark.pipeline.sinks.rows import rows_for
     from tidemark.pipeline.sinks.topic import division_of
     from tidemark.pipeline.sinks.upsert import merge_of, rows_of_table
     from tidemark.pipeline.spec import TopicSink
 
     spark = _session(pipeline, master, log=_passing_log(), **{"spark.ui.enabled": "false"})
     cluster = ClusterAdmin(pipeline.bootstrap, pipeline.kafka)
-    schemas = resolve_schemas(spark, pipeline, cluster, Checkpoint(pipeline.checkpoint), keep=False)
+    schemas = resolve_schemas(spark, pipeline, cluster, Checkpoint(pipeline.checkpoint, spark), keep=False)
     graph = Graph(spark, pipeline, schemas=schemas)
     views = {}
     for sink in all_sinks(pipeline):

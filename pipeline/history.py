@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import overload
@@ -19,13 +20,12 @@ class Totals:
 
 
 class History(Sequence[Progress]):
-    """The batches of a run. Once there are too many, every second of the older ones is let go."""
+    """The batches of a run. Once there are too many, every second of each sink's is let go."""
 
     def __init__(self, *, batches_max: int = BATCHES_MAX) -> None:
         self._batches_max = batches_max
         self._kept: list[Progress] = []
         self._every = 1  # of so many batches one is kept
-        self._count = 0
         self.totals: dict[str, Totals] = {}
         self.newest: dict[str, Progress] = {}
 
@@ -35,13 +35,22 @@ class History(Sequence[Progress]):
         totals.batches += 1
         totals.busy_seconds += progress.batch_seconds
         self.newest[progress.sink] = progress
-        self._count += 1
-        if self._count % self._every:
+        if totals.batches % self._every:
             return
         self._kept.append(progress)
         if len(self._kept) >= self._batches_max:
-            self._kept = self._kept[1::2]
+            self._kept = self._every_second()
             self._every *= 2
+
+    def _every_second(self) -> list[Progress]:
+        """Sink by sink: of two that take turns, one would be gone from the charts."""
+        seen: Counter[str] = Counter()
+        kept = []
+        for each in self._kept:
+            seen[each.sink] += 1
+            if seen[each.sink] % 2 == 0:
+                kept.append(each)
+        return kept
 
     @overload
     def __getitem__(self, index: int) -> Progress: ...

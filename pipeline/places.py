@@ -30,7 +30,7 @@ def require_unmoved(pipeline: Pipeline, checkpoint: Checkpoint) -> list[str]:
     for name, was in moved.items():
         raise CommandFailed(
             f"{name}: batches before went to {was}, and the next would go to {now[name]}. Put the place back, or move "
-            f"the table and remove the line from {checkpoint.path / NOTE}.",
+            f"the table and remove the line from {checkpoint.location}/{NOTE}.",
             code=ExitCode.USAGE,
         )
     checkpoint.write_note(NOTE, now)

@@ -52,8 +52,9 @@ def page(name: str, history: Sequence[Progress], *, summary_text: str) -> str:
     )
     return (
         f"<!doctype html><meta charset=utf-8><title>{html.escape(name)}</title>"
-        "<style>body{font:15px sans-serif;max-width:800px;margin:2em auto;color:#222}h2{font-size:1em;margin-top:2em}"
-        "text{font:11px sans-serif;fill:#555}pre{background:#f5f5f5;padding:1em;overflow-x:auto}</style>"
+        "<style>body{font:15px sans-serif;max-width:800px;margin:2em auto;padding:0 1em;color:#222}"
+        "h2{font-size:1em;margin-top:2em}text{font:11px sans-serif;fill:#555}"
+        "pre{background:#f5f5f5;padding:1em;overflow-x:auto}</style>"
         f"<h1>{html.escape(name)}</h1><pre>{html.escape(summary_text)}</pre><p>{key}</p>{charts}\n"
     )
 

@@ -19,12 +19,12 @@ from tidemark.pipeline.checkpoint import Checkpoint
 from tidemark.pipeline.cluster import ClusterAdmin, Partition
 from tidemark.pipeline.compaction import recover_tables
 from tidemark.pipeline.graph import DEAD_LETTER_PREFIX, Graph, all_sinks
-from tidemark.pipeline.growing_table import GrowingTable
 from tidemark.pipeline.history import History
-from tidemark.pipeline.inputs import BatchLimit, partitions_of, record_bytes
+from tidemark.pipeline.inputs import BatchLimit, partitions_of, record_bytes, topics_of
 from tidemark.pipeline.lag import LogEnds, records_behind
 from tidemark.pipeline.maintenance import Schedule
 from tidemark.pipeline.metrics import Metrics
+from tidemark.pipeline.pinned_tables import tables_of
 from tidemark.pipeline.places import places, require_unmoved
 from tidemark.pipeline.positions import GroupPosition
 from tidemark.pipeline.progress import Progress, line, read_progress
@@ -34,8 +34,10 @@ from tidemark.pipeline.shared_batches import SharedBatches
 from tidemark.pipeline.sharing import Read, reads_of
 from tidemark.pipeline.sinks import files, upsert
 from tidemark.pipeline.sinks.batches import BatchesUnreadable
+from tidemark.pipeline.sinks.row_order import require_same_order
+from tidemark.pipeline.sinks.rows import rows_for
 from tidemark.pipeline.sinks.table_batches import TableBatches
-from tidemark.pipeline.sinks.topic import TopicBatches, batches_topic, division_of, records
+from tidemark.pipeline.sinks.topic import TopicBatches, batches_topic, division_of
 from tidemark.pipeline.sinks.transaction_time import measured, records_after_timeout, records_per_batch
 from tidemark.pipeline.sinks.transactional import LeftOver
 from tidemark.pipeline.sinks.written import last_batch_of_table, require_same_history
@@ -75,7 +77,7 @@ class Runner:
         self._once = once
         self._out = out
         self._cluster = ClusterAdmin(pipeline.bootstrap, pipeline.kafka)
-        self._checkpoint = Checkpoint(pipeline.checkpoint)
+        self._checkpoint = Checkpoint(pipeline.checkpoint, spark)
         self._sinks = all_sinks(pipeline)
         self._position = GroupPosition(self._cluster, pipeline.group, [sink.name for sink in self._sinks])
         self._running: list[_Running] = []
@@ -238,23 +240,12 @@ class Runner:
         """Each sink's view is looked at as a stream first: what does not fit is told before anything is written."""
         rows = graph.records_of(source, limit=self._limit(running.read, running.records_max))
         running.writers = {sink.name: self._writer_of(sink, graph.view_of(sink)) for sink in running.read.sinks}
-        wanted = self._pipeline.views_behind([sink.view for sink in running.read.sinks])
         running.shared = SharedBatches(
             source,
             graph=graph,
             writers=[(sink, running.writers[sink.name]) for sink in running.read.sinks],
             form=lambda view, sink: rows_for(view, sink, self._pipeline),
-            tables={
-                each.name: GrowingTable(
-                    each,
-                    pipeline=self._pipeline,
-                    cluster=self._cluster,
-                    read_as=graph.read_as(each),
-                    tell=self._print,
-                )
-                for each in self._pipeline.topic_sources
-                if each.table and each.name in wanted
-            },
+            tables=tables_of(running.read, graph, self._pipeline, self._cluster, self._checkpoint, tell=self._print),
         )
         running.query = self._stream(rows, running.read).foreachBatch(running.shared).start()
 
@@ -282,9 +273,17 @@ class Runner:
         if sink.is_upsert:
             merge = upsert.merge_of(view, sink)
             upsert.create_table(self._spark, upsert.changes(view, sink), sink, merge)
+            planned = self._checkpoint.last_planned(sink.name)
+            require_same_order(self._spark, sink, merge, topic_ids=self._topic_ids_behind(sink), planned=planned)
             return upsert.Upserts(sink, merge)
         files.prepare(self._spark, view, sink)
         return TableBatches(sink)
+
+    def _topic_ids_behind(self, sink: Sink) -> dict[str, str]:
+        behind = self._pipeline.views_behind([sink.view])
+        streams = [each for each in self._pipeline.topic_sources if each.name in behind and not each.table]
+        topics = {topic for source in streams for topic in topics_of(source, self._cluster)}
+        return {name: each for name, each in self._topic_ids.known.items() if name in topics}
 
     def _print_start(self, metrics_port: int | None) -> None:
         ui = self._spark.sparkContext.uiWebUrl
@@ -562,6 +561,9 @@ class Runner:
         return [count for labels, count in self.metrics.malformed.items() if f'sink="{sink}"' in labels]
 
     def _write_status(self, *, running: bool = True) -> None:
+        """For `status`, which looks at checkpoints of its own machine only: elsewhere a batch need not wait for it."""
+        if not self._checkpoint.is_local:
+            return
         sinks = {
             name: {
                 "batch": each.batch,
@@ -584,13 +586,6 @@ def _kafka_exception() -> type[Exception]:
     from confluent_kafka import KafkaException
 
     return KafkaException
-
-
-def rows_for(view: DataFrame, sink: Sink, pipeline: Pipeline, *, register: bool = True) -> DataFrame:
-    """A view in the form that its sink takes. `register`: whether a registry may be given schemas now."""
-    if isinstance(sink, TopicSink):
-        return records(view, sink, registry=pipeline.registry, register=register)
-    return upsert.changes(view, sink) if sink.is_upsert else files.gathered(view, sink)
 
 
 def stop_on_signals(runner: Runner) -> None:

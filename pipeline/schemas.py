@@ -40,7 +40,7 @@ def resolve_schemas(
             resolved[name] = found
         if source.is_framed or (source.schema is None and not source.inferred):
             continue
-        resolved[source.name] = _resolve_schema(spark, source, cluster, checkpoint, kept.get(source.name))
+        resolved[source.name] = _resolve_schema(spark, source, cluster, kept.get(source.name))
     if keep and resolved != kept:
         checkpoint.write_note(NOTE, resolved)
     return resolved
@@ -103,15 +103,8 @@ def _changed(source: TopicSource, found: list[str]) -> CommandFailed:
     )
 
 
-def _resolve_schema(
-    spark: SparkSession, source: TopicSource, cluster: ClusterAdmin, checkpoint: Checkpoint, kept: str | None
-) -> str:
+def _resolve_schema(spark: SparkSession, source: TopicSource, cluster: ClusterAdmin, kept: str | None) -> str:
     if source.schema is None:
-        if not checkpoint.is_local:
-            raise CommandFailed(
-                f"sources.{source.name} needs a 'schema': one that is inferred is kept in the checkpoint, and "
-                f"{checkpoint.location} is not a directory of this machine."
-            )
         return kept if kept is not None else infer_schema(spark, source, cluster)
     _require_readable(source, source.schema)
     if kept is None or kept == source.schema or source.on_schema_change == "accept":

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 from tidemark.pipeline.formats import REASON, good_rows
 from tidemark.pipeline.graph import DEAD_LETTER_PREFIX, Graph, rule_counts
-from tidemark.pipeline.growing_table import GrowingTable
 from tidemark.pipeline.progress import Judged
 from tidemark.pipeline.spec import Sink, TopicSource
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
+Tables = Callable[["SparkSession", int], Mapping[str, "DataFrame"]]  # as a batch shall see them
 Write = Callable[["DataFrame", int], None]  # a sink's own way, exactly once
 Form = Callable[["DataFrame", Sink], "DataFrame"]
 
@@ -28,7 +28,7 @@ class SharedBatches:
         graph: Graph,
         writers: Sequence[tuple[Sink, Write]],
         form: Form,
-        tables: Mapping[str, GrowingTable],
+        tables: Tables,
     ) -> None:
         self._source = source
         self._graph = graph
@@ -40,7 +40,7 @@ class SharedBatches:
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
         batch.persist()
         try:
-            graph = self._graph.over(batch.sparkSession, self._given(batch))
+            graph = self._graph.over(batch.sparkSession, self._given(batch, batch_id))
             views = graph.views([sink.view for sink, _ in self._writers])
             for sink, write in self._writers:
                 write(self._form(views[sink.view], sink), batch_id)
@@ -48,13 +48,12 @@ class SharedBatches:
         finally:
             batch.unpersist()
 
-    def _given(self, batch: DataFrame) -> dict[str, DataFrame]:
+    def _given(self, batch: DataFrame, batch_id: int) -> dict[str, DataFrame]:
         name = self._source.name
-        tables = {table: growing.rows(batch.sparkSession) for table, growing in self._tables.items()}
         return {
             name: good_rows(batch, self._source),
             DEAD_LETTER_PREFIX + name: batch.where(f"{REASON} IS NOT NULL"),
-            **tables,
+            **self._tables(batch.sparkSession, batch_id),
         }
 
 

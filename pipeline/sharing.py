@@ -121,11 +121,12 @@ def _shareable(sink: Sink, pipeline: Pipeline, graph: Graph, checkpoint: Checkpo
         return None
     if isinstance(sink, FileSink) and (not sink.is_table or sink.commit_every_s is not None):
         return None
-    behind = pipeline.views_behind([sink.view])
-    if _VOLATILE & {word.lower() for word in behind | _words_of(sink) | _words_of_rules(behind, pipeline)}:
+    # A rule that holds only for a while would send a row to other sinks when a batch is tried again, or to none.
+    if _VOLATILE & (pipeline.words_behind([sink.view]) | _words_of(sink)):
         return None
     if isinstance(sink, FileSink) and sum(1 for each in pipeline.sinks if _table_of(each) == _table_of(sink)) > 1:
         return None  # the table's log tells queries apart, and would take the second sink's batch for the first one's
+    behind = pipeline.views_behind([sink.view])
     if any(step.python is not None for step in pipeline.steps if behind & {step.name, step.rejected}):
         return None  # what a function asks of a stream, such as its time, a batch of ours may not have
     streams = {each.name: each for each in pipeline.topic_sources if not each.table}
@@ -150,15 +151,8 @@ def _words_of(sink: Sink) -> set[str]:
     return _words(sink.order_by, sink.delete_when)
 
 
-def _words_of_rules(behind: set[str], pipeline: Pipeline) -> set[str]:
-    """A rule that holds only for a while would send a row to the good ones first, and to the others when a batch is
-    tried again, or to neither."""
-    rules = (rule for step in pipeline.steps if behind & {step.name, step.rejected} for rule in step.rules.values())
-    return _words(*rules)
-
-
 def _words(*said: str | None) -> set[str]:
-    return {word for text in said if text is not None for word in re.findall(r"\w+", text)}
+    return {word.lower() for text in said if text is not None for word in re.findall(r"\w+", text)}
 
 
 def _row_by_row(node: Any) -> tuple[int, set[str]]:

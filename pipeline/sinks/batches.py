@@ -120,7 +120,10 @@ def older_checkpoint(part: Part, batch: int) -> str:
         f"{topic}: {{{', '.join(f'{partition}: {offset}' for partition, offset in sorted(by_partition.items()))}}}"
         for topic, by_partition in sorted(part.ends.items())
     )
-    return f"{there}; or go on after what was written, with an empty checkpoint and 'start: {{offsets: {{{after}}}}}'."
+    return (
+        f"{there}; or go on after what was written, with an empty checkpoint and 'start: {{offsets: {{{after}}}}}' "
+        "(all sinks of the pipeline then begin there)."
+    )
 
 
 def newest(settings: dict[str, Any], topic: str, partition: int) -> Run | Part | None:

@@ -147,6 +147,7 @@ class TopicBatches:
         self._topic = batches_topic(pipeline=pipeline, sink=sink.name)
         self._run = uuid.uuid4().hex
         self._known_writers = 0  # none until this run has taken over
+        self._planned_before = checkpoint.last_planned(sink.name)
         self.query_id: Future[str] = Future()
         self.rows_written = 0
 
@@ -160,11 +161,12 @@ class TopicBatches:
         self.rows_written += write_batch(batch, writing)
 
     def last_written(self) -> int | None:
-        """The newest batch that a part of was written; nobody writes any more of it after this was asked.
+        """The newest batch that a part of was, or may have been, written; nobody writes any more of it after this was
+        asked.
 
         Raises LeftOver if another run has taken over."""
-        if not self._known_writers:
-            return None  # this run never wrote
+        if not self._known_writers:  # this run never wrote; of what an older one has planned, that may have a part
+            return self._planned_before
         query = self.query_id.result(QUERY_ID_SECONDS_MAX)
         end_attempts(self._writing(-1), known_writers=self._known_writers)
         part = last_part(self._cluster, self._topic, query=query)

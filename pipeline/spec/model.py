@@ -124,6 +124,11 @@ class Step:
     def rejected(self) -> str:
         return f"{self.name}_rejected"
 
+    @property
+    def words(self) -> set[str]:
+        """Of its SQL and its rules, in small letters: SQL does not tell NAMES from names."""
+        return {word.lower() for text in (self.sql, *self.rules.values()) for word in _WORD.findall(text)}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicSink:
@@ -233,6 +238,7 @@ class Pipeline:
     drain_s: float = 60.0  # how long batches at work may take to end, once a signal has come
     restarts_max: int = 5
     registry: RegistrySettings | None = None
+    registers_schemas: bool = True  # False in tests and dry runs: the registry is the real one
     maintenance: Maintenance | None = None
     lineage: Lineage | None = None
     share_reads: bool = True  # one read of a source for all sinks that can be fed by it
@@ -245,18 +251,19 @@ class Pipeline:
     def is_behind_table(self, view: str) -> bool:
         """Does the view's SQL, or that of views before it, name a `type: table` source? Told by words, so perhaps once
         too often."""
-        tables = {each.name for each in self.topic_sources if each.table}
-        for step in self.steps:
-            if tables & set(_WORD.findall(step.sql)):
-                tables |= {step.name, step.rejected}
-        return view in tables
+        return any(each.table and each.name in self.views_behind([view]) for each in self.topic_sources)
 
     def views_behind(self, names: Collection[str]) -> set[str]:
         """These views, and all that they are made of. Told by words, so perhaps more."""
-        found = set(names)
+        words = self.words_behind(names)
+        return {*names, *(each for each in self.views if each.lower() in words)}
+
+    def words_behind(self, names: Collection[str]) -> set[str]:
+        """All words, in small letters, of the SQL that makes these views."""
+        found = {name.lower() for name in names}
         for step in reversed(self.steps):
-            if found & {step.name, step.rejected}:
-                found |= set(_WORD.findall(step.sql))
+            if found & {step.name.lower(), step.rejected.lower()}:
+                found |= step.words
         return found
 
     @property

@@ -8,7 +8,17 @@ from pathlib import Path
 
 from tidemark.failure import CommandFailed, ExitCode
 from tidemark.pipeline.graph import DEAD_LETTER_PREFIX, all_sinks
-from tidemark.pipeline.spec import FileSink, LakeSource, Pipeline, Sink, Source, TopicSink, TopicSource
+from tidemark.pipeline.spec import (
+    FileSink,
+    LakeSource,
+    Pipeline,
+    Sink,
+    Source,
+    TopicSink,
+    TopicSource,
+    key_subject,
+    value_subject,
+)
 
 TOPIC_PREFIX = "out."
 
@@ -34,6 +44,7 @@ def isolated(
         metrics_port=None,
         maintenance=None,
         lineage=None,
+        registers_schemas=False,
         sources=tuple(_source(each, directory, wanted) for each in pipeline.sources),
         sinks=tuple(_sink(each, directory, catalog) for each in pipeline.sinks if each.name in wanted),
     )
@@ -55,7 +66,8 @@ def _source(source: Source, directory: Path, sinks: Collection[str]) -> Source:
 def _sink(sink: Sink, directory: Path, catalog: str) -> Sink:
     if isinstance(sink, TopicSink):
         topic = sink.topic if sink.topic_column else TOPIC_PREFIX + sink.name
-        return replace(sink, topic=topic, rate=None, trigger_s=0.1)
+        subject, of_keys = value_subject(sink), key_subject(sink)  # those of the real topic
+        return replace(sink, topic=topic, rate=None, trigger_s=0.1, subject=subject, key_subject=of_keys)
     if sink.kind == "iceberg":
         return replace(sink, path=f"{catalog}.{sink.path.partition('.')[2]}", commit_every_s=None)
     return replace(sink, path=str(directory / "sinks" / sink.name), commit_every_s=None)

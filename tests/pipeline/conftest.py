@@ -142,10 +142,10 @@ class Trial:
     def pipeline(self, *overrides: str) -> Pipeline:
         return load(self.file, overrides=[*self.overrides, *overrides])
 
-    def delete_before(self, offset: int) -> None:
+    def delete_before(self, offset: int, *, topic: str | None = None) -> None:
         from confluent_kafka import TopicPartition
 
-        place = TopicPartition(self.name, 0, offset)
+        place = TopicPartition(topic or self.name, 0, offset)
         self._cluster.admin.delete_records([place])[place].result()
 
 

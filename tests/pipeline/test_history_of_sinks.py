@@ -52,6 +52,37 @@ def test_a_restored_checkpoint_is_refused_and_the_way_on_it_names_loses_nothing(
     assert numbers(committed(f"{trial.name}-out")) == [0, 1, 2, 3]
 
 
+def test_a_checkpoint_elsewhere_is_known_by_its_records_and_topics_too(
+    trial: Trial, committed: Committed, cluster: ClusterAdmin, spark: SparkSession
+) -> None:
+    """Reached through Hadoop only, as an object store is. Restored from a copy, its next batch has the number of one
+    that is written; by the number alone it would be taken for that, and its records be lost."""
+    mounted = trial.checkpoint.parent / "mounted"
+    mounted.mkdir()
+    conf = spark.sparkContext._jsc.hadoopConfiguration()
+    conf.set(f"fs.viewfs.mounttable.{trial.name}.link./data", mounted.as_uri())
+    elsewhere = f"checkpoint=viewfs://{trial.name}/data/checkpoint"
+    trial.produce(b'{"a": 0}')
+    trial.run(elsewhere)
+    shutil.copytree(mounted / "checkpoint", mounted / "copy")
+    trial.produce(b'{"a": 1}', b'{"a": 2}')
+    trial.run(elsewhere)
+    shutil.rmtree(mounted / "checkpoint")
+    (mounted / "copy").rename(mounted / "checkpoint")
+    trial.produce(b'{"a": 3}')
+    with pytest.raises(CommandFailed, match=r"The checkpoint is older .* batch 1 is written"):
+        trial.run(elsewhere)
+    offsets = mounted / "checkpoint" / "sinks" / "out" / "offsets"
+    assert [each.name for each in offsets.iterdir() if each.name.isdecimal()] == ["0"]  # it was seen before any work
+    assert numbers(committed(f"{trial.name}-out")) == [0, 1, 2]
+
+    cluster.admin.delete_topics([trial.name])[trial.name].result()
+    cluster.create_topic(trial.name, partitions=1)
+    trial.produce(*(b'{"a": %d}' % number for number in range(10, 14)))
+    with pytest.raises(CommandFailed, match=rf"Deleted and made anew .*{trial.name}-0 below 1"):
+        trial.run(elsewhere, "sinks.out.topic=other", "name=other")
+
+
 @pytest.mark.parametrize("kind", ["parquet", "delta", "iceberg"])
 def test_a_table_that_is_ahead_of_its_checkpoint_is_not_gone_on_with(trial: Trial, kind: str) -> None:
     path = f"lake.db.t{trial.name[-8:]}" if kind == "iceberg" else f"{trial.checkpoint.parent}/table"

@@ -28,6 +28,14 @@ class RealRegistry:
         answer = self._ask("POST", f"/subjects/{subject}/versions", {"schemaType": kind, "schema": text})
         return int(answer["id"])
 
+    def versions(self, subject: str) -> list[int]:
+        try:
+            return [int(each) for each in self._ask("GET", f"/subjects/{subject}/versions")]
+        except urllib.error.HTTPError as error:
+            if error.code != 404:
+                raise
+            return []
+
     def text(self, number: int) -> str:
         return str(self._ask("GET", f"/schemas/ids/{number}")["schema"])
 

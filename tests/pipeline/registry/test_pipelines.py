@@ -15,8 +15,12 @@ from tidemark.failure import CommandFailed
 from tidemark.pipeline.generators.generated_record import GeneratedRecord
 from tidemark.pipeline.registry import protobuf
 from tidemark.pipeline.registry.client import PROTOBUF, Schema
+from tidemark.pipeline.testing.bench import Bench
+from tidemark.pipeline.testing.cases import Case, Given
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from tests.pipeline.conftest import Trial
     from tests.pipeline.registry.conftest import RealRegistry
 
@@ -127,13 +131,22 @@ def test_json_and_protobuf_through_a_pipeline(trial: Trial, registry: RealRegist
     assert sum(runner.metrics.malformed.values()) == 2
 
 
-def test_a_schema_that_the_registry_refuses_is_told(trial: Trial, registry: RealRegistry) -> None:
+def test_a_schema_that_the_registry_refuses_is_told(trial: Trial, registry: RealRegistry, spark: SparkSession) -> None:
     subject = f"{trial.name}-out-value"
     registry.register(subject, FIRST)
     registry.require_compatibility(subject, "BACKWARD")
     trial.produce(b'{"id": "text"}')
+    url = f"registry.url={registry.url}"
+    case = Case(name="c", given={"things": (Given(value=b'{"id": "x"}'),)}, expect={"out": ({"partition": 0},)})
     sink = f"sinks={{out: {{from: things, topic: {trial.name}-out, format: avro-confluent}}}}"
     with pytest.raises(CommandFailed, match=r"sinks\.out: the registry answers 409"):
-        trial.run("sources.things.schema={id: STRING}", sink, f"registry.url={registry.url}")
+        trial.run("sources.things.schema={id: STRING}", sink, url)
+    # A test or a dry run is told the same, and registers nothing.
+    refused = Bench(spark).run_case(trial.pipeline("sources.things.schema={id: STRING}", sink, url), case)
+    assert "the registry would not take this schema" in (refused.failure or "")
+    elsewhere = sink.replace("-out,", "-new,")
+    assert Bench(spark).run_case(trial.pipeline("sources.things.schema={id: STRING}", elsewhere, url), case).passed
+    assert registry.versions(f"{trial.name}-new-value") == registry.versions("out.out-value") == []
+    assert registry.versions(subject) == [1]
     with pytest.raises(CommandFailed, match=r"sources\.things: there is no subject '\S+-value' in the registry"):
         trial.run(f"sources.things={{topic: {trial.name}, format: avro-confluent}}", f"registry.url={registry.url}")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tidemark.failure import CommandFailed
+from tidemark.pipeline.cluster import ClusterAdmin
 from tidemark.pipeline.generators.generated_record import GeneratedRecord
 from tidemark.pipeline.sinks.upsert import Merge
 
@@ -122,6 +123,34 @@ def test_an_aggregate_is_kept_up_to_date(trial: Trial, spark: SparkSession, kind
     trial.produce(b'{"a": 3}')
     with pytest.raises(CommandFailed, match=r"has batches up to 1, and the checkpoint goes only to batch 0"):
         trial.run(*described)
+    shutil.rmtree(trial.checkpoint)
+    with pytest.raises(CommandFailed, match=r"has rows of batch 1, and the checkpoint knows of none"):
+        trial.run(*described)
+
+
+@pytest.mark.parametrize("kind", ["delta", "iceberg"])
+def test_offsets_of_a_topic_made_anew_do_not_order_rows_of_the_old_one(
+    trial: Trial, spark: SparkSession, cluster: ClusterAdmin, kind: str
+) -> None:
+    """Their changes would count as older than the rows that are there, and be left out."""
+    path = path_of(trial, kind)
+    sink = f"sinks={{table: {{type: {kind}, from: things, path: {path}, mode: upsert, keys: [a]}}}}"
+    described = ["sources.things.schema={a: LONG, b: STRING}", sink]
+
+    def run() -> list[tuple[int, str]]:
+        trial.run(*described)
+        return [(row.a, row.b) for row in table_at(spark, path, kind).collect()]
+
+    trial.produce(b'{"a": 1, "b": "x"}', b'{"a": 1, "b": "y"}')
+    assert run() == [(1, "y")]
+    shutil.rmtree(trial.checkpoint)
+    assert run() == [(1, "y")]  # of the same topic once more: nothing changes
+    cluster.admin.delete_topics([trial.name])[trial.name].result()
+    trial.create_topic(trial.name)
+    trial.produce(b'{"a": 1, "b": "z"}')
+    shutil.rmtree(trial.checkpoint)
+    with pytest.raises(CommandFailed, match=rf"ordered by offsets of topics that were deleted .* anew: {trial.name}\."):
+        run()
 
 
 def test_a_merged_table_takes_new_columns(trial: Trial, spark: SparkSession) -> None:

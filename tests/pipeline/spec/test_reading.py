@@ -170,3 +170,16 @@ def test_a_sink_can_be_a_function(loading: Load) -> None:
     assert (sink.python, sink.is_table) == ("mine:save", False)
     with pytest.raises(CommandFailed, match="is not a function such as module:function"):
         loading(GOOD + "  own: {type: python, from: big, python: mine}\n")
+
+
+def test_views_are_found_behind_others_as_sql_finds_them(loading: Load) -> None:
+    """In letters of any size, and in rules: a table that was overlooked would let rows change their writer or sink."""
+    table = "sources.names={type: table, topic: names, format: json, schema: {name: STRING}}"
+    for step in (
+        "{name: big, sql: SELECT * FROM orders JOIN NAMES}",
+        '{name: big, from: orders, rules: {known: "id IN (SELECT id FROM Names)"}}',
+    ):
+        pipeline = loading(GOOD, table, f"steps=[{step}]")
+        assert pipeline.is_behind_table("big")
+        assert pipeline.views_behind(["big"]) >= {"big", "orders", "names"}
+    assert not loading(GOOD, table).is_behind_table("big")
