@@ -197,11 +197,16 @@ class RoleAssignment:
     def assign(self, hosted: HostedTopic, index: int, load_error: Exception | None = None) -> None:
         """Assume the role that the image gives this node. `load_error` is what loading the log ran into."""
         image = hosted.image.partitions[index]
-        if self._table.node_id not in image.replicas:
+        own_id = self._table.node_id
+        followed = hosted.followed.get(index)
+        if followed is not None and followed.is_truncating and (image.leader == own_id or own_id not in image.replicas):
+            self._assign_when_truncated(followed)
+            return
+        if own_id not in image.replicas:
             self._leave(hosted, index)
             return
         try:
-            if image.leader == self._table.node_id:
+            if image.leader == own_id:
                 self._lead(hosted, index, image, load_error)
             else:
                 self._follow(hosted, index, image, load_error)
@@ -212,8 +217,23 @@ class RoleAssignment:
             if hosted.offline.get(index) != str(error):
                 log.error("%s-%d cannot be opened and is offline: %s", hosted.name, index, error)
             self._take_offline(hosted, index, error)
-            if image.leader == self._table.node_id:
+            if image.leader == own_id:
                 self._leave_to_another(hosted, index, image, error)
+
+    def _assign_when_truncated(self, followed: Followed) -> None:
+        """A log that is being truncated is not to be touched, and the disk decides for how long: until then this node
+        neither leads the partition nor lets go of it."""
+
+        def assign(truncated: asyncio.Future[None]) -> None:
+            truncated.exception()  # whose fetcher it was says why it failed
+            if self._closed:
+                return
+            try:
+                self.opening.open_now((followed.topic_id, followed.index))
+            except Exception:
+                log.exception("a partition could not change its role")
+
+        followed.when_truncated(assign)
 
     def _lead(self, hosted: HostedTopic, index: int, image: PartitionImage, load_error: Exception | None) -> None:
         led = hosted.partitions.get(index)

@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,7 +16,7 @@ from tidemark.broker.replication.followed import Followed
 from tidemark.broker.replication.partition import Partition
 from tidemark.broker.replication.replica_logs import ReplicaLogs
 from tidemark.protocol.errors import ErrorCode
-from tidemark.storage import CorruptLog
+from tidemark.storage import CorruptLog, Log, truncation
 
 from .conftest import Cluster
 
@@ -59,6 +60,34 @@ async def test_roles_are_exchanged_without_a_log_being_opened_anew(new_cluster: 
     assert isinstance(cluster.replica(1), Followed)
     assert isinstance(cluster.replica(2), Partition)
     assert {node: cluster.replica(node).log for node in (1, 2)} == logs
+
+
+@pytest.mark.parametrize("change", [{"leader": 2}, {"replicas": (1, 3), "isr": (1,)}], ids=["leads", "leaves"])
+async def test_a_log_that_is_being_truncated_changes_roles_when_it_is_whole(
+    new_cluster: New, monkeypatch: pytest.MonkeyPatch, change: dict[str, Any]
+) -> None:
+    """On a disk that hangs, that may be never: nothing else waits for it."""
+    cluster = new_cluster()
+    cluster.append(1, b"a", b"b")
+    assert await cluster.acknowledged(1, cluster.append(1, b"c")) is None
+    followed, goes_on, real = cluster.replica(2), threading.Event(), truncation.truncate_to
+
+    def truncate_to(log: Log, offset: int) -> bool:
+        assert goes_on.wait(10)
+        return real(log, offset)
+
+    monkeypatch.setattr(truncation, "truncate_to", truncate_to)
+    done = followed.truncate_to_leader(epoch=cluster.partition.leader_epoch, end_offset=2)
+    cluster.become(**change)
+    assert cluster.replica(2) is followed
+    goes_on.set()
+    await done
+    if "leader" in change:
+        led = cluster.led(2)
+        assert led.log is followed.log
+        assert led.leadership.start_offset == led.log.end_offset == 2
+    else:
+        assert cluster.nodes[2].table.topics["t"].replica(0) is None
 
 
 async def test_a_replica_that_is_not_assigned_any_more_is_deleted(new_cluster: New, tmp_path: Path) -> None:
