@@ -307,17 +307,20 @@ class Runner:
 
     def _check_queries(self, graph: Graph) -> bool:
         """Hear what is new; True when there is nothing left to wait for."""
+        is_at_work = False
         for running in self._running:
+            query, was_active = running.query, running.query.isActive  # first: it may fail between two questions
             self._read_progress(running)
-            failure = running.query.exception()
+            failure = query.exception()
             if failure is not None:
                 self._restart(graph, running, causes.text_of(failure))
-            elif self._to_the_end is not None and not running.query.isActive and not self._stopping:
+            elif self._to_the_end is not None and not was_active and not self._stopping:
                 self._go_on_if_ahead(graph, running, self._to_the_end)
+            is_at_work = is_at_work or was_active or running.query is not query
         self._position.commit()
         self._watch_topics()
         self._note_lag()
-        return self._stopping or not any(running.query.isActive for running in self._running)
+        return self._stopping or not is_at_work
 
     def _go_on_if_ahead(self, graph: Graph, running: _Running, to_the_end: ToTheEnd) -> None:
         self._read_progress(running)

@@ -557,13 +557,11 @@ class Log:
         retention.delete_before(self, offset)
 
     def apply_retention(self, now_ms: int, *, high_watermark: int | None = None) -> bool:
-        """Deletes segments that are too old, too much, or before the log's start; none that holds records past the
-        high watermark. True if any went."""
+        """Deletes segments below the high watermark: too old, too much, or before the log's start. True if any went."""
         return retention.apply(self, now_ms, high_watermark=high_watermark)
 
     def take_deleted(self, now_ms: int) -> list[str]:
-        """The files of segments deleted `file_delete_delay_ms` ago: slow readers have had that long. The caller removes
-        them, on whatever thread: to unlink a gigabyte takes its time."""
+        """The files of segments deleted `file_delete_delay_ms` ago, for the caller to remove, on whatever thread."""
         return self.deletions.take_due(now_ms)
 
     def remove_deleted(self, now_ms: int) -> None:
@@ -592,8 +590,7 @@ class Log:
         self.fail("it was closed")
 
     def delete(self) -> None:
-        """Closes the log and removes it from disk. The directory is renamed first, so that a crash in between leaves
-        nothing that could be taken for the partition."""
+        """Closes the log and removes it. It is renamed first: a crash leaves nothing that looks like the partition."""
         remove_directory(self.files, self.retire())
 
     def retire(self) -> str:

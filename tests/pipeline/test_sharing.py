@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql.streaming import StreamingQuery
 
 from tidemark.failure import CommandFailed
 from tidemark.pipeline import runner
@@ -54,6 +57,15 @@ def outputs(trial: Trial, spark: SparkSession, committed: Committed) -> dict[str
     }
 
 
+def late_exception(self: StreamingQuery, real: Any = StreamingQuery.exception) -> Any:
+    """A query that works when it is asked for its failure, and has failed when it is asked whether it still works."""
+    found = real(self)
+    if found is None:
+        with suppress(StreamingQueryException):
+            self.awaitTermination()
+    return found
+
+
 def test_sinks_of_one_source_share_its_read(
     trial: Trial, spark: SparkSession, committed: Committed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -77,6 +89,7 @@ def test_sinks_of_one_source_share_its_read(
         real(upserts, batch, batch_id)
 
     monkeypatch.setattr(Upserts, "__call__", once_failing)
+    monkeypatch.setattr(StreamingQuery, "exception", late_exception)
     trial.produce(b'{"a": 3}', b'{"a": 300}', b"neither")
     trial.run(*described)
     assert "Starting again (1/5)" in trial.said.getvalue()

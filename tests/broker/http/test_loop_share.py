@@ -93,7 +93,7 @@ async def test_large_records_are_told_in_slices(http: Any, watch: LoopWatch, nam
     while offset < count:
         read = await client.get(f"/topics/t/partitions/0/records?offset={offset}&max_bytes=4000000")
         assert len(read.content) < 20 << 20, "an answer has its limit, whatever a batch grows to"
-        found = re.search(rb'"next_offset":([0-9]+)', read.content)
+        found = re.search(rb'"next_offset":([0-9]+)', read.content[-100:])  # not all of it: this is the same loop
         assert found is not None
         offset = int(found[1])
     longest, what = watch.take()
