@@ -1,7 +1,7 @@
 """What a Python worker of Spark does again with every task, and need not: most of what an empty task costs.
 
 Before a task it lets Python forget where modules are, and for modules in archives Python then reads the archive's list
-of files anew. Spark's own modules are in archives, with an importer for each of their packages: some 0.1 s of CPU per
+of files anew. Spark's own modules are in archives, with an importer for each of their packages: 0.2 s of CPU per
 task. After a task it collects all generations of garbage; the modules that are loaded by then (PySpark, Arrow, numpy,
 pandas, ours) are some 90,000 objects, and every collection goes through them and frees none of them.
 """

@@ -142,15 +142,6 @@ def test_a_clean_close_syncs_the_indexes_even_if_every_record_was_synced(log, fi
     assert {f"{0:020d}.index", f"{0:020d}.timeindex"} <= set(files.synced)
 
 
-def test_a_log_that_was_not_written_to_is_closed_without_a_sync(open_log, files, make_batch, append):
-    log = open_log(files=files)
-    append(log, make_batch(1))
-    log.close()
-    files.synced.clear()
-    open_log(files=files, clean=True, recovery_point=1).close()
-    assert files.synced == []
-
-
 def test_the_name_of_a_new_index_of_aborted_transactions_is_synced_with_its_first_entry(log, files, make_batch, append):
     """Seed 61110 of five simulated nodes: after a clean stop and a loss of power the file was gone, and with it what
     readers of committed records must skip."""

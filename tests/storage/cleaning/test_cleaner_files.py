@@ -47,12 +47,18 @@ def test_a_log_that_was_not_in_the_page_cache_is_read_and_written_past_it(
     assert (tmp_path / "index").read_bytes() == b"entries"
 
 
-def test_what_was_given_up_is_not_written_into_the_next_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def after_a_cold_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CleanerFiles:
+    """Of a log that is not in the page cache: what is written next goes past it, too."""
     monkeypatch.setattr(portable, "is_cached", lambda *_args, **_options: False)
     files = CleanerFiles()
     (tmp_path / "old").write_bytes(bytes(1 << 20))
     old = files.open_to_read(str(tmp_path / "old"))
     files.read_range(old.fileno(), position=0, length=1 << 20)
+    return files
+
+
+def test_what_was_given_up_is_not_written_into_the_next_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = after_a_cold_read(tmp_path, monkeypatch)
     given_up = files.open_data(str(tmp_path / "given up"), create=True)
     files.write_all(given_up.fileno(), b"given up")
     given_up.close()
@@ -61,11 +67,7 @@ def test_what_was_given_up_is_not_written_into_the_next_file(tmp_path: Path, mon
 
 
 def test_an_index_beside_an_empty_log_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(portable, "is_cached", lambda *_args, **_options: False)
-    files = CleanerFiles()
-    (tmp_path / "old").write_bytes(bytes(1 << 20))
-    old = files.open_to_read(str(tmp_path / "old"))
-    files.read_range(old.fileno(), position=0, length=1 << 20)
+    files = after_a_cold_read(tmp_path, monkeypatch)
     empty = files.open_data(str(tmp_path / "new"), create=True)
     files.fdatasync(empty.fileno())
     empty.close()
