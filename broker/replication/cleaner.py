@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
 from tidemark.broker.config import BrokerConfig
+from tidemark.broker.replication.many_replicas import in_chunks
 from tidemark.broker.replication.replica import Replica
 from tidemark.broker.replication.replica_table import ReplicaTable
 from tidemark.broker.replication.sync_threads import SyncThreads
@@ -84,7 +85,7 @@ class Cleaner:
         tried: set[Key] = set()
         runners: dict[str, Runner] = {}
         try:
-            while (due := self._dirtiest(but=tried)) is not None:
+            while (due := await self._dirtiest(but=tried)) is not None:
                 key = due.replica.topic_id, due.replica.index
                 runner = runners.setdefault(due.directory.path, runner_for(due.directory.files))
                 self._under_way.add(key)
@@ -97,10 +98,18 @@ class Cleaner:
             for runner in runners.values():
                 runner.close()
 
-    def _dirtiest(self, *, but: set[Key]) -> _Due | None:
+    async def _dirtiest(self, *, but: set[Key]) -> _Due | None:
+        """Looked for in chunks: with thousands of logs it takes too long for one turn of the loop."""
+        found: list[_Due] = []
+        await in_chunks(self._table, lambda replicas: found.extend(self._all_due(replicas, but)))
+        # Meanwhile another task may have begun with one of them, or its role may have changed.
+        holders = [self._table.holder_of(each.replica.topic_id, each.replica.index, each.replica.log) for each in found]
+        still_due = self._all_due([holder for holder in holders if holder is not None], but)
+        return max(still_due, key=lambda each: each.dirtiness.ratio, default=None)
+
+    def _all_due(self, replicas: Iterable[Replica], but: set[Key]) -> list[_Due]:
         now_ms = self._table.now_ms()
-        due = [found for replica in self._table if (found := self._measure(replica, but, now_ms)) is not None]
-        return max(due, key=lambda each: each.dirtiness.ratio, default=None)
+        return [due for replica in replicas if (due := self._measure(replica, but, now_ms)) is not None]
 
     def _measure(self, replica: Replica, but: set[Key], now_ms: int) -> _Due | None:
         key = replica.topic_id, replica.index

@@ -275,3 +275,35 @@ async def test_after_a_cleaning_that_was_not_let_run_the_next_has_a_share_of_its
     await Written(cluster).rounds(1, 40)
     await clean(cluster, 1)
     assert told == [True, False], "at once"
+
+
+async def test_two_that_look_for_the_dirtiest_log_at_once_do_not_clean_the_same_one(
+    cluster: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The search lets others have their turn in between, as it does with thousands of logs."""
+
+    async def pausing(replicas: Any, work: Callable[[Any], None]) -> None:
+        for replica in replicas:
+            work([replica])
+            await asyncio.sleep(0)
+
+    monkeypatch.setattr(cleaner, "in_chunks", pausing)
+    written = Written(cluster)
+    await written.rounds(1, 40)
+    await has_all(cluster, 1, 2, 3)
+    node, under_way = cluster.nodes[1], list[Any]()
+    original = node.cleaner._clean
+
+    async def watched(due: Any, *args: Any, **kwargs: Any) -> bool:
+        assert due.replica.index not in under_way
+        under_way.append(due.replica.index)
+        try:
+            return bool(await original(due, *args, **kwargs))
+        finally:
+            under_way.remove(due.replica.index)
+
+    monkeypatch.setattr(node.cleaner, "_clean", watched)
+    cluster.replica(1).log.flush()
+    await node.cleaner.clean_all_due(node.table.config.with_values({"log.cleaner.threads": "3"}))
+    assert node.cleaner.cleaned_logs == 1
+    written.check(1)
