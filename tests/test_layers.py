@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -44,29 +45,40 @@ MAY_IMPORT: dict[str, set[str]] = {
 SHARED = {"environment", "failure", "files", "portable", "wire_client"}
 
 
-def syntax_tree(path: Path) -> ast.Module:
-    return ast.parse(path.read_bytes())
-
-
 def python_files(*tops: str) -> Iterator[Path]:
     for top in tops:
         yield from sorted(path for path in (ROOT / top).rglob("*.py") if "__pycache__" not in path.parts)
 
 
+class Facts(NamedTuple):
+    """What the rules ask of a file, so that each file is parsed once."""
+
+    imports: list[tuple[int, str]]  # lines and modules
+    is_silent: bool  # there is code, and nothing says what for
+    untyped: list[int]  # lines of functions that return Any
+
+
 @cache
-def imported_modules(path: Path) -> list[tuple[int, str]]:
-    found: list[tuple[int, str]] = []
-    for node in ast.walk(syntax_tree(path)):
+def facts_of(path: Path) -> Facts:
+    tree = ast.parse(path.read_bytes())
+    facts = Facts([], is_silent=bool(tree.body) and not ast.get_docstring(tree), untyped=[])
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            found.extend((node.lineno, alias.name) for alias in node.names)
+            facts.imports.extend((node.lineno, alias.name) for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module is not None and node.level == 0:
-            found.extend((node.lineno, f"{node.module}.{alias.name}") for alias in node.names)
-    return found
+            facts.imports.extend((node.lineno, f"{node.module}.{alias.name}") for alias in node.names)
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and _is_any(node.returns):
+            facts.untyped.append(node.lineno)
+    return facts
+
+
+def _is_any(annotation: ast.expr | None) -> bool:
+    return isinstance(annotation, ast.Name) and annotation.id == "Any"
 
 
 def of_ours(path: Path) -> Iterator[tuple[int, str]]:
     """What is named of our packages, without the name that all of them share."""
-    for line, module in imported_modules(path):
+    for line, module in facts_of(path).imports:
         if module.startswith("tidemark.") and module.split(".")[1] in MAY_IMPORT.keys() | SHARED:
             yield line, module.removeprefix("tidemark.")
 
@@ -87,7 +99,7 @@ def test_nothing_is_imported_past_the_one_name() -> None:
     wrong = [
         f"{path.relative_to(ROOT)}:{line} imports {module}"
         for path in python_files(*MAY_IMPORT, "tests", "compat-tests", "bench")
-        for line, module in imported_modules(path)
+        for line, module in facts_of(path).imports
         if module.split(".")[0] in MAY_IMPORT.keys() - {"tidemark"}
     ]
     assert not wrong
@@ -108,18 +120,13 @@ def test_no_file_is_too_long_to_read_in_one_sitting() -> None:
 
 
 def test_every_module_says_what_it_is_for() -> None:
-    modules = [(path, syntax_tree(path)) for path in python_files(*MAY_IMPORT)]
-    silent = [str(path.relative_to(ROOT)) for path, tree in modules if tree.body and not ast.get_docstring(tree)]
+    silent = [str(path.relative_to(ROOT)) for path in python_files(*MAY_IMPORT) if facts_of(path).is_silent]
     assert silent == []
 
 
 def test_no_function_returns_any() -> None:
     """What a caller gets is named: a type variable, a protocol, `object`, or `Answer[T]` where it may be deferred."""
     untyped = [
-        f"{path.relative_to(ROOT)}:{node.lineno}"
-        for path in python_files(*MAY_IMPORT)
-        for node in ast.walk(syntax_tree(path))
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-        if isinstance(node.returns, ast.Name) and node.returns.id == "Any"
+        f"{path.relative_to(ROOT)}:{line}" for path in python_files(*MAY_IMPORT) for line in facts_of(path).untyped
     ]
     assert untyped == []

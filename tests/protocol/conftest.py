@@ -29,18 +29,33 @@ TIME_MAX = 4_102_444_800_000  # 2100: within what an oracle that turns times int
 
 
 def all_messages() -> Iterator[Any]:
-    """Every message class of Kafka's at every version that it declares."""
+    """Every message class of Kafka's, with the versions that it declares."""
     for entry in apis().values():
         if entry.is_private:
             continue
         for cls in (entry.request, entry.response):
-            for version in range(entry.versions.first, entry.versions.last + 1):
-                yield pytest.param(cls, version, id=f"{cls.__name__}-v{version}")
+            versions = range(entry.versions.first, entry.versions.last + 1)
+            yield pytest.param(cls, versions, id=cls.__name__)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    if {"message_class", "version"} <= set(metafunc.fixturenames):
-        metafunc.parametrize(("message_class", "version"), list(all_messages()))
+    if "message_class" in metafunc.fixturenames:
+        metafunc.parametrize(("message_class", "message_versions"), list(all_messages()))
+
+
+@pytest.fixture
+def each_version(message_versions: range) -> Callable[[Callable[[int], None]], None]:
+    """Does something for each version of a message. (A test for each of 538 would cost more than what it does.)"""
+
+    def do(check: Callable[[int], None]) -> None:
+        for version in message_versions:
+            try:
+                check(version)
+            except BaseException as failure:
+                failure.add_note(f"in version {version}")
+                raise
+
+    return do
 
 
 class Maker:

@@ -7,8 +7,6 @@ import contextvars
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 from tidemark.environment import REAL, Environment, current, enter, monotonic
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -69,11 +67,14 @@ def sources() -> list[str]:
     return sorted(str(path.relative_to(ROOT)) for path in paths)
 
 
-@pytest.mark.parametrize("name", [name for name in sources() if name not in MAY])
-def test_time_chance_threads_files_and_sockets_come_from_the_environment(name: str) -> None:
-    around = [f"{name}:{line}: {what}" for line, what in found(ast.parse((ROOT / name).read_text()))]
-    if name == OF_SOCKETS:
-        around = [each for each in around if not each.endswith(("os.dup(", "os.close("))]
+def test_time_chance_threads_files_and_sockets_come_from_the_environment() -> None:
+    around = [
+        f"{name}:{line}: {what}"
+        for name in sources()
+        if name not in MAY
+        for line, what in found(ast.parse((ROOT / name).read_text()))
+        if name != OF_SOCKETS or what not in ("os.dup(", "os.close(")
+    ]
     assert not around, "use tidemark.environment or tidemark.files instead (CONTRIBUTING.md)"
 
 
