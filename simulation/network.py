@@ -328,10 +328,11 @@ class Endpoint(asyncio.Transport):
             world.after(network.delay(here), partial(self._reset_by, there))
             return
         self._retransmit = RETRANSMIT_SECONDS
-        world.trace_sent(self.id, len(flight[0][1] or b""))
         now, received = world.now, peer._received
         while flight and flight[0][0] <= now:
-            received.append(flight.popleft()[1])
+            data = flight.popleft()[1]
+            world.trace_sent(self.id, data or b"")
+            received.append(data)
         if is_clear or network.passes(there, here):
             self._unacknowledged_since = None
         else:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from heapq import heappop, heappush
 from random import Random
 from typing import Any, Final
+from zlib import crc32
 
 EPOCH_SECONDS: Final = 1_800_000_000  # what wall clocks show when a world begins
 EVENTS_PER_SECOND_MAX: Final = 200_000  # of virtual time; more is a loop that never rests
@@ -109,11 +110,12 @@ class World:
         if self.trace_to is not None:
             self.trace_to(line)
 
-    def trace_sent(self, connection: int, size: int) -> None:
+    def trace_sent(self, connection: int, data: bytes) -> None:
         """As `trace`, of what is sent over the network: there is more of it than of anything else."""
-        self._traced.extend((self.now, connection, size))
+        checksum = crc32(data)
+        self._traced.extend((self.now, connection, len(data), checksum))
         if self.trace_to is not None:
-            self.trace_to(f"{self.now!r} connection {connection}: {size} bytes\n")
+            self.trace_to(f"{self.now!r} connection {connection}: {len(data)} bytes, {checksum:08x}\n")
         if len(self._traced) > TRACED_MAX:
             self._digest_traced()
 

@@ -267,7 +267,7 @@ class QuorumMembership:
         except PeerUnavailable:
             pass
         known = {*self._bootstrap_addresses(), *self.addresses().values()} - {self.own_address}
-        for address in known - self._links_by_address.keys():
+        for address in sorted(known - self._links_by_address.keys()):
             self._links_by_address[address] = self.peers.link_to(address)
         return [self._links_by_address[address] for address in sorted(known)]
 

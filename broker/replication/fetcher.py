@@ -315,7 +315,7 @@ class Fetcher:
     def _is_busy(self, key: Key, followed: Followed) -> bool:
         """Whether a thread is at work on the log: it is asked for when that is done."""
         if followed.is_truncating:  # for the leader before, perhaps
-            followed.when_truncated(partial(self._truncated, key, followed))
+            followed.truncated.add_done_callback(partial(self._truncated, key, followed))
             return True
         if followed.must_sync and not followed.log.is_offline:
             followed.sync().add_done_callback(partial(self._synced, key, followed))

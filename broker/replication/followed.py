@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from concurrent.futures import Executor, Future, wait
+from concurrent.futures import Executor, Future
 from functools import partial
 
 from tidemark.broker.config import TopicConfig
@@ -141,10 +141,11 @@ class Followed(Replica):
         asyncio.wrap_future(self._truncating).add_done_callback(finish)
         return done
 
-    def when_truncated(self, call: Callable[[asyncio.Future[None]], None]) -> None:
-        """For a truncation under way."""
+    @property
+    def truncated(self) -> asyncio.Future[None]:
+        """Of the truncation under way: done when the log may be touched again."""
         assert self._when_truncated is not None
-        self._when_truncated.add_done_callback(call)
+        return self._when_truncated
 
     def _truncated(self, before: int) -> None:
         end_offset = self.log.end_offset
@@ -161,14 +162,8 @@ class Followed(Replica):
             )  # fmt: skip
             self.high_watermark = end_offset
 
-    def _await_truncation(self) -> None:
-        """Waits, on the event loop, for a truncation under way: rare, as it takes a change of roles in that moment."""
-        if self._truncating is not None:
-            wait([self._truncating])
-
     def retire(self) -> None:
-        """This node does not follow it any more: another may have the log."""
-        self._await_truncation()
+        """This node does not follow it any more: another may have the log, when no truncation is under way."""
         self._is_retired = True
         self.wake_all()
         self._end_wait()

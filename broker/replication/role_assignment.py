@@ -46,6 +46,8 @@ class RoleAssignment:
         self._damaged: dict[tuple[bytes, int], str] = {}  # led here until another does, and then to be rebuilt
         self._put_off: dict[Key, None] = {}  # roles that the image gives and that are still to be assumed
         self._to_drop: dict[Place, list[HostedTopic]] = {}  # of deleted topics
+        self._truncating: dict[Place, Followed] = {}  # retired, while a thread is still at work on their logs
+        self._to_delete: set[Place] = set()  # as soon as that thread is done
         logs.before_opening = self._drop
         self._slice_end = 0.0
         # Called with trouble that may be a disk's: see `directory_failures`.
@@ -95,11 +97,14 @@ class RoleAssignment:
         while self._to_drop:
             self._drop_until(monotonic() + SLICE_SECONDS)
             await asyncio.sleep(0)
+        while self._truncating:
+            await asyncio.wait([each.truncated for each in self._truncating.values()])
 
     def close(self) -> None:
         """As `stop_following`, where no event loop goes on."""
         self._closed = True
         self._drop_until(math.inf)
+        self._truncating.clear()
 
     def _host(self, image: Image, topic: TopicImage) -> None:
         table = self._table
@@ -178,7 +183,9 @@ class RoleAssignment:
             try:
                 if hosted.replica(place[1]) is not None:
                     self._retire(hosted, place[1], LogOffline("the topic was deleted"))
-                if not self._logs.is_loading((hosted.topic_id, place[1])):  # or it goes when it is loaded
+                if place in self._truncating:
+                    self._to_delete.add(place)
+                elif not self._logs.is_loading((hosted.topic_id, place[1])):  # or it goes when it is loaded
                     self._logs.delete(*place)
             except Exception:
                 log.exception("%s-%d could not be deleted", *place)
@@ -198,9 +205,8 @@ class RoleAssignment:
         """Assume the role that the image gives this node. `load_error` is what loading the log ran into."""
         image = hosted.image.partitions[index]
         own_id = self._table.node_id
-        followed = hosted.followed.get(index)
-        if followed is not None and followed.is_truncating and (image.leader == own_id or own_id not in image.replicas):
-            self._assign_when_truncated(followed)
+        if (followed := self._truncating_for(hosted, index, image)) is not None:
+            self._assign_when_truncated(followed, (hosted.topic_id, index))
             return
         if own_id not in image.replicas:
             self._leave(hosted, index)
@@ -220,20 +226,29 @@ class RoleAssignment:
             if image.leader == own_id:
                 self._leave_to_another(hosted, index, image, error)
 
-    def _assign_when_truncated(self, followed: Followed) -> None:
-        """A log that is being truncated is not to be touched, and the disk decides for how long: until then this node
-        neither leads the partition nor lets go of it."""
+    def _truncating_for(self, hosted: HostedTopic, index: int, image: PartitionImage) -> Followed | None:
+        """The follower that is in the way of a role: its log is being truncated, and so not to be touched. The disk
+        decides for how long: until then this node neither leads the partition nor lets go of it, nor makes another of
+        the same name."""
+        place = (hosted.name, index)
+        self._drop(place)
+        if (retired := self._truncating.get(place)) is not None:
+            return retired
+        followed, own_id = hosted.followed.get(index), self._table.node_id
+        may_stay = own_id in image.replicas and image.leader != own_id
+        return followed if followed is not None and followed.is_truncating and not may_stay else None
 
+    def _assign_when_truncated(self, followed: Followed, key: Key) -> None:
         def assign(truncated: asyncio.Future[None]) -> None:
             truncated.exception()  # whose fetcher it was says why it failed
             if self._closed:
                 return
             try:
-                self.opening.open_now((followed.topic_id, followed.index))
+                self.opening.open_now(key)
             except Exception:
                 log.exception("a partition could not change its role")
 
-        followed.when_truncated(assign)
+        followed.truncated.add_done_callback(assign)
 
     def _lead(self, hosted: HostedTopic, index: int, image: PartitionImage, load_error: Exception | None) -> None:
         led = hosted.partitions.get(index)
@@ -329,6 +344,18 @@ class RoleAssignment:
         if followed is not None:
             self.replicator.unfollow(followed)
             followed.retire()
+            if followed.is_truncating:
+                self._remember_truncation((hosted.name, index), followed)
+
+    def _remember_truncation(self, place: Place, followed: Followed) -> None:
+        def forget(truncated: asyncio.Future[None]) -> None:
+            truncated.exception()  # nobody needs the log
+            if self._truncating.pop(place, None) is not None and place in self._to_delete:
+                self._to_delete.discard(place)
+                self._logs.delete(*place)
+
+        self._truncating[place] = followed
+        followed.truncated.add_done_callback(forget)
 
     # -- trouble -----------------------------------------------------------
 

@@ -49,8 +49,8 @@ def test_five_nodes_get_on_as_well() -> None:
     assert outcome.anomaly == ""
 
 
-def digest_of(seed: int, hash_seed: int) -> str:
-    program = f"from cluster_simulation.scenario import *; print(run({seed}, Options(seconds={SECONDS})).digest)"
+def digest_of(seed: int, options: Options, hash_seed: int) -> str:
+    program = f"from cluster_simulation.scenario import *; print(run({seed}, {options!r}).digest)"
     environment = {**os.environ, "PYTHONHASHSEED": str(hash_seed), "PYTHONPATH": str(HERE)}
     done = subprocess.run(
         [sys.executable, "-c", program],
@@ -63,7 +63,14 @@ def digest_of(seed: int, hash_seed: int) -> str:
     return done.stdout.strip()
 
 
-@pytest.mark.parametrize("seed", [5])
-def test_a_seed_gives_the_same_events_every_time_and_with_any_hash_seed(seed: int) -> None:
-    here = run(seed, Options(seconds=SECONDS)).digest
-    assert [digest_of(seed, hash_seed) for hash_seed in (0, 1)] == [here, here]
+@pytest.mark.parametrize(
+    ("seed", "workloads"),
+    [(5, None), (1, ("guest",))],
+    ids=["drawn", "a guest that hangs up on several nodes"],
+)
+def test_a_seed_gives_the_same_events_every_time_and_with_any_hash_seed(
+    seed: int, workloads: tuple[str, ...] | None
+) -> None:
+    options = Options(seconds=SECONDS, workloads=workloads)
+    here = run(seed, options).digest
+    assert [digest_of(seed, options, hash_seed) for hash_seed in (0, 1)] == [here, here]

@@ -49,7 +49,7 @@ def _step(
     surplus: dict[bytes, dict[int, int]] = {}
     granted: dict[bytes, list[int]] = {}
     waiting = False
-    for topic_id in target.keys() | member.assigned.keys():
+    for topic_id in sorted(target.keys() | member.assigned.keys()):
         wanted = frozenset(target.get(topic_id, ())) if topic_id in subscribed else frozenset()
         held = member.assigned.get(topic_id, {})
         released = member.pending_revocation.get(topic_id, {})

@@ -130,6 +130,14 @@ class Cluster:
         for replicas in self.nodes.values():
             self.tell(replicas)
 
+    def make_again(self, name: str) -> None:
+        """A new topic with a name that a deleted one had, and an id of its own."""
+        topic_id = self.topic_ids[name] = self.topic_ids[name][::-1]
+        topics = {**self.image.topics, name: self._topic(name)}
+        self.image = replace(self.image, topics=topics, topic_names={**self.image.topic_names, topic_id: name})
+        for replicas in self.nodes.values():
+            self.tell(replicas)
+
     def start(self, node_id: int) -> None:
         path = self.directory / str(node_id)
         flags = {"node.id": str(node_id), "log.dirs": str(path), "replica.fetch.wait.max.ms": "100", **self.settings}

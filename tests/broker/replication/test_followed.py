@@ -62,7 +62,7 @@ async def test_a_leader_that_lost_what_was_committed_is_followed_all_the_same(
     assert "its leader lost them" in caplog.text
 
 
-async def test_a_truncation_keeps_nobody_waiting_but_a_change_of_roles(
+async def test_a_truncation_keeps_nobody_waiting_and_says_when_another_may_have_the_log(
     followed: Followed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun, goes_on = threading.Event(), threading.Event()
@@ -78,10 +78,12 @@ async def test_a_truncation_keeps_nobody_waiting_but_a_change_of_roles(
     assert begun.wait(10), "it is under way, and we are here"
     assert followed.is_truncating
     assert not done.done()
-    threading.Timer(0.05, goes_on.set).start()
     followed.retire()
-    assert followed.log.end_offset == 8, "whoever has the log next finds it whole"
-    await done
+    assert followed.is_truncating, "whoever is to have the log next can see that it must wait"
+    goes_on.set()
+    await followed.truncated
+    assert done.done()
+    assert followed.log.end_offset == 8
     assert not followed.is_truncating
 
 

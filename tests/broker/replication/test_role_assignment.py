@@ -16,7 +16,7 @@ from tidemark.broker.replication.followed import Followed
 from tidemark.broker.replication.partition import Partition
 from tidemark.broker.replication.replica_logs import ReplicaLogs
 from tidemark.protocol.errors import ErrorCode
-from tidemark.storage import CorruptLog, Log, truncation
+from tidemark.storage import CorruptLog, Log, LogOffline, truncation
 
 from .conftest import Cluster
 
@@ -62,6 +62,18 @@ async def test_roles_are_exchanged_without_a_log_being_opened_anew(new_cluster: 
     assert {node: cluster.replica(node).log for node in (1, 2)} == logs
 
 
+def _held_truncation(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """Truncations wait until it is set."""
+    goes_on, real = threading.Event(), truncation.truncate_to
+
+    def truncate_to(log: Log, offset: int) -> bool:
+        assert goes_on.wait(10)
+        return real(log, offset)
+
+    monkeypatch.setattr(truncation, "truncate_to", truncate_to)
+    return goes_on
+
+
 @pytest.mark.parametrize("change", [{"leader": 2}, {"replicas": (1, 3), "isr": (1,)}], ids=["leads", "leaves"])
 async def test_a_log_that_is_being_truncated_changes_roles_when_it_is_whole(
     new_cluster: New, monkeypatch: pytest.MonkeyPatch, change: dict[str, Any]
@@ -70,13 +82,7 @@ async def test_a_log_that_is_being_truncated_changes_roles_when_it_is_whole(
     cluster = new_cluster()
     cluster.append(1, b"a", b"b")
     assert await cluster.acknowledged(1, cluster.append(1, b"c")) is None
-    followed, goes_on, real = cluster.replica(2), threading.Event(), truncation.truncate_to
-
-    def truncate_to(log: Log, offset: int) -> bool:
-        assert goes_on.wait(10)
-        return real(log, offset)
-
-    monkeypatch.setattr(truncation, "truncate_to", truncate_to)
+    followed, goes_on = cluster.replica(2), _held_truncation(monkeypatch)
     done = followed.truncate_to_leader(epoch=cluster.partition.leader_epoch, end_offset=2)
     cluster.become(**change)
     assert cluster.replica(2) is followed
@@ -88,6 +94,80 @@ async def test_a_log_that_is_being_truncated_changes_roles_when_it_is_whole(
         assert led.leadership.start_offset == led.log.end_offset == 2
     else:
         assert cluster.nodes[2].table.topics["t"].replica(0) is None
+
+
+async def test_a_deleted_log_that_is_being_truncated_goes_when_that_is_done(
+    new_cluster: New, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    cluster = new_cluster()
+    cluster.append(1, b"a", b"b")
+    assert await cluster.acknowledged(1, cluster.append(1, b"c")) is None
+    followed, goes_on = cluster.replica(2), _held_truncation(monkeypatch)
+    done = followed.truncate_to_leader(epoch=cluster.partition.leader_epoch, end_offset=2)
+    cluster.drop("t")
+    assert not done.done()
+    assert (tmp_path / "2" / "t-0").is_dir()
+    goes_on.set()
+    await done
+    await cluster.until(lambda: not (tmp_path / "2" / "t-0").exists())
+    assert not cluster.directories[2].logs
+
+
+async def test_a_topic_that_is_made_again_waits_for_the_truncation_of_the_old_ones_log(
+    new_cluster: New, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = new_cluster()
+    cluster.append(1, b"a", b"b")
+    assert await cluster.acknowledged(1, cluster.append(1, b"c")) is None
+    old, goes_on = cluster.replica(2), _held_truncation(monkeypatch)
+    old.truncate_to_leader(epoch=cluster.partition.leader_epoch, end_offset=2)
+    cluster.drop("t")
+    cluster.make_again("t")
+    assert cluster.nodes[2].table.topics["t"].replica(0) is None
+    assert cluster.led(1).log.end_offset == 0
+    goes_on.set()
+    await cluster.until(lambda: cluster.nodes[2].table.topics["t"].replica(0) is not None)
+    new = cluster.replica(2)
+    assert new.log is not old.log
+    assert new.topic_id == cluster.topic_ids["t"] != old.topic_id
+    await cluster.acknowledged(1, cluster.append(1, b"d"))
+    await cluster.until(lambda: cluster.values(2) == [b"d"])
+
+
+async def test_a_node_that_stops_deletes_a_log_that_is_being_truncated_first(
+    new_cluster: New, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    cluster = new_cluster()
+    cluster.append(1, b"a", b"b")
+    assert await cluster.acknowledged(1, cluster.append(1, b"c")) is None
+    followed, goes_on = cluster.replica(2), _held_truncation(monkeypatch)
+    followed.truncate_to_leader(epoch=cluster.partition.leader_epoch, end_offset=2)
+    cluster.drop("t")
+    stopping = asyncio.ensure_future(cluster.nodes[2].roles.stop_following())
+    await asyncio.sleep(0)
+    goes_on.set()
+    await stopping
+    assert not (tmp_path / "2" / "t-0").exists()
+
+
+async def test_a_directory_that_fails_does_not_wait_for_a_truncation_in_it(
+    new_cluster: New, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A disk that fails may hang first, and the truncation with it."""
+    cluster = new_cluster()
+    cluster.append(1, b"a", b"b")
+    assert await cluster.acknowledged(1, cluster.append(1, b"c")) is None
+    followed, goes_on = cluster.replica(2), _held_truncation(monkeypatch)
+    done = followed.truncate_to_leader(epoch=cluster.partition.leader_epoch, end_offset=2)
+    cluster.directories[2].fail("gone")
+    cluster.nodes[2].roles.directory_failed(cluster.directories[2], "gone")
+    hosted = cluster.nodes[2].table.topics["t"]
+    assert hosted.replica(0) is None
+    assert hosted.offline == {0: "gone"}
+    assert not done.done()
+    goes_on.set()
+    with pytest.raises(LogOffline):
+        await done
 
 
 async def test_a_replica_that_is_not_assigned_any_more_is_deleted(new_cluster: New, tmp_path: Path) -> None:
