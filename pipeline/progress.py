@@ -61,7 +61,7 @@ def key_of(reported: Mapping[str, Any]) -> ProgressKey:
 
 
 def unread(query: StreamingQuery, last_read: ProgressKey | None) -> list[dict[str, Any]]:
-    """What Spark has told since then, the oldest first. Spark keeps the last hundred, and makes a report's JSON whenever
+    """What Spark has told since then, the oldest first. Spark keeps the last hundred, and makes a report's JSON when
     it is asked for: from the newest backwards, it is asked for new ones only."""
     kept = query._jsq.recentProgress()
     found: list[dict[str, Any]] = []

@@ -266,7 +266,7 @@ class Runner:
                 pipeline=self._pipeline.name,
                 cluster=self._cluster,
                 checkpoint=self._checkpoint,
-                division=division_of(view, sink, behind_table=self._pipeline.is_behind_table(sink.view)),
+                division=division_of(view, sink, self._pipeline),
                 topic_ids=lambda: dict(self._topic_ids.known),
             )
         if sink.is_upsert:
