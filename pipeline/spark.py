@@ -45,6 +45,27 @@ DEFAULTS: Mapping[str, str] = {
 }
 
 
+JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+# For sessions of a minute or two over a handful of rows: to compile well what runs once, by Java's compiler and by
+# Spark's own for every query, takes longer than all that it saves.
+SHORT_LIVED: Mapping[str, str] = {
+    "spark.ui.enabled": "false",
+    "spark.sql.shuffle.partitions": "1",
+    "spark.sql.streaming.metricsEnabled": "false",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    JAVA_OPTIONS: "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+}
+
+
+def java_options(wanted: str | None) -> str:
+    """Ours, and then those that are asked for."""
+    log4j = Path(__file__).with_name("log4j2.properties")
+    ours = f"-Dlog4j2.configurationFile={log4j.as_uri()} -Dderby.system.home=/tmp"
+    return ours if wanted is None else f"{ours} {wanted}"
+
+
 def spark_jars() -> list[Path]:
     """The jars that the pom names: in $TIDEMARK_SPARK_JARS, or in .cache/spark-jars beside the packages."""
     folder = Path(os.environ.get(JARS_VARIABLE) or Path(__file__).resolve().parents[1] / ".cache" / "spark-jars")
@@ -78,15 +99,14 @@ def session(
         from pyspark.sql import SparkSession
     except ImportError:
         raise CommandFailed("PySpark is not installed: run `make spark`, or pip install 'tidemark[spark]'.") from None
-    log4j = Path(__file__).with_name("log4j2.properties")
     conf = SparkConf().setAppName(f"tidemark-{name}").setMaster(retrying_master(master))
     jars = ",".join(map(str, spark_jars()))
     wanted = {
         **DEFAULTS,
         "spark.jars": jars,
         "spark.sql.catalog.lake.warehouse": str(Path(warehouse).absolute()) if "://" not in warehouse else warehouse,
-        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log4j.as_uri()} -Dderby.system.home=/tmp",
         **(settings or {}),
+        JAVA_OPTIONS: java_options((settings or {}).get(JAVA_OPTIONS)),
     }
     if SparkContext._active_spark_context is not None:
         # A catalog reads its settings when it is first used. With another place now, our own session would go on with
