@@ -1,4 +1,4 @@
-"""A standalone Spark cluster on loopback: master, worker and executors as processes of their own, from PySpark's jars."""
+"""A standalone Spark cluster on loopback: master, worker and executors as processes, from the jars of PySpark itself."""
 
 from __future__ import annotations
 
