@@ -1,4 +1,4 @@
-"""A standalone Spark cluster on loopback: master, worker and executors as processes, from the jars of PySpark itself."""
+"""A standalone Spark cluster on loopback: master, worker and executors as processes, from the jars that PySpark has."""
 
 from __future__ import annotations
 
