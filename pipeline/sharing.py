@@ -60,8 +60,8 @@ def reads_of(pipeline: Pipeline, sinks: list[Sink], graph: Graph, checkpoint: Ch
         if source is None:
             raise CommandFailed(
                 f"sinks.{sink.name} shared the reading of its source with other sinks, and cannot any more: its view "
-                "has state now or reads another source, or it has a pace of its own. Put it back as it was; or give "
-                "the sink another name, and it starts anew.",
+                "has state now or reads another source, it has a pace of its own, or the checkpoint is no longer on a "
+                "disk of this machine. Put it back as it was; or give the sink another name, and it starts anew.",
                 code=ExitCode.USAGE,
             )
         shared.setdefault(name, []).append(sink)

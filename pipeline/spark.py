@@ -23,10 +23,10 @@ JARS_VARIABLE = "TIDEMARK_SPARK_JARS"
 _LOCAL = re.compile(r"local(\[(?P<threads>[^,\]]+)\])?")
 # A task that fails is tried again, on one machine too: Spark's local mode would give up at once.
 TASK_ATTEMPTS = 4
+SHUFFLE_PARTITIONS_MAX = 4
 
 DEFAULTS: Mapping[str, str] = {
     "spark.driver.memory": "1g",
-    "spark.sql.shuffle.partitions": "4",
     "spark.sql.session.timeZone": "UTC",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.streaming.stopTimeout": "30s",
@@ -81,6 +81,17 @@ def retrying_master(master: str) -> str:
     return master if found is None else f"local[{found['threads'] or '1'},{TASK_ATTEMPTS}]"
 
 
+def shuffle_partitions(master: str) -> int:
+    """As many as one machine can work on at once, up to four: each is a task and a file of state more in every batch. A
+    query with a checkpoint keeps the number that it began with."""
+    found = _LOCAL.fullmatch(master)
+    if found is None:
+        return SHUFFLE_PARTITIONS_MAX
+    threads = found["threads"] or "1"
+    cores = int(threads) if threads.isdecimal() else os.cpu_count() or 1
+    return max(1, min(SHUFFLE_PARTITIONS_MAX, cores))
+
+
 def session(
     name: str,
     *,
@@ -103,6 +114,7 @@ def session(
     jars = ",".join(map(str, spark_jars()))
     wanted = {
         **DEFAULTS,
+        "spark.sql.shuffle.partitions": str(shuffle_partitions(master)),
         "spark.jars": jars,
         "spark.sql.catalog.lake.warehouse": str(Path(warehouse).absolute()) if "://" not in warehouse else warehouse,
         **(settings or {}),
