@@ -209,7 +209,7 @@ def _views(pipeline: Pipeline, master: str) -> dict[str, Any]:
         try:
             views[sink.name] = rows = rows_for(view, sink, pipeline, register=False)
             if isinstance(sink, TopicSink):
-                division_of(view, sink, behind_table=pipeline.is_behind_table(sink.view))
+                division_of(view, sink, pipeline)
             else:
                 written = rows_of_table(rows, merge_of(view, sink)) if sink.is_upsert else rows
                 new = require_fitting(columns_of_table(spark, sink), written, sink)

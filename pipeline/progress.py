@@ -6,11 +6,14 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tidemark.pipeline.checkpoint import furthest_behind, positions_in
 from tidemark.pipeline.cluster import Partition
 from tidemark.pipeline.lag import records_behind
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
 
 LARGE_BACKLOG_BATCHES = 2
 SECONDS_WORTH_TELLING = 5
@@ -48,6 +51,26 @@ class Progress:
         """Every offset of the batch has brought a row, so nothing of it can be lost: what was deleted a moment ago, the
         connector's consumer may have had in memory already."""
         return self.rows == sum(end - self.starts.get(partition, 0) for partition, end in self.positions.items())
+
+
+ProgressKey = tuple[str, int, str]  # run, batch, and when
+
+
+def key_of(reported: Mapping[str, Any]) -> ProgressKey:
+    return reported["runId"], reported["batchId"], reported["timestamp"]
+
+
+def unread(query: StreamingQuery, last_read: ProgressKey | None) -> list[dict[str, Any]]:
+    """What Spark has told since then, the oldest first. Spark keeps the last hundred, and makes a report's JSON when
+    it is asked for: from the newest backwards, it is asked for new ones only."""
+    kept = query._jsq.recentProgress()
+    found: list[dict[str, Any]] = []
+    for each in reversed(kept):
+        content = json.loads(each.json())
+        if key_of(content) == last_read:
+            break
+        found.append(content)
+    return found[::-1]
 
 
 def read_progress(sink: str, reported: Mapping[str, Any], *, ends: Mapping[Partition, int]) -> Progress:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import sys
@@ -27,7 +26,7 @@ from tidemark.pipeline.metrics import Metrics
 from tidemark.pipeline.pinned_tables import tables_of
 from tidemark.pipeline.places import places, require_unmoved
 from tidemark.pipeline.positions import GroupPosition
-from tidemark.pipeline.progress import Progress, line, read_progress
+from tidemark.pipeline.progress import Progress, ProgressKey, key_of, line, read_progress, unread
 from tidemark.pipeline.recreated import TopicIds
 from tidemark.pipeline.schemas import resolve_schemas
 from tidemark.pipeline.shared_batches import SharedBatches
@@ -64,7 +63,7 @@ class _Running:
     read: Read
     query: StreamingQuery = None  # type: ignore[assignment]  # once it is started
     restarts: int = 0
-    seen: set[tuple[str, int, str]] = field(default_factory=set)  # of what Spark still tells
+    last_read: ProgressKey | None = None
     writers: dict[str, BatchWriter] = field(default_factory=dict)  # by sink, where batches are ours to write
     shared: SharedBatches | None = None
     records_max: int | None = None  # of a batch, after one was too large for a transaction
@@ -267,7 +266,7 @@ class Runner:
                 pipeline=self._pipeline.name,
                 cluster=self._cluster,
                 checkpoint=self._checkpoint,
-                division=division_of(view, sink, behind_table=self._pipeline.is_behind_table(sink.view)),
+                division=division_of(view, sink, self._pipeline),
                 topic_ids=lambda: dict(self._topic_ids.known),
             )
         if sink.is_upsert:
@@ -353,18 +352,12 @@ class Runner:
         return records_behind(positions, {each: end for each, end in ends.items() if not topics or each[0] in topics})
 
     def _read_progress(self, running: _Running) -> None:
-        told = set()
-        for reported in running.query.recentProgress:
-            content = json.loads(reported.json) if hasattr(reported, "json") else dict(reported)
-            key = (content["runId"], content["batchId"], content["timestamp"])
-            told.add(key)
-            if key not in running.seen:
-                running.seen.add(key)  # first: a batch that ends the run is told of once
-                progress = read_progress(running.read.label, content, ends=self._ends.now())
-                if running.shared is not None:
-                    progress = replace(progress, judged=running.shared.judged.pop(progress.batch, {}))
-                self._note(running, progress)
-        running.seen &= told
+        for content in unread(running.query, running.last_read):
+            running.last_read = key_of(content)  # first: a batch that ends the run is told of once
+            progress = read_progress(running.read.label, content, ends=self._ends.now())
+            if running.shared is not None:
+                progress = replace(progress, judged=running.shared.judged.pop(progress.batch, {}))
+            self._note(running, progress)
 
     def _note(self, running: _Running, progress: Progress) -> None:
         for sink in running.read.sinks:

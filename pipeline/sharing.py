@@ -7,7 +7,6 @@ is a plain set of rows, and each sink takes its part of it, exactly once by the 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -15,15 +14,11 @@ from typing import Any
 from tidemark.failure import CommandFailed, ExitCode
 from tidemark.pipeline.checkpoint import READS_NOTE, Checkpoint, as_json
 from tidemark.pipeline.graph import DEAD_LETTER_PREFIX, Graph
+from tidemark.pipeline.repeatable import OF_CHANCE, OF_TIME, words_of
 from tidemark.pipeline.spec import FileSink, Pipeline, Sink, TopicSink, TopicSource
 
 # Nodes of a plan that look at one row at a time. A join is allowed if one of its sides is no stream.
 _ROW_BY_ROW = ("Project", "Filter", "SubqueryAlias", "View", "CollectMetrics", "Generate", "EventTimeWatermark")
-# What would differ when a batch is tried again. A stream fixes the time of its batches; rows of ours would not have it.
-_VOLATILE = {
-    "current_timestamp", "now", "localtimestamp", "current_date", "curdate", "current_time", "rand", "randn", "random",
-    "uuid", "shuffle", "monotonically_increasing_id", "spark_partition_id",
-}  # fmt: skip
 LEFT_NOTE = "left-reads.json"  # beside READS_NOTE
 _LEAVES = ("StreamingRelationV2", "StreamingRelation")
 
@@ -65,8 +60,8 @@ def reads_of(pipeline: Pipeline, sinks: list[Sink], graph: Graph, checkpoint: Ch
         if source is None:
             raise CommandFailed(
                 f"sinks.{sink.name} shared the reading of its source with other sinks, and cannot any more: its view "
-                "has state now or reads another source, or it has a pace of its own. Put it back as it was; or give "
-                "the sink another name, and it starts anew.",
+                "has state now or reads another source, it has a pace of its own, or the checkpoint is no longer on a "
+                "disk of this machine. Put it back as it was; or give the sink another name, and it starts anew.",
                 code=ExitCode.USAGE,
             )
         shared.setdefault(name, []).append(sink)
@@ -122,7 +117,7 @@ def _shareable(sink: Sink, pipeline: Pipeline, graph: Graph, checkpoint: Checkpo
     if isinstance(sink, FileSink) and (not sink.is_table or sink.commit_every_s is not None):
         return None
     # A rule that holds only for a while would send a row to other sinks when a batch is tried again, or to none.
-    if _VOLATILE & (pipeline.words_behind([sink.view]) | _words_of(sink)):
+    if (OF_TIME | OF_CHANCE) & words_of(pipeline, sink):
         return None
     if isinstance(sink, FileSink) and sum(1 for each in pipeline.sinks if _table_of(each) == _table_of(sink)) > 1:
         return None  # the table's log tells queries apart, and would take the second sink's batch for the first one's
@@ -143,16 +138,6 @@ def _shareable(sink: Sink, pipeline: Pipeline, graph: Graph, checkpoint: Checkpo
 
 def _table_of(sink: Sink) -> tuple[str, str] | None:
     return (sink.kind, sink.path) if isinstance(sink, FileSink) else None
-
-
-def _words_of(sink: Sink) -> set[str]:
-    if isinstance(sink, TopicSink):
-        return _words(sink.key, sink.value, sink.headers, sink.timestamp)
-    return _words(sink.order_by, sink.delete_when)
-
-
-def _words(*said: str | None) -> set[str]:
-    return {word.lower() for text in said if text is not None for word in re.findall(r"\w+", text)}
 
 
 def _row_by_row(node: Any) -> tuple[int, set[str]]:

@@ -23,10 +23,10 @@ JARS_VARIABLE = "TIDEMARK_SPARK_JARS"
 _LOCAL = re.compile(r"local(\[(?P<threads>[^,\]]+)\])?")
 # A task that fails is tried again, on one machine too: Spark's local mode would give up at once.
 TASK_ATTEMPTS = 4
+SHUFFLE_PARTITIONS_MAX = 4
 
 DEFAULTS: Mapping[str, str] = {
     "spark.driver.memory": "1g",
-    "spark.sql.shuffle.partitions": "4",
     "spark.sql.session.timeZone": "UTC",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.streaming.stopTimeout": "30s",
@@ -45,6 +45,27 @@ DEFAULTS: Mapping[str, str] = {
 }
 
 
+JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+# For sessions of a minute or two over a handful of rows: to compile well what runs once, by Java's compiler and by
+# Spark's own for every query, takes longer than all that it saves.
+SHORT_LIVED: Mapping[str, str] = {
+    "spark.ui.enabled": "false",
+    "spark.sql.shuffle.partitions": "1",
+    "spark.sql.streaming.metricsEnabled": "false",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    JAVA_OPTIONS: "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+}
+
+
+def java_options(wanted: str | None) -> str:
+    """Ours, and then those that are asked for."""
+    log4j = Path(__file__).with_name("log4j2.properties")
+    ours = f"-Dlog4j2.configurationFile={log4j.as_uri()} -Dderby.system.home=/tmp"
+    return ours if wanted is None else f"{ours} {wanted}"
+
+
 def spark_jars() -> list[Path]:
     """The jars that the pom names: in $TIDEMARK_SPARK_JARS, or in .cache/spark-jars beside the packages."""
     folder = Path(os.environ.get(JARS_VARIABLE) or Path(__file__).resolve().parents[1] / ".cache" / "spark-jars")
@@ -58,6 +79,17 @@ def retrying_master(master: str) -> str:
     """`local[2]` as `local[2,4]`: with as many attempts per task as a cluster has by default."""
     found = _LOCAL.fullmatch(master)
     return master if found is None else f"local[{found['threads'] or '1'},{TASK_ATTEMPTS}]"
+
+
+def shuffle_partitions(master: str) -> int:
+    """As many as one machine can work on at once, up to four: each is a task and a file of state more in every batch. A
+    query with a checkpoint keeps the number that it began with."""
+    found = _LOCAL.fullmatch(master)
+    if found is None:
+        return SHUFFLE_PARTITIONS_MAX
+    threads = found["threads"] or "1"
+    cores = int(threads) if threads.isdecimal() else os.cpu_count() or 1
+    return max(1, min(SHUFFLE_PARTITIONS_MAX, cores))
 
 
 def session(
@@ -78,15 +110,15 @@ def session(
         from pyspark.sql import SparkSession
     except ImportError:
         raise CommandFailed("PySpark is not installed: run `make spark`, or pip install 'tidemark[spark]'.") from None
-    log4j = Path(__file__).with_name("log4j2.properties")
     conf = SparkConf().setAppName(f"tidemark-{name}").setMaster(retrying_master(master))
     jars = ",".join(map(str, spark_jars()))
     wanted = {
         **DEFAULTS,
+        "spark.sql.shuffle.partitions": str(shuffle_partitions(master)),
         "spark.jars": jars,
         "spark.sql.catalog.lake.warehouse": str(Path(warehouse).absolute()) if "://" not in warehouse else warehouse,
-        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log4j.as_uri()} -Dderby.system.home=/tmp",
         **(settings or {}),
+        JAVA_OPTIONS: java_options((settings or {}).get(JAVA_OPTIONS)),
     }
     if SparkContext._active_spark_context is not None:
         # A catalog reads its settings when it is first used. With another place now, our own session would go on with

@@ -19,6 +19,14 @@ START_SECONDS_MAX = 300
 END_SECONDS_MAX = 400
 # A run of these lives for some seconds: compiling hard and collecting in parallel only costs it time.
 SHORT_LIVED = {"JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+# For a pipeline's `spark` section: nor does code pay that Spark writes and compiles for every query.
+QUICK_SPARK = """\
+  spark.ui.enabled: "false"
+  spark.sql.shuffle.partitions: "1"
+  spark.sql.adaptive.enabled: "false"
+  spark.sql.codegen.wholeStage: "false"
+  spark.sql.codegen.factoryMode: NO_CODEGEN
+"""
 
 
 class EndedEarly(Exception):

@@ -19,7 +19,7 @@ from confluent_kafka import OFFSET_BEGINNING, TopicPartition
 from harness.broker_process import BrokerProcess
 from harness.confluent_client import consumer, create_topic, producer, send_patiently
 from harness.waiting import eventually
-from pipelines.pipeline_process import PipelineProcess, running
+from pipelines.pipeline_process import QUICK_SPARK, PipelineProcess, running
 from pipelines.transactions_seen import TopicEnds
 
 RECORDS = 8000
@@ -51,9 +51,7 @@ sinks:
   named: {{from: joined, topic: named, key: n, writers: 2, trigger: 1 second}}
   newest: {{type: delta, from: joined, path: newest, mode: upsert, keys: [n], trigger: 1 second}}
 spark:
-  spark.ui.enabled: "false"
-  spark.sql.shuffle.partitions: "1"
-"""
+{quick}"""
 AT_ONCE = ("--once", "--set", "sources.events.batch_records_max=100000", "--set", "sinks.copy.rate=1000000")
 
 
@@ -144,7 +142,7 @@ def merged(directory: Path) -> list[tuple[int, str]]:
 def test_killed_at_any_moment_each_output_is_what_the_input_says(broker: BrokerProcess, tmp_path: Path) -> None:
     fill(broker.bootstrap)
     log, file = tmp_path / "pipeline.log", tmp_path / "disturbed.yaml"
-    file.write_text(YAML.format(bootstrap=broker.bootstrap))
+    file.write_text(YAML.format(bootstrap=broker.bootstrap, quick=QUICK_SPARK))
     with (
         consumer(broker.bootstrap, isolation_level="read_committed") as committed,
         consumer(broker.bootstrap, isolation_level="read_uncommitted") as everything,

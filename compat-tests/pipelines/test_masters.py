@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import OFFSET_BEGINNING, TopicPartition
 from harness.broker_process import REPOSITORY, BrokerProcess
 from harness.confluent_client import consumer, create_topic, producer
-from pipelines.pipeline_process import running
+from pipelines.pipeline_process import QUICK_SPARK, running
 from pipelines.standalone_spark import standalone_spark
 from pipelines.transactions_seen import TopicEnds
 
@@ -25,8 +25,7 @@ sources:
 sinks:
   copy: {{from: lines, topic: copy, key: value, value: upper(value), writers: 2, rate: 1000}}
 spark:
-  spark.ui.enabled: "false"
-  spark.sql.shuffle.partitions: "2"
+{quick}  spark.executor.cores: "1"
   spark.executor.memory: 512m
   spark.driver.host: 127.0.0.1
 """
@@ -72,10 +71,10 @@ def test_a_standalone_cluster_writes_each_row_once_though_an_executor_is_killed(
         sender.produce("lines", b"line %d" % number, partition=number % 2)
     assert sender.flush(30) == 0
     file = tmp_path / "spread.yaml"
-    file.write_text(YAML.format(bootstrap=broker.bootstrap))
+    file.write_text(YAML.format(bootstrap=broker.bootstrap, quick=QUICK_SPARK))
     environment = {"PYSPARK_PYTHON": str(python_without_ours(tmp_path)), "SPARK_LOCAL_IP": "127.0.0.1"}
     with (
-        standalone_spark(tmp_path / "spark", workers=2) as cluster,
+        standalone_spark(tmp_path / "spark", executors=2) as cluster,
         consumer(broker.bootstrap, isolation_level="read_committed") as committed,
         consumer(broker.bootstrap, isolation_level="read_uncommitted") as everything,
         running(file, "--once", "--master", cluster.master, log=tmp_path / "log", environment=environment) as run,

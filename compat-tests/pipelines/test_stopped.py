@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import OFFSET_BEGINNING, TopicPartition
 from harness.broker_process import BrokerProcess
 from harness.confluent_client import consumer, create_topic, producer
-from pipelines.pipeline_process import PipelineProcess, running
+from pipelines.pipeline_process import QUICK_SPARK, PipelineProcess, running
 
 RECORDS = 3000
 BATCH = 200
@@ -25,8 +25,8 @@ sources:
   lines: {{topic: lines, format: string, batch_records_max: {batch}}}
 sinks:
   copy: {{from: lines, topic: lines-copy, value: value, rate: 400, trigger: 50ms, partitions: 1}}
-spark: {{spark.ui.enabled: "false", spark.sql.shuffle.partitions: "1"}}
-"""
+spark:
+{quick}"""
 
 
 @pytest.fixture
@@ -62,7 +62,7 @@ def test_signals_to_the_process_group_drain_and_the_next_run_starts_clean(
         sender.produce("lines", b"%d" % number)
     assert sender.flush(30) == 0
     file, log = tmp_path / "stopped.yaml", tmp_path / "log"
-    file.write_text(YAML.format(bootstrap=broker.bootstrap, directory=tmp_path, batch=BATCH))
+    file.write_text(YAML.format(bootstrap=broker.bootstrap, directory=tmp_path, batch=BATCH, quick=QUICK_SPARK))
     for number in (signal.SIGTERM, signal.SIGINT):
         with running(file, log=log, own_group=True) as run:
             stop(run, number)

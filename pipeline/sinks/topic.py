@@ -12,6 +12,7 @@ from tidemark.failure import CommandFailed, ExitCode
 from tidemark.pipeline.checkpoint import Checkpoint, as_json
 from tidemark.pipeline.cluster import ClusterAdmin
 from tidemark.pipeline.registry.client import RegistrySettings
+from tidemark.pipeline.repeatable import may_differ
 from tidemark.pipeline.sinks.batches import BY_KEY, BY_POSITION, last_part
 from tidemark.pipeline.sinks.transactional import (
     Row,
@@ -22,7 +23,7 @@ from tidemark.pipeline.sinks.transactional import (
     kept_writers,
     write_part,
 )
-from tidemark.pipeline.spec import TopicSink, key_subject, value_subject
+from tidemark.pipeline.spec import Pipeline, TopicSink, key_subject, value_subject
 from tidemark.pipeline.worker_memory import leave_out_loaded_modules
 
 if TYPE_CHECKING:
@@ -109,16 +110,16 @@ def _is_binary(view: DataFrame, expression: str | None) -> bool:
     return expression is not None and view.selectExpr(expression).schema[0].dataType.typeName() == "binary"
 
 
-def division_of(view: DataFrame, sink: TopicSink, *, behind_table: bool) -> str:
+def division_of(view: DataFrame, sink: TopicSink, pipeline: Pipeline) -> str:
     """How rows are divided among writers. Raises CommandFailed where no way is the same when a batch is tried again."""
-    if not behind_table or sink.writers == 1:
+    if sink.writers == 1 or not may_differ(view, sink, pipeline):
         return BY_KEY
     missing = [name for name in SOURCE_ORDER if name not in view.columns]
     if missing:
         raise CommandFailed(
-            f"sinks.{sink.name}: rows behind a 'type: table' source may differ when a batch is tried again, so several "
-            f"writers share them by their source's partitions; select {', '.join(missing)} in the view {sink.view!r} "
-            "too, or set 'writers: 1'.",
+            f"sinks.{sink.name}: rows that are joined with a table, or made by chance (as by uuid()), may differ when "
+            "a batch is tried again, so several writers share them by their source's partitions; select "
+            f"{', '.join(missing)} in the view {sink.view!r} too, or set 'writers: 1'.",
             code=ExitCode.USAGE,
         )
     return BY_POSITION
@@ -148,6 +149,7 @@ class TopicBatches:
         self._run = uuid.uuid4().hex
         self._known_writers = 0  # none until this run has taken over
         self._planned_before = checkpoint.last_planned(sink.name)
+        self._previous: dict[int, int] = {}
         self.query_id: Future[str] = Future()
         self.rows_written = 0
 
@@ -158,7 +160,9 @@ class TopicBatches:
             begun = begun_batch(writing, known_writers=self._known_writers)
             if begun is not None:  # an older run wrote a part of this batch: its rows are divided as it divided them
                 writing = replace(writing, writers=begun.writers, division=begun.division)
-        self.rows_written += write_batch(batch, writing)
+        written = write_batch(batch, writing)
+        self.rows_written += sum(written.values())
+        self._previous |= {writer: batch_id for writer, rows in written.items() if rows}
 
     def last_written(self) -> int | None:
         """The newest batch that a part of was, or may have been, written; nobody writes any more of it after this was
@@ -198,11 +202,12 @@ class TopicBatches:
             division=self._division,
             ends=as_json(self._checkpoint.planned(self._sink.name, batch_id)),
             topic_ids=self._topic_ids(),
+            previous=dict(self._previous),
         )
 
 
-def write_batch(batch: DataFrame, writing: Writing) -> int:
-    """Every record to its writer, every writer's part in one transaction; the rows written now."""
+def write_batch(batch: DataFrame, writing: Writing) -> dict[int, int]:
+    """Every record to its writer, every writer's part in one transaction; the rows written now, by writer."""
     from pyspark.sql import functions as f
 
     # Not by where Spark happens to hold a row: tried again, a row goes to the same writer, whatever the number of
@@ -219,8 +224,8 @@ def write_batch(batch: DataFrame, writing: Writing) -> int:
         parts = batch.repartitionById(writing.writers, f.pmod(place, f.lit(writing.writers)).cast("int"))
     if batch.schema["source_order"].dataType.typeName() == "struct":
         parts = parts.sortWithinPartitions("source_order")
-    written = parts.drop("source_order").mapInArrow(part_writer(writing), "rows long").collect()
-    return sum(row.rows for row in written)
+    written = parts.drop("source_order").mapInArrow(part_writer(writing), "writer int, rows long").collect()
+    return {row.writer: row.rows for row in written}
 
 
 def part_writer(writing: Writing) -> Callable[[Iterable[RecordBatch]], Iterable[RecordBatch]]:
@@ -233,7 +238,9 @@ def part_writer(writing: Writing) -> Callable[[Iterable[RecordBatch]], Iterable[
         assert context is not None
         part, attempt = context.partitionId(), context.attemptNumber()
         rows = write_part(writing, part, _rows(batches), attempt=attempt, kept=kept_writers())
-        yield pyarrow.RecordBatch.from_arrays([pyarrow.array([rows])], ["rows"])
+        yield pyarrow.RecordBatch.from_arrays(
+            [pyarrow.array([part], "int32"), pyarrow.array([rows])], ["writer", "rows"]
+        )
 
     return write
 

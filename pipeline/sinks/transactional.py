@@ -12,9 +12,11 @@ transaction commits. The order of the steps is the proof:
    of other records of the sources, the checkpoint is not of this history, and nothing is written (`is_finished`).
 5. Rows and the record of the batch are committed in one transaction. A writer that was fenced meanwhile fails here.
 
-A process that has committed a part keeps its producer for the same writer's part of a later batch, and leaves out 2 to
-4 there: whoever else has tried a part of this writer since, or drives the sink now, has initialised the transactional
-id, and so fenced what was kept. It then fails in 5, and the next attempt begins with 2.
+A process that has committed a part keeps its producer for the same writer's next part, and leaves out 2 to 4 there:
+whoever else has tried a part of this writer since, or drives the sink now, has initialised the transactional id, and so
+fenced what was kept. It then fails in 5, and the next attempt begins with 2. Spark gives the parts of one writer to any
+process that is idle, so the driver says which part was the last (`previous`): who has not written that one begins with
+2 at once.
 """
 
 from __future__ import annotations
@@ -70,6 +72,7 @@ class Writing:
     division: str = BY_KEY
     ends: Ends = field(default_factory=dict)
     topic_ids: Mapping[str, str] = field(default_factory=dict)
+    previous: Mapping[int, int] = field(default_factory=dict)  # the batch that this run's writers have written last
 
     def transactional_id(self, writer: int | None) -> str:
         return f"{self.transactional_prefix}.{'driver' if writer is None else writer}"
@@ -96,9 +99,9 @@ class KeptWriters:
         self._kept: dict[tuple[str, str, float], tuple[int, Producer]] = {}
 
     def take(self, writing: Writing, writer: int, timeout_s: float) -> Producer | None:
-        """None unless it was this run's, and for an earlier batch: of this one it cannot know whether it is written."""
-        batch, producer = self._kept.pop(self._key(writing, writer, timeout_s), (writing.batch, None))
-        return producer if batch < writing.batch else None
+        """None unless it has written this writer's last part of this run: one that has not was fenced since."""
+        batch, producer = self._kept.pop(self._key(writing, writer, timeout_s), (None, None))
+        return producer if batch is not None and batch == writing.previous.get(writer) else None
 
     def keep(self, writing: Writing, writer: int, timeout_s: float, producer: Producer) -> None:
         while len(self._kept) >= KEPT_MAX:

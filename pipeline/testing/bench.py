@@ -26,11 +26,6 @@ from tidemark.pipeline.testing.isolating import isolated, source_of, topics_to_m
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-QUICK = {
-    "spark.ui.enabled": "false",
-    "spark.sql.shuffle.partitions": "1",
-    "spark.sql.streaming.metricsEnabled": "false",
-}
 SMALL = {"transaction_state_log_num_partitions": 1, "offsets_topic_num_partitions": 1}
 Rows = list[Any]
 

@@ -14,7 +14,7 @@ import yaml
 
 from tidemark.failure import CommandFailed, ExitCode
 from tidemark.pipeline.spec import Pipeline
-from tidemark.pipeline.testing.bench import QUICK, Bench, readable
+from tidemark.pipeline.testing.bench import Bench, readable
 from tidemark.pipeline.testing.cases import Case, Given, as_bytes, cases_beside, read_cases
 from tidemark.pipeline.testing.comparing import shown
 
@@ -26,9 +26,11 @@ SHOWN_MAX = 20
 
 
 def start_spark(pipeline: Pipeline, directory: Path) -> SparkSession:
-    from tidemark.pipeline.spark import session
+    from tidemark.pipeline.spark import JAVA_OPTIONS, SHORT_LIVED, session
 
-    settings = {**pipeline.spark, **QUICK}
+    settings = {**pipeline.spark, **SHORT_LIVED}
+    if own := pipeline.spark.get(JAVA_OPTIONS):
+        settings[JAVA_OPTIONS] = f"{SHORT_LIVED[JAVA_OPTIONS]} {own}"
     return session("test", master=MASTER, warehouse=str(directory), settings=settings, log=directory / "spark.log")
 
 

@@ -29,12 +29,6 @@ sources:
 sinks:
   out: {{from: things, topic: {name}-out}}
 """
-QUICK = {
-    "spark.ui.enabled": "false",
-    "spark.sql.shuffle.partitions": "1",
-    "spark.driver.memory": "1g",
-    "spark.sql.streaming.metricsEnabled": "false",
-}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -55,12 +49,12 @@ def pyspark_leftovers() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> SparkSession:
-    from tidemark.pipeline.spark import session
+    from tidemark.pipeline.spark import SHORT_LIVED, session
 
     warehouse = tmp_path_factory.mktemp("warehouse")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # PySpark's own, while it starts
-        return session("tests", master="local[2]", warehouse=str(warehouse), settings=QUICK)
+        return session("tests", master="local[2]", warehouse=str(warehouse), settings=SHORT_LIVED)
 
 
 @pytest.fixture(scope="session")

@@ -1,7 +1,10 @@
 """What Spark tells of a batch, and what becomes of it: a line, a group's position, metrics, a report."""
 
+import json
 import urllib.error
 import urllib.request
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -11,7 +14,7 @@ from tidemark.pipeline.cluster import ClusterAdmin
 from tidemark.pipeline.history import History
 from tidemark.pipeline.metrics import Metrics
 from tidemark.pipeline.positions import GroupPosition
-from tidemark.pipeline.progress import line, read_progress
+from tidemark.pipeline.progress import key_of, line, read_progress, unread
 
 TOLD = {
     "batchId": 3,
@@ -33,6 +36,29 @@ def test_a_batch_is_read_and_shown() -> None:
     assert progress.positions == {("t", 0): 10, ("t", 1): 20}
     shown = line(progress)
     assert "counts  batch 3  1,200 rows  400 rows/s  lag 5  3.0 s  state 5 rows, 1.0 MB  7 malformed" in shown
+
+
+class Told:
+    """One of Spark's reports; making its JSON is what costs."""
+
+    def __init__(self, batch: int) -> None:
+        self.content = {**TOLD, "batchId": batch}
+        self.asked = 0
+
+    def json(self) -> str:
+        self.asked += 1
+        return json.dumps(self.content)
+
+
+def test_of_all_that_spark_keeps_only_what_is_new_is_read() -> None:
+    kept = [Told(batch) for batch in range(100)]
+    query: Any = SimpleNamespace(_jsq=SimpleNamespace(recentProgress=lambda: kept))
+    assert [each["batchId"] for each in unread(query, None)] == list(range(100))
+    assert [each["batchId"] for each in unread(query, key_of(kept[97].content))] == [98, 99]
+    assert unread(query, key_of(kept[99].content)) == []
+    assert [each.asked for each in kept] == [1] * 97 + [2, 2, 3]
+    del kept[:98]  # Spark forgets the oldest
+    assert [each["batchId"] for each in unread(query, key_of(kept[0].content))] == [99]
 
 
 def test_a_large_backlog_is_told_with_the_time_that_it_takes() -> None:

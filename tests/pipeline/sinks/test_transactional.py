@@ -309,12 +309,23 @@ def test_a_process_writes_batch_after_batch_with_one_producer(
     fence_writers(writing(cluster, topic), known_writers=1)
     started, kept = Started(monkeypatch), KeptWriters()
     for batch, value in enumerate((b"a", b"b", b"c")):
-        assert write_part(writing(cluster, topic, batch=batch), 0, rows(topic, value), kept=kept) == 1
+        doing = replace(writing(cluster, topic, batch=batch), previous={0: batch - 1} if batch else {})
+        assert write_part(doing, 0, rows(topic, value), kept=kept) == 1
     assert started.count == 1
     assert write_part(writing(cluster, topic, batch=2), 0, rows(topic, b"c"), kept=kept) == 0  # a stage run again
     assert write_part(writing(cluster, topic, batch=2), 0, rows(topic, b"c"), attempt=1, kept=kept) == 0
     assert committed(cluster, topic) == [b"a", b"b", b"c"]
     assert started.count == 3
+
+
+def test_a_process_that_another_has_fenced_begins_anew_and_does_not_fail(cluster: ClusterAdmin, topic: str) -> None:
+    """Spark gives a writer's parts to whichever process is idle, so two of them may take turns."""
+    fence_writers(writing(cluster, topic), known_writers=1)
+    here, there = KeptWriters(), KeptWriters()
+    for batch, (value, kept) in enumerate(((b"a", here), (b"b", there), (b"c", here), (b"d", there))):
+        doing = replace(writing(cluster, topic, batch=batch), previous={0: batch - 1} if batch else {})
+        assert write_part(doing, 0, rows(topic, value), kept=kept) == 1
+    assert committed(cluster, topic) == [b"a", b"b", b"c", b"d"]
 
 
 def test_a_kept_producer_cannot_commit_what_another_process_has_written(cluster: ClusterAdmin, topic: str) -> None:
@@ -323,7 +334,7 @@ def test_a_kept_producer_cannot_commit_what_another_process_has_written(cluster:
     write_part(writing(cluster, topic, batch=0), 0, rows(topic, b"a"), kept=here)
     assert write_part(writing(cluster, topic, batch=1), 0, rows(topic, b"b"), kept=there) == 1
     with pytest.raises(KafkaException):
-        write_part(writing(cluster, topic, batch=1), 0, rows(topic, b"b"), kept=here)
+        write_part(replace(writing(cluster, topic, batch=1), previous={0: 0}), 0, rows(topic, b"b"), kept=here)
     assert write_part(writing(cluster, topic, batch=1), 0, rows(topic, b"b"), attempt=1, kept=here) == 0
     assert write_part(writing(cluster, topic, batch=2), 0, rows(topic, b"c"), kept=here) == 1
     assert committed(cluster, topic) == [b"a", b"b", b"c"]
@@ -334,8 +345,9 @@ def test_a_kept_producer_of_an_older_run_cannot_commit(cluster: ClusterAdmin, to
     kept = KeptWriters()
     write_part(writing(cluster, topic, run="old", batch=0), 0, rows(topic, b"a"), kept=kept)
     fence_writers(writing(cluster, topic, run="new"), known_writers=1)
+    doing = replace(writing(cluster, topic, run="old", batch=1), previous={0: 0})
     with pytest.raises(KafkaException):
-        write_part(writing(cluster, topic, run="old", batch=1), 0, rows(topic, b"zombie"), kept=kept)
+        write_part(doing, 0, rows(topic, b"zombie"), kept=kept)
     with pytest.raises(LeftOver):
         write_part(writing(cluster, topic, run="old", batch=1), 0, rows(topic, b"zombie"), attempt=1, kept=kept)
     assert write_part(writing(cluster, topic, run="new", batch=1), 0, rows(topic, b"b"), kept=kept) == 1
