@@ -2,36 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
-from tidemark.protocol.records import BatchHeader, Buffer, put_varint, read_varint, repacked
 from tidemark.storage.cleaning.cleaned_segment import CleanedSegment
 from tidemark.storage.cleaning.job import NO_DATA, CleaningJob
 from tidemark.storage.cleaning.key_hash import KeyHash
 from tidemark.storage.cleaning.key_map import KeyMap
-from tidemark.storage.cleaning.plain_rewriting import PlainRewriting, put_crc
 from tidemark.storage.cleaning.record_table import RecordTable, places_of, read_records, read_table
 from tidemark.storage.cleaning.remembered_sizes import RememberedSizes, offsets_of
 from tidemark.storage.cleaning.transactions import TransactionPass
-from tidemark.storage.cleaning.windows import (
-    CODEC,
-    CONTROL,
-    DELETE_HORIZON,
-    LOG_APPEND_TIME,
-    TRANSACTIONAL,
-    Window,
-    batch_at,
-)
+from tidemark.storage.cleaning.windows import CONTROL, DELETE_HORIZON, TRANSACTIONAL, Window, batch_at
+from tidemark.storage.cleaning.writing import AS_IT_IS, EMPTIED, GONE, REWRITTEN, Writing
 
 Flags = NDArray[np.bool_]
 
 _FLAGS_MAX = 32 << 20  # bytes
-
-# What becomes of a batch.
-_GONE, _AS_IT_IS, _REWRITTEN, _EMPTIED, _PLAIN = range(5)
 
 
 class Filter:
@@ -84,13 +70,13 @@ class Filter:
         has_tombstones[records.batch[keeps & records.is_tombstone & is_known]] = True
         needs_horizon = (has_tombstones | is_emptied_marker) & ~has_horizon
 
-        becomes = np.full(len(window), _GONE)
-        becomes[(kept == 0) & stays_empty] = _EMPTIED
-        becomes[kept > 0] = _REWRITTEN
-        becomes[(kept > 0) & (kept == window.headers["record_count"]) & ~needs_horizon] = _AS_IT_IS
+        becomes = np.full(len(window), GONE)
+        becomes[(kept == 0) & stays_empty] = EMPTIED
+        becomes[kept > 0] = REWRITTEN
+        becomes[(kept > 0) & (kept == window.headers["record_count"]) & ~needs_horizon] = AS_IT_IS
         self.records_read += int(window.headers["record_count"].sum())
         self.records_kept += int(kept.sum())
-        _Writing(self._job, window, records, keeps, read, needs_horizon, cleaned).write(becomes)
+        Writing(self._job, window, records, keeps, needs_horizon).write(becomes, cleaned)
 
     def _newest(self, window: Window) -> RecordTable | None:
         """Only those records that are the last of their keys, where that is known without reading any."""
@@ -142,129 +128,3 @@ class Filter:
         keeps = is_newest | is_later | is_control[records.batch]
         self.invalid_records += int(np.count_nonzero(~has_key & ~keeps))
         return keeps
-
-
-class _Writing:
-    """Of one window's batches."""
-
-    def __init__(
-        self,
-        job: CleaningJob,
-        window: Window,
-        records: RecordTable,
-        keeps: Flags,
-        read: NDArray[Any],
-        needs_horizon: Flags,
-        cleaned: CleanedSegment,
-    ) -> None:
-        self._horizon_ms = job.now_ms + job.delete_retention_ms
-        self._window = window
-        self._records = records
-        self._kept = np.flatnonzero(keeps)
-        self._read = read
-        self._needs_horizon = needs_horizon
-        self._cleaned = cleaned
-        self._view = memoryview(window.data)
-
-    def write(self, becomes: NDArray[Any]) -> None:
-        """All that stays of the window is put together, and written, at once."""
-        window = self._window
-        is_plain = (becomes == _REWRITTEN) & (window.attributes & CODEC == 0) & ~self._needs_horizon
-        plain = PlainRewriting(window, self._records, self._kept, np.flatnonzero(is_plain))
-        if (is_plain != (becomes == _REWRITTEN)).any():
-            self._prepare_records()
-        becomes = np.where(is_plain, _PLAIN, becomes)
-        timestamps = window.headers["max_timestamp"].tolist()
-        starts, ends = window.starts.tolist(), window.ends.tolist()
-        parts: list[Buffer] = []
-        batches: list[tuple[int, int, int]] = []  # size, last offset, largest timestamp
-        without_crc: list[tuple[int, int]] = []
-        run_start = run_end = size = 0  # of batches that stay as they are, side by side; of all
-        stays = np.flatnonzero(becomes != _GONE)
-        for at, last_offset, fate in zip(
-            stays.tolist(), window.last_offsets[stays].tolist(), becomes[stays].tolist(), strict=True
-        ):
-            if fate == _AS_IT_IS:
-                batches.append((ends[at] - starts[at], last_offset, timestamps[at]))
-                size += ends[at] - starts[at]
-                if starts[at] != run_end:
-                    if run_end > run_start:
-                        parts.append(self._view[run_start:run_end])
-                    run_start = starts[at]
-                run_end = ends[at]
-                continue
-            if run_end > run_start:
-                parts.append(self._view[run_start:run_end])
-            run_start = run_end = 0
-            if fate == _PLAIN:
-                packed_size, timestamp = plain.next_batch(parts)
-                without_crc.append((size, size + packed_size))
-            else:
-                header, packed = self._emptied(at) if fate == _EMPTIED else self._rewritten(at)
-                parts.append(packed)
-                packed_size, timestamp = len(packed), header.max_timestamp
-            batches.append((packed_size, last_offset, timestamp))
-            size += packed_size
-        if run_end > run_start:
-            parts.append(self._view[run_start:run_end])
-        self._cleaned.add(_joined(parts, without_crc), batches)
-
-    def _prepare_records(self) -> None:
-        """For batches that are rewritten one by one."""
-        records, kept = self._records, self._kept
-        self._row = {batch: row for row, batch in enumerate(self._read.tolist())}
-        self._bounds = [*np.searchsorted(records.batch[kept], self._read).tolist(), len(kept)]
-        self._starts, self._ends = records.starts[kept].tolist(), records.ends[kept].tolist()
-        self._timestamps = records.timestamps[kept].tolist()
-
-    def _emptied(self, at: int) -> tuple[BatchHeader, bytearray]:
-        """Nothing but the header: it tells the sequence, the epoch and the offsets."""
-        header = batch_at(self._window, at)[0]
-        header = header._replace(
-            attributes=header.attributes & (LOG_APPEND_TIME | TRANSACTIONAL | CONTROL),
-            base_timestamp=header.max_timestamp,
-            record_count=0,
-        )
-        return header, repacked(header, memoryview(b""), 0)
-
-    def _rewritten(self, at: int) -> tuple[BatchHeader, bytearray]:
-        header, row = batch_at(self._window, at)[0], self._row[at]
-        kept = slice(self._bounds[row], self._bounds[row + 1])
-        places = zip(self._starts[kept], self._ends[kept], strict=True)
-        attributes, base_timestamp, max_timestamp = header.attributes, header.base_timestamp, header.max_timestamp
-        parts: list[bytes | memoryview]
-        if self._needs_horizon[at]:
-            shift = base_timestamp - self._horizon_ms
-            parts = [_rebased(self._view[start:end], shift) for start, end in places]
-            attributes, base_timestamp = attributes | DELETE_HORIZON, self._horizon_ms
-        else:
-            parts = [self._view[start:end] for start, end in places]
-        if not attributes & LOG_APPEND_TIME:
-            max_timestamp = max(self._timestamps[kept])
-        header = header._replace(
-            attributes=attributes, base_timestamp=base_timestamp, max_timestamp=max_timestamp, record_count=len(parts)
-        )
-        return header, repacked(header, memoryview(b"".join(parts)), attributes & CODEC)
-
-
-def _joined(parts: list[Buffer], without_crc: list[tuple[int, int]]) -> Buffer:
-    """One piece of what is written. `without_crc`: where the batches lie in it that still need theirs."""
-    if len(parts) == 1 and not without_crc:
-        return parts[0]
-    data = bytearray().join(parts)
-    view = memoryview(data)
-    for start, end in without_crc:
-        put_crc(data, view, start=start, end=end)
-    return data
-
-
-def _rebased(record: memoryview, shift: int) -> bytes:
-    """The record in a batch whose base timestamp is less by `shift`: it keeps its time."""
-    _, begin = read_varint(record, 0)
-    delta, rest = read_varint(record, begin + 1)
-    body = bytearray(record[begin : begin + 1])
-    put_varint(body, delta + shift)
-    body += record[rest:]
-    sized = bytearray()
-    put_varint(sized, len(body))
-    return bytes(sized + body)

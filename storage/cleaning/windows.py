@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tidemark.protocol.records import HEADER_SIZE, MAGIC, BatchHeader, crc32c, payload_of, read_header
+from tidemark.protocol.records import HEADER_SIZE, MAGIC, BatchHeader, Buffer, crc32c, payload_of, read_header
 from tidemark.storage.cleaning.job import CleaningFailed
 from tidemark.storage.cleaning.key_hash import PADDING
 from tidemark.storage.files import Files
@@ -143,8 +143,7 @@ class _Cutting:
         self._expanded_bytes_max = expanded_bytes_max
         self._records_max = records_max
         self._bounds = np.array(places, dtype=np.int64)
-        raw = np.frombuffer(data, dtype=np.uint8)
-        self._headers = raw[self._bounds[:-1, None] + np.arange(HEADER_SIZE)].view(HEADER)[:, 0]
+        self._headers = unaligned(data, f"V{HEADER_SIZE}")[self._bounds[:-1]].view(HEADER)
         self._counts = self._headers["record_count"].astype(np.int64)
         self._compressed = np.flatnonzero((self._headers["attributes"] & CODEC != 0) & (self._counts > 0)).tolist()
 
@@ -189,6 +188,12 @@ class _Cutting:
         else:
             data = b"".join([*parts, PADDING])
         return Window(data, starts, ends, self._headers[first:stop], payload_starts, payload_ends)
+
+
+def unaligned(data: Buffer, dtype: str) -> NDArray[Any]:
+    """Values of a type at every byte of the data: to gather or to put many of them at once, wherever they lie."""
+    kind = np.dtype(dtype)
+    return np.ndarray((max(len(data) - kind.itemsize + 1, 0),), dtype=kind, buffer=data, strides=(1,))
 
 
 def batch_at(window: Window, index: int) -> tuple[BatchHeader, memoryview]:
