@@ -76,8 +76,8 @@ test: $(DEV) system
 	@$(PY) -m pytest -n $(WORKERS) tests compat-tests $(ARGS)
 
 # Without Java, Spark, Docker, wheels, pytest in pytest, commands that are typed at brokers in processes of their own or by the
-# thousand, and what takes long by its nature: soaking, the worst requests, simulations by the hundred. Of random histories and
-# examples, a few. That layers are kept is among the tests.
+# thousand, and what takes long by its nature: soaking, the worst requests, simulations by the hundred. Of random histories,
+# examples and flipped bits, a few. That layers are kept is among the tests.
 NOT_UNIT := pipeline test_docker.py storage/test_dump_log_segments.py \
 	storage/test_kafka_directories.py tidemark/test_installed.py tidemark/test_pytest_plugin.py \
 	cli/test_documented_commands.py cli/test_end_to_end.py cli/test_secure_configs.py cli/test_hostile_arguments.py \

@@ -53,13 +53,15 @@ def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Or the longest test of all would begin when the others are done."""
+    """The longest first, or they would begin when the others are done. Files with a test that runs alone come last:
+    before it begins, everybody waits for the longest that is at work."""
     if RUN_ID:
-        items.sort(key=lambda item: _rank(item.path.relative_to(ROOT).as_posix()))
+        last = {item.path for item in items if item.get_closest_marker("alone")}
+        items.sort(key=lambda item: (item.path in last, _rank(item.nodeid)))
 
 
-def _rank(path: str) -> int:
-    return next((rank for rank, folder in enumerate(LONGEST_FIRST) if path.startswith(folder)), len(LONGEST_FIRST))
+def _rank(nodeid: str) -> int:
+    return next((rank for rank, folder in enumerate(LONGEST_FIRST) if nodeid.startswith(folder)), len(LONGEST_FIRST))
 
 
 @pytest.hookimpl(optionalhook=True)

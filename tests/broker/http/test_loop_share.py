@@ -6,7 +6,7 @@ import json
 import random
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -43,35 +43,29 @@ def watch(http: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[LoopWatch]:
     gc.unfreeze()
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
-        WIDE,
-        json.dumps({"value": json.loads(WIDE)}),
-        json.dumps([{"key": "k" * 20, "value": {"a": [1, 2, 3]}, "headers": {"h": "x"}} for _ in range(10_000)]),
-        json.dumps({"key": "k" * 1_500_000, "value": 1}),
-        json.dumps({"value": "é" * 600_000}),
-        '{"value": {' + ",".join(f'"{n}": [{n}.5]' for n in range(60_000)) + "}}",
-        '{"records": [' * 5000,
-        " " * 4_000_000 + "1",
-        '{"value": 1, "headers": {' + ",".join(f'"{n}": ""' for n in range(300_000)) + "}}",
-        '{"records": [{"value": 1}], "acks": ' + WIDE + "}",
-        "{" + ",".join(f'"{n}": 1' for n in range(300_000)) + "}",
-    ],
-    ids=[
-        "wide body",
-        "wide value",
-        "many records",
-        "long key",
-        "long text",
-        "wide object",
-        "deep",
-        "space",
-        "many headers",
-        "wide acks",
-        "many fields",
-    ],
-)
+BODIES: dict[str, Callable[[], str]] = {
+    "wide body": lambda: WIDE,
+    "wide value": lambda: json.dumps({"value": json.loads(WIDE)}),
+    "many records": lambda: json.dumps(
+        [{"key": "k" * 20, "value": {"a": [1, 2, 3]}, "headers": {"h": "x"}} for _ in range(10_000)]
+    ),
+    "long key": lambda: json.dumps({"key": "k" * 1_500_000, "value": 1}),
+    "long text": lambda: json.dumps({"value": "é" * 600_000}),
+    "wide object": lambda: '{"value": {' + ",".join(f'"{n}": [{n}.5]' for n in range(60_000)) + "}}",
+    "deep": lambda: '{"records": [' * 5000,
+    "space": lambda: " " * 4_000_000 + "1",
+    "many headers": lambda: '{"value": 1, "headers": {' + ",".join(f'"{n}": ""' for n in range(300_000)) + "}}",
+    "wide acks": lambda: '{"records": [{"value": 1}], "acks": ' + WIDE + "}",
+    "many fields": lambda: "{" + ",".join(f'"{n}": 1' for n in range(300_000)) + "}",
+}
+
+
+@pytest.fixture(params=BODIES)
+def body(request: pytest.FixtureRequest) -> str:
+    """Made when it is sent, or every worker would make megabytes to know the names of the tests."""
+    return BODIES[request.param]()
+
+
 async def test_a_large_body_is_read_in_slices(http: Any, watch: LoopWatch, body: str) -> None:
     client, _ = http
     answer = await client.post("/topics/t/records", content=body, headers=JSON)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -78,10 +79,10 @@ def flip(path: Path, at: int) -> None:
         file.write(bytes([byte ^ (1 << (at * 5 + 3) % 8)]))
 
 
-def places(directory: Path) -> Iterator[tuple[str, int]]:
-    for path in files_of(directory):
-        for at in range(path.stat().st_size):
-            yield path.name, at
+def places(directory: Path) -> list[tuple[str, int]]:
+    """Every byte of every file, or (`make check`) every seventh."""
+    every = [(path.name, at) for path in files_of(directory) for at in range(path.stat().st_size)]
+    return every[:: 7 if "TIDEMARK_HISTORIES" in os.environ else 1]
 
 
 @pytest.fixture
@@ -121,7 +122,8 @@ async def test_on_a_single_node_every_flipped_bit_is_mended_or_the_partition_is_
     aborted = log.aborted_transactions(from_offset=0, up_to=log.end_offset)
     sound = contents(directory)
     offline = 0
-    for name, at in list(places(directory)):
+    flipped = places(directory)
+    for name, at in flipped:
         path = directory / name
         flip(path, at)
         await scrub(cluster, 1)
@@ -140,7 +142,7 @@ async def test_on_a_single_node_every_flipped_bit_is_mended_or_the_partition_is_
                 path.write_bytes(sound[name])
                 cluster.replica(1).log.snapshots._offsets = [int(each[:20]) for each in sorted(sound) if "snap" in each]
             assert path.read_bytes() == sound[name], (name, at)
-    assert offline == sum(len(data) for name, data in sound.items() if name.endswith(".log"))
+    assert offline == sum(name.endswith(".log") for name, _ in flipped) > 0
     log = cluster.replica(1).log
     assert cluster.values(1) == values
     assert log.aborted_transactions(from_offset=0, up_to=log.end_offset) == aborted
@@ -205,7 +207,7 @@ async def test_with_replicas_every_flipped_bit_is_mended_or_fetched_anew(new_clu
     values, sound = cluster.values(1), contents(directory_of(cluster, 1))
     assert {Path(name).suffix for name in sound} >= {".log", ".index", ".timeindex", ".txnindex", ".snapshot"}
     assert len([name for name in sound if name.endswith(".log")]) == 2
-    for name, at in list(places(directory_of(cluster, 1))):
+    for name, at in places(directory_of(cluster, 1)):
         leader = cluster.partition.leader
         path = directory_of(cluster, leader) / name
         flip(path, at)
