@@ -1,4 +1,4 @@
-"""HTTP and JSON, on one broker: `python bench/http_rates.py [--quick] [--rounds 3] [--pinned] [--idle]`.
+"""HTTP and JSON, on one broker: `python bench/http_rates.py [--quick] [--rounds 3] [--pinned] [--idle] [--realtime]`.
 
 A broker process and a loader with 50 connections, each with one request under way: 1 KB produced singly and in batches
 of 100, and a topic read as a stream of lines. Beside them a Kafka client produces 100 B at a time and waits for each
@@ -6,8 +6,9 @@ answer. The same client alone comes first, and then beside two processes that on
 broker has nothing else to do: what the machine makes of three busy processes on two processors. With --pinned the
 broker has a processor to itself, and the clients share another: what is left is the broker's doing. With --idle the
 loader runs only when nobody else wants its processor (SCHED_IDLE); otherwise it is nice, and since Linux 6.6 finishes
-its slice of milliseconds before the Kafka client gets its turn. Medians of the rounds. The loader sends bytes made
-beforehand.
+its slice of milliseconds before the Kafka client gets its turn. With --realtime (root only) the Kafka client has
+the processor as soon as its answer is there (SCHED_FIFO), so what it waits for is the broker and nothing else. Medians
+of the rounds. The loader sends bytes made beforehand.
 """
 
 from __future__ import annotations
@@ -42,7 +43,9 @@ SECONDS = float(os.environ.setdefault("HTTP_RATES_SECONDS", "2" if QUICK else "8
 PINNED = "--pinned" in sys.argv
 if "--idle" in sys.argv:
     os.environ["HTTP_RATES_IDLE"] = "1"  # likewise
-CONNECTIONS = 50
+if "--realtime" in sys.argv:
+    os.environ["HTTP_RATES_REALTIME"] = "1"
+CONNECTIONS = int(os.environ.get("HTTP_RATES_CONNECTIONS", "50"))
 BATCH = 100
 VALUE = "x" * 1000
 
@@ -94,6 +97,8 @@ async def _stream(port: int, topic: str) -> dict[str, float]:
 
 def neighbour(host: str, port: int) -> dict[str, float]:
     took = []
+    if os.environ.get("HTTP_RATES_REALTIME"):
+        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(10))
     with Wire(host, port) as wire:
         until = time.perf_counter() + SECONDS
         while (began := time.perf_counter()) < until:

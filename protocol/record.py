@@ -20,6 +20,8 @@ from tidemark.protocol.batch import (
 )
 from tidemark.protocol.compression import LIMIT_BYTES, NONE, DecompressionError, compress, decompress
 
+PAUSE_BYTES: Final = 16 << 10  # of a batch that is built, before others have their turn
+RECORD_BYTES: Final = 512  # what a record takes beside its bytes, as if these were more
 HEADERS_AT_ONCE: Final = 1_000  # of a record, before others have their turn
 
 Header = tuple[str, bytes | None]
@@ -234,16 +236,19 @@ def build_batch_in_slices(
     transactional: bool = False,
     control: bool = False,
 ) -> Generator[None, None, bytearray]:
-    """As `build_batch`, with a pause after each record."""
+    """As `build_batch`, with a pause after a few records, or a long one."""
     given = list(records)
     if not given:
         raise ValueError("a batch holds at least one record")
     base_timestamp = given[0].timestamp
-    payload, delta = bytearray(), -1
+    payload, delta, pause_at = bytearray(), -1, PAUSE_BYTES
     for record in given:
         delta = delta + 1 if record.offset < 0 else record.offset - base_offset
         _put_record(payload, record, timestamp_delta=record.timestamp - base_timestamp, offset_delta=delta)
-        yield
+        pause_at -= RECORD_BYTES
+        if len(payload) > pause_at:
+            pause_at = len(payload) + PAUSE_BYTES
+            yield
     header = BatchHeader(
         base_offset=base_offset,
         batch_length=0,
@@ -263,25 +268,37 @@ def build_batch_in_slices(
 
 
 def _put_record(out: bytearray, record: Record, *, timestamp_delta: int, offset_delta: int) -> None:
-    body = bytearray(1)  # attributes: none are defined
-    put_varint(body, timestamp_delta)
-    put_varint(body, offset_delta)
-    _put_blob(body, record.key)
-    _put_blob(body, record.value)
-    put_varint(body, len(record.headers))
+    parts = [b"\0", _varint(timestamp_delta), _varint(offset_delta)]  # its attributes: none are defined
+    _put_blob(parts, record.key)
+    _put_blob(parts, record.value)
+    parts.append(_varint(len(record.headers)))
     for name, value in record.headers:
-        _put_blob(body, name.encode())
-        _put_blob(body, value)
-    put_varint(out, len(body))
+        _put_blob(parts, name.encode())
+        _put_blob(parts, value)
+    body = b"".join(parts)
+    out += _varint(len(body))
     out += body
 
 
-def _put_blob(out: bytearray, data: bytes | None) -> None:
+def _put_blob(parts: list[bytes], data: bytes | None) -> None:
     if data is None:
-        out.append(1)  # -1
+        parts.append(b"\x01")  # -1
         return
-    put_varint(out, len(data))
-    out += data
+    parts.append(_varint(len(data)))
+    parts.append(data)
+
+
+def _varint(value: int) -> bytes:
+    if 0 <= value < 64:  # nearly all but the lengths of values
+        return _VARINTS[value]
+    if 64 <= value < 8192:
+        return bytes((value << 1 & 0x7F | 0x80, value >> 6))
+    out = bytearray()
+    put_varint(out, value)
+    return bytes(out)
+
+
+_VARINTS: Final = tuple(bytes((value << 1,)) for value in range(64))
 
 
 def _assemble(header: BatchHeader, payload: bytes | memoryview) -> bytearray:

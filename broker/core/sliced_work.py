@@ -19,7 +19,7 @@ from tidemark.environment import monotonic
 log = logging.getLogger(__name__)
 
 SLICE_SECONDS: Final = 0.005
-BACKGROUND_SLICE_SECONDS: Final = 0.00025  # of what is done behind Kafka's clients: HTTP and scrapes
+BACKGROUND_SLICE_SECONDS: Final = 0.00015  # of what is done behind Kafka's clients: HTTP and scrapes
 FIRST_SECONDS_IF_BUSY: Final = 0.0005  # of a job that is new while others wait: the turn has its slice already
 
 A = TypeVar("A")

@@ -31,6 +31,8 @@ HEADERS_MAX: Final = 100
 # What is parsed at once, but for bodies. Of what came behind a whole request the rest is kept until that is answered:
 # 64 KB hold thousands of requests, which would take the parser a while.
 PIECE_BYTES: Final = 4 << 10
+# That the parser keeps, or passes over, before it tells us anything: of a line that does not come to its end.
+LINE_BYTES_MAX: Final = HEAD_BYTES_MAX + PIECE_BYTES
 LINGER_SECONDS: Final = 2.0
 GRACE_SECONDS: Final = 1.0
 UNSENT_BYTES_MAX: Final = 128 << 10  # in the transport's buffer, before a stream waits for its reader
@@ -65,6 +67,8 @@ class HttpConnection(asyncio.BufferedProtocol):
 
     def _begin(self) -> None:
         self._parser = httptools.HttpRequestParser(self)
+        self._was_told = False  # something by the parser, of the piece it has just read
+        self._line_bytes = 0  # since then
         self._forget_request()
 
     def _forget_request(self) -> None:
@@ -158,9 +162,13 @@ class HttpConnection(asyncio.BufferedProtocol):
 
     def _feed(self, piece: memoryview) -> bool:
         """Whether what follows is looked at."""
+        self._was_told = False
         try:
             self._parser.feed_data(piece)
-            return True
+            self._line_bytes = 0 if self._was_told else self._line_bytes + len(piece)
+            if self._line_bytes <= LINE_BYTES_MAX:
+                return True
+            self._refuse(_too_long_a_head())
         except httptools.HttpParserUpgrade:
             # What it wants to change to we do not speak. The request before that is answered, then we hang up.
             self._waiting = deque((request, False) for request, _ in self._waiting)
@@ -175,6 +183,7 @@ class HttpConnection(asyncio.BufferedProtocol):
             self._parse(rest)
 
     def on_message_begin(self) -> None:
+        self._was_told = True
         self._under_way = True
         self._deadline = self._listener.deadline()
 
@@ -184,10 +193,11 @@ class HttpConnection(asyncio.BufferedProtocol):
             raise Problem(414, "INVALID_REQUEST", f"A target has {TARGET_BYTES_MAX} bytes at most.")
 
     def on_header(self, name: bytes, value: bytes | None) -> None:
+        self._was_told = True
         self._head_bytes += len(name) + len(value or b"")
         self._head_lines += 1
         if self._head_bytes > HEAD_BYTES_MAX or self._head_lines > HEADERS_MAX:
-            raise Problem(431, "INVALID_REQUEST", f"{HEADERS_MAX} headers and {HEAD_BYTES_MAX} bytes at most.")
+            raise _too_long_a_head()
         if self._has_head:
             return  # behind a chunked body: who is between the client and us may have looked at the head only
         key = name.decode("latin-1").lower()
@@ -206,6 +216,7 @@ class HttpConnection(asyncio.BufferedProtocol):
             self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     def on_body(self, body: bytes) -> None:
+        self._was_told = True
         self._check_body(len(self._body) + len(body))
         if not self._listener.reserve(self.owner, len(body)):
             raise _too_many_bytes()
@@ -461,6 +472,10 @@ class HttpConnection(asyncio.BufferedProtocol):
         """At shutdown: what is under way may come to its end."""
         if self._is_idle or self._lingers:
             self._hang_up()
+
+
+def _too_long_a_head() -> Problem:
+    return Problem(431, "INVALID_REQUEST", f"{HEADERS_MAX} headers and {HEAD_BYTES_MAX} bytes at most.")
 
 
 def _too_many_bytes() -> Problem:

@@ -18,6 +18,8 @@ ANY_FORMAT: Final = "auto"  # of what is read: JSON if it is that, else a string
 CHECKED_JSON: Final = "checked"  # it is known to be JSON
 TIMESTAMP_MAX: Final = 1 << 62
 _SIMPLE: Final = {"key", "value"}
+_PLAIN: Final = bytes(byte for byte in range(0x20, 0x100) if byte not in b'"\\')  # what JSON does not escape
+_LONG_TEXT: Final = 64  # bytes, from which on it is worth a look whether there is something to escape
 HEADERS_MAX: Final = 1_000  # of a record that is produced here
 
 
@@ -27,17 +29,26 @@ def simple_record(value: object, *, now_ms: int) -> Record | None:
     if type(value) is not dict or not value.keys() <= _SIMPLE:
         return None
     key, data = value.get("key"), value.get("value")
-    if not (key is None or type(key) is str) or is_long(data):
+    if not (key is None or type(key) is str):
         return None
     try:
-        return Record(
-            timestamp=now_ms,
-            key=None if key is None else key.encode(),
-            value=None if data is None else ENCODER.encode(data).encode(),
-            headers=[],
-        )
+        if type(data) is str:
+            told: bytes | None = _quoted(data)
+        elif is_long(data):
+            return None
+        else:
+            told = None if data is None else ENCODER.encode(data).encode()
+        return Record(timestamp=now_ms, key=None if key is None else key.encode(), value=told, headers=[])
     except (ValueError, RecursionError):
         return None
+
+
+def _quoted(text: str) -> bytes:
+    """A string as JSON. Python's encoder looks at one character after the other, whether or not it has to."""
+    data = text.encode()
+    if len(data) > _LONG_TEXT and not data.translate(None, _PLAIN):
+        return b'"%b"' % data
+    return encode_basestring(text).encode()
 
 
 def record_of(value: object, *, now_ms: int, where: str) -> Job[tuple[int | None, Record]]:
@@ -183,6 +194,8 @@ def _checked_json(data: bytes) -> str:
 
 
 def _string(data: bytes) -> str:
+    if len(data) > _LONG_TEXT and not data.translate(None, _PLAIN):
+        return f'"{data.decode()}"'
     return encode_basestring(data.decode())
 
 

@@ -266,3 +266,22 @@ async def test_those_who_scrape_at_the_same_time_get_the_same(start_http: Any, b
     answers = await asyncio.gather(*(client.get("/metrics") for _ in range(20)))
     assert {answer.status_code for answer in answers} == {200}
     assert len({answer.text for answer in answers}) < 15
+
+
+@pytest.mark.parametrize(
+    "start",
+    [
+        b"GET /livez HTTP/1.1\r\nX: ",
+        b"GET /livez HTTP/1.1\r\n",
+        POST + b"Transfer-Encoding: chunked\r\n\r\n1;",
+        POST + b"Transfer-Encoding: chunked\r\n\r\n0\r\nX: ",
+    ],
+    ids=["value", "name", "extension", "trailer"],
+)
+async def test_a_line_without_an_end_is_refused_before_it_fills_the_memory(
+    start_http: Any, dial: Any, start: bytes
+) -> None:
+    client = await dial(await start_http(), start + b"a" * 200_000)
+    status, body = await client.answer()
+    assert status == 431, body
+    await client.ends()

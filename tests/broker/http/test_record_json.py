@@ -15,6 +15,11 @@ SIMPLE = [
     {"key": "k", "value": 17},
     {"key": None, "value": None},
     {"key": "é"},
+    {"value": "é" * 1000},
+    {"value": "x" * 1000},
+    {"value": "x" * 1000 + '"'},
+    {"value": "\\" + "x" * 1000},
+    {"value": "x" * 1000 + "\x1f\x7f\u2028"},
     {},
 ]
 OTHERS: list[Any] = [
