@@ -22,6 +22,7 @@ from tidemark.files import Buffer
 ALIGNMENT: Final = 4096  # of position, length and memory: enough for every disk
 READ_BYTES_MIN: Final = 64 << 10  # a smaller read is not worth the trouble
 WRITE_BYTES: Final = 1 << 20  # at a time
+LARGE_PAGE_BYTES: Final = 2 << 20
 
 
 @contextlib.contextmanager
@@ -40,35 +41,42 @@ class DirectReader:
     """One for each thread that reads."""
 
     def __init__(self) -> None:
-        self._buffer = mmap.mmap(-1, ALIGNMENT)
+        self._buffer = _new_buffer(ALIGNMENT)
         self._is_possible = portable.O_DIRECT is not None
         self.was_direct = False  # the last read of some size
 
-    def pread(self, fd: int, length: int, position: int) -> bytes:
-        """As `os.pread`."""
+    def pread(self, fd: int, length: int, position: int) -> Buffer:
+        """As `os.pread`, but what it returns is there until the next call only."""
         if not self._is_possible or length < READ_BYTES_MIN:
             return os.pread(fd, length, position)
         self.was_direct = not portable.is_cached(fd, position=position, length=length, strictly=False)
         return (self.was_direct and self._read(fd, length, position)) or os.pread(fd, length, position)
 
-    def _read(self, fd: int, length: int, position: int) -> bytes:
+    def _read(self, fd: int, length: int, position: int) -> Buffer:
         """Nothing at the end of the file, and where the file system cannot do it."""
         begin = position % ALIGNMENT
         size = begin + length
         size += -size % ALIGNMENT
         if len(self._buffer) < size:
-            self._buffer = mmap.mmap(-1, size)
-        with memoryview(self._buffer) as view, view[:size] as room:
-            try:
-                with _directly(fd):
-                    got = os.preadv(fd, [room], position - begin)
-            except OSError as error:
-                if error.errno != errno.EINVAL:
-                    raise
-                self._is_possible = self.was_direct = False
-                return b""
-            with room[begin : max(begin, min(got, begin + length))] as found:
-                return bytes(found)
+            self._buffer = _new_buffer(size)
+        view = memoryview(self._buffer)
+        try:
+            with _directly(fd):
+                got = os.preadv(fd, [view[:size]], position - begin)
+        except OSError as error:
+            if error.errno != errno.EINVAL:
+                raise
+            self._is_possible = self.was_direct = False
+            return b""
+        return view[begin : max(begin, min(got, begin + length))]
+
+
+def _new_buffer(size: int) -> mmap.mmap:
+    """In large pages, if it is large: the kernel has to hold each page while the disk writes to it."""
+    buffer = mmap.mmap(-1, size)
+    if size >= LARGE_PAGE_BYTES and portable.MADV_HUGEPAGE is not None:
+        buffer.madvise(portable.MADV_HUGEPAGE)
+    return buffer
 
 
 class DirectWriter:
@@ -76,7 +84,7 @@ class DirectWriter:
 
     def __init__(self, fd: int) -> None:
         self.fd = fd
-        self._buffer = mmap.mmap(-1, WRITE_BYTES)
+        self._buffer = _new_buffer(WRITE_BYTES)
         self._filled = 0
         self._is_possible = portable.O_DIRECT is not None
 

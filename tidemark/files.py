@@ -154,6 +154,10 @@ class Files:
             got += len(data)
         return b"".join(parts)
 
+    def read_window(self, fd: int, *, position: int, length: int) -> Buffer:
+        """As `read_range`, but what it returns may be overwritten by the next call: for readers of whole files."""
+        return self.read_range(fd, position=position, length=length)
+
     def write_all(self, fd: int, data: Buffer) -> None:
         """A disk that fills up takes a part of the bytes first, and says why only when it is asked to take the rest."""
         view = memoryview(data)

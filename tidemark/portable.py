@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import mmap
 import os
 import resource
 import signal
@@ -23,6 +24,7 @@ IS_LINUX: Final = sys.platform == "linux"
 
 O_DIRECTORY: Final[int] = getattr(os, "O_DIRECTORY", 0)
 O_DIRECT: Final[int | None] = getattr(os, "O_DIRECT", None)  # reads past the page cache
+MADV_HUGEPAGE: Final[int | None] = getattr(mmap, "MADV_HUGEPAGE", None)
 
 _FULL_SYNC: Final[int | None] = getattr(fcntl, "F_FULLFSYNC", None)
 _NO_WAIT: Final[int | None] = getattr(os, "RWF_NOWAIT", None)

@@ -31,12 +31,15 @@ class CleanerFiles(Files):
         self._thread = new_executor(1, name="write")
         self._call(os.getpid)  # so that it begins
         self._reader = DirectReader()
-        self.pread = self._reader.pread
         self._new_fd: int | None = None
         self._writer: DirectWriter | None = None
 
     def _call(self, work: Callable[P, T], *args: P.args, **options: P.kwargs) -> T:
         return self._thread.submit(work, *args, **options).result()
+
+    def read_window(self, fd: int, *, position: int, length: int) -> Buffer:
+        data = self._reader.pread(fd, length, position)
+        return data if len(data) == length else super().read_range(fd, position=position, length=length)
 
     def open_data(self, path: str, *, create: bool = False) -> OpenFile:
         file = super().open_data(path, create=create)

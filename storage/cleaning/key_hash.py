@@ -13,6 +13,8 @@ import hashlib
 import numpy as np
 from numpy.typing import NDArray
 
+from tidemark.storage.files import Buffer
+
 _WORDS_MAX = 64
 _LONG = 4 * _WORDS_MAX  # bytes; longer keys are rare, and get a hash function each
 _LANES = 4
@@ -31,7 +33,7 @@ class KeyHash:
         numbers = np.random.Generator(np.random.PCG64(seed))
         self._factors = numbers.integers(0, 1 << 64, size=(_WORDS_MAX + 2, _LANES), dtype=np.uint64, endpoint=False)
 
-    def __call__(self, data: bytes, starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.uint64]:
+    def __call__(self, data: Buffer, starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.uint64]:
         """The hashes of the keys that lie there in `data`, which ends with PADDING: a row of two numbers each."""
         hashes = np.empty((len(starts), 2), dtype=np.uint64)
         if not len(starts):
@@ -43,7 +45,7 @@ class KeyHash:
             hashes[at] = self._digest(data[int(starts[at]) : int(starts[at] + lengths[at])])
         return hashes
 
-    def _sums(self, data: bytes, starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> list[Words]:
+    def _sums(self, data: Buffer, starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> list[Words]:
         begin, by_length = self._factors[_WORDS_MAX], self._factors[_WORDS_MAX + 1]
         sums = [begin[lane] + lengths.astype(np.uint64) * by_length[lane] for lane in range(_LANES)]
         pairs = np.ndarray((len(data) - 7,), dtype="<u8", buffer=data, strides=(1,))
@@ -79,6 +81,6 @@ class KeyHash:
         for lane, total in enumerate(sums):
             total[has] += values * self._factors[word, lane]
 
-    def _digest(self, key: bytes) -> NDArray[np.uint64]:
+    def _digest(self, key: Buffer) -> NDArray[np.uint64]:
         digest = hashlib.blake2b(key, digest_size=16, key=self._secret).digest()
         return np.frombuffer(digest, dtype=np.uint64)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tidemark.protocol.records import InvalidRecord
+from tidemark.protocol.records import Buffer, InvalidRecord
 from tidemark.storage.cleaning.windows import Window
 
 Column = NDArray[np.int64]
@@ -142,7 +142,7 @@ def read_table(window: Window, places: Places) -> RecordTable:
 # Walking over records
 
 
-def _record_bounds(data: bytes, raw: Bytes, payload_starts: Column, counts: Column, first: Column) -> Column:
+def _record_bounds(data: Buffer, raw: Bytes, payload_starts: Column, counts: Column, first: Column) -> Column:
     """Of each batch, where its records begin and the last one ends; the batch's own begin at number `first`."""
     found = np.empty(int(first[-1]), dtype=np.int64)
     order = np.argsort(-counts, kind="stable")  # batches with many records first: those that go on are a prefix
@@ -171,7 +171,7 @@ def _next_places(raw: Bytes, places: Column) -> Column:
     return places + np.maximum(sizes, 0)
 
 
-def _walk(data: bytes, found: Column, slot: int, *, place: int, step: int, count: int) -> None:
+def _walk(data: Buffer, found: Column, slot: int, *, place: int, step: int, count: int) -> None:
     """The bounds of one batch's records from number `step` on."""
     places = []
     try:
@@ -190,7 +190,7 @@ def _walk(data: bytes, found: Column, slot: int, *, place: int, step: int, count
     found[slot + step + 1 : slot + count + 1] = places
 
 
-def _long_varint(data: bytes, place: int) -> tuple[int, int]:
+def _long_varint(data: Buffer, place: int) -> tuple[int, int]:
     value = shift = 0
     while True:
         byte = data[place]

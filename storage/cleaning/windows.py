@@ -16,7 +16,7 @@ from tidemark.storage.cleaning.key_hash import PADDING
 from tidemark.storage.files import Files
 from tidemark.storage.scan import CRC_START, LENGTH_END
 
-WINDOW_BYTES = 4 << 20
+WINDOW_BYTES = 8 << 20
 EXPANDED_BYTES_MAX = 16 << 20  # decompressed payloads of one window: it ends with the batch that reaches this
 RECORDS_MAX = 1 << 18  # likewise: columns of a record take more memory than a small record itself
 CODEC = 0x07
@@ -47,7 +47,7 @@ _HEAD = Struct(">qiibI")  # of a header: base offset, length, leader epoch, magi
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    data: bytes  # batches as they are on disk, then what was compressed in them, then PADDING
+    data: Buffer  # batches as they are on disk, then what was compressed in them, then PADDING
     starts: NDArray[np.int64]  # of the batches
     ends: NDArray[np.int64]
     headers: NDArray[Any]
@@ -91,13 +91,13 @@ def windows(
     try:
         position = start
         while position < end:
-            data = files.read_range(file.fileno(), position=position, length=min(window_bytes, end - position))
+            data = files.read_window(file.fileno(), position=position, length=min(window_bytes, end - position))
             places = _places(data, path=path, position=position)
             if places[-1] == 0:  # one batch is larger than the window
                 size = LENGTH_END + int.from_bytes(data[8:12], "big")
                 if position + size > end:
                     raise _damaged(path, position, "the file ends inside a batch")
-                data = files.read_range(file.fileno(), position=position, length=size)
+                data = files.read_window(file.fileno(), position=position, length=size)
                 places = _places(data, path=path, position=position)
             paced(places[-1])
             cutting = _Cutting(path, data, places, position, expanded_bytes_max, records_max)
@@ -107,7 +107,7 @@ def windows(
         file.close()
 
 
-def _places(data: bytes, *, path: str, position: int) -> list[int]:
+def _places(data: Buffer, *, path: str, position: int) -> list[int]:
     """Where whole batches begin, and at last where they end; each is checked."""
     view, places, place, unpack = memoryview(data), [0], 0, _HEAD.unpack_from
     while place + HEADER_SIZE <= len(data):
@@ -134,7 +134,7 @@ class _Cutting:
     """Of what was read at once into windows."""
 
     def __init__(
-        self, path: str, data: bytes, places: list[int], position: int, expanded_bytes_max: int, records_max: int
+        self, path: str, data: Buffer, places: list[int], position: int, expanded_bytes_max: int, records_max: int
     ) -> None:
         self._path = path
         self._data = data

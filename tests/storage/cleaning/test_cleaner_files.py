@@ -36,7 +36,7 @@ def test_a_log_that_was_not_in_the_page_cache_is_read_and_written_past_it(
     files, data = CleanerFiles(), os.urandom((3 << 20) + 777)
     (tmp_path / "old").write_bytes(data)
     old = files.open_to_read(str(tmp_path / "old"))
-    read = files.read_range(old.fileno(), position=0, length=len(data))
+    read = files.read_window(old.fileno(), position=0, length=len(data))
     new = files.open_data(str(tmp_path / "new"), create=True)
     for at in range(0, len(read), 300_000):
         files.write_all(new.fileno(), read[at : at + 300_000])
@@ -53,7 +53,7 @@ def after_a_cold_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cleane
     files = CleanerFiles()
     (tmp_path / "old").write_bytes(bytes(1 << 20))
     old = files.open_to_read(str(tmp_path / "old"))
-    files.read_range(old.fileno(), position=0, length=1 << 20)
+    files.read_window(old.fileno(), position=0, length=1 << 20)
     return files
 
 

@@ -36,7 +36,7 @@ def read(path: str, **limits: int) -> list[Window]:
 
 
 def raw(window: Window) -> bytes:
-    return window.data[: int(window.ends[-1])]
+    return bytes(window.data[: int(window.ends[-1])])
 
 
 def expanded_bytes(window: Window) -> int:
