@@ -1,4 +1,8 @@
-"""DescribeTransactions: the state, the producer and the partitions of transactional ids (KIP-664)."""
+"""DescribeTransactions: the state, the producer and the partitions of transactional ids (KIP-664).
+
+Each id has an error of its own: NOT_COORDINATOR where another broker coordinates it, TRANSACTIONAL_ID_NOT_FOUND where
+nothing is known of it, INVALID_REQUEST for an empty one. There is one version.
+"""
 
 from __future__ import annotations
 

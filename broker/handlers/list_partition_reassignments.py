@@ -1,4 +1,7 @@
-"""ListPartitionReassignments: the partitions that are on the move: of those named, or (null) of all (KIP-455)."""
+"""ListPartitionReassignments: the partitions that are on the move: of those named, or (null) of all (KIP-455).
+
+What does not exist or does not move is left out, without an error. There is one version.
+"""
 
 from __future__ import annotations
 

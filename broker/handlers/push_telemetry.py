@@ -1,4 +1,9 @@
-"""PushTelemetry: a client's metrics, for /metrics and for who they are forwarded to (KIP-714)."""
+"""PushTelemetry: a client's metrics, for /metrics and for who they are forwarded to (KIP-714).
+
+Refused: a push that comes too soon (THROTTLING_QUOTA_EXCEEDED), for a subscription that has changed
+(UNKNOWN_SUBSCRIPTION_ID), that is too large (TELEMETRY_TOO_LARGE) or follows the last one (INVALID_REQUEST). There is
+one version.
+"""
 
 from __future__ import annotations
 

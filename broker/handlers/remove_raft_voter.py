@@ -1,4 +1,8 @@
-"""RemoveRaftVoter: a node loses its vote on the metadata; it goes on following it (KIP-853)."""
+"""RemoveRaftVoter: a node loses its vote on the metadata; it goes on following it (KIP-853).
+
+The controller decides, and answers when the change is committed; other brokers forward the request to it. There is one
+version.
+"""
 
 from __future__ import annotations
 

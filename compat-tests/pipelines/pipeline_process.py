@@ -12,14 +12,13 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psutil
+from harness.java import SHORT_LIVED_ENVIRONMENT
 from harness.waiting import eventually
 
 # Seconds on a quiet machine, minutes on a busy one.
 START_SECONDS_MAX = 300
 END_SECONDS_MAX = 400
-# A run of these lives for some seconds: compiling hard and collecting in parallel only costs it time.
-SHORT_LIVED = {"JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
-# For a pipeline's `spark` section: nor does code pay that Spark writes and compiles for every query.
+# For a pipeline's `spark` section: code does not pay that Spark writes and compiles for every query.
 QUICK_SPARK = """\
   spark.ui.enabled: "false"
   spark.sql.shuffle.partitions: "1"
@@ -54,7 +53,7 @@ class PipelineProcess:
                 stdout=out,
                 stderr=out,
                 cwd=file.parent,
-                env={**os.environ, **SHORT_LIVED, **(environment or {})},
+                env={**os.environ, **SHORT_LIVED_ENVIRONMENT, **(environment or {})},
                 process_group=0 if own_group else None,
             )
 

@@ -11,9 +11,10 @@ from pathlib import Path
 
 import psutil
 import pyspark
+from harness.java import SHORT_LIVED_ENVIRONMENT
 from harness.ports import free_port
 from harness.waiting import eventually
-from pipelines.pipeline_process import SHORT_LIVED, EndedEarly, command_of
+from pipelines.pipeline_process import EndedEarly, command_of
 
 HOME = Path(pyspark.__file__).parent
 START_SECONDS_MAX = 120
@@ -24,7 +25,7 @@ ENVIRONMENT = {
     "SPARK_HOME": str(HOME),
     "SPARK_LOCAL_IP": "127.0.0.1",
     "SPARK_DAEMON_MEMORY": "256m",
-    **SHORT_LIVED,
+    **SHORT_LIVED_ENVIRONMENT,
 }
 
 

@@ -6,7 +6,9 @@ import os
 import sys
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
+from harness.java import SHORT_LIVED_ENVIRONMENT
 from pyspark.sql import SparkSession
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -36,4 +38,5 @@ def start() -> SparkSession:
     builder = SparkSession.builder.master("local[2]").appName("compat").config("spark.jars", ",".join(jars))
     for key, value in SETTINGS.items():
         builder = builder.config(key, value)
-    return builder.getOrCreate()
+    with mock.patch.dict(os.environ, SHORT_LIVED_ENVIRONMENT):
+        return builder.getOrCreate()

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import gc
 import io
+import os
 import uuid
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
+from unittest import mock
 
 import pytest
+from harness.java import SHORT_LIVED_ENVIRONMENT
 
 import tidemark
 from tidemark.pipeline.cluster import ClusterAdmin
@@ -52,7 +55,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> SparkSession:
     from tidemark.pipeline.spark import SHORT_LIVED, session
 
     warehouse = tmp_path_factory.mktemp("warehouse")
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), mock.patch.dict(os.environ, SHORT_LIVED_ENVIRONMENT):
         warnings.simplefilter("ignore")  # PySpark's own, while it starts
         return session("tests", master="local[2]", warehouse=str(warehouse), settings=SHORT_LIVED)
 
