@@ -168,6 +168,7 @@ class ClusterRuntime:
         if self._config.controlled_shutdown_enable:
             await self.membership.shut_down()
         await self._hand_over()
+        self.forwarding.stop_waiting()
 
     async def _hand_over(self) -> None:
         driver = self.store.driver

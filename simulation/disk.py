@@ -75,6 +75,12 @@ class File:
         self.dirty.clear()
         self.durable_size = len(self.data)
 
+    def lose_page(self, lost: int) -> None:
+        """The power fails now, and the system had written every page but this one, and the file's size."""
+        old, start = self.dirty[lost], lost * PAGE
+        self.data[start : start + PAGE] = old.ljust(min(PAGE, len(self.data) - start), b"\0")
+        self.sync()
+
     def begin_sync(self) -> Callable[[], None]:
         """What is to be called when the sync ends: until then nothing of it counts as on the disk. If the file is cut
         meanwhile nobody relies on this sync: what was cut off must not come back by it."""

@@ -59,7 +59,13 @@ class Forwarding:
         self._store = store
         self._peers = peers
         self._services = services
+        self._is_stopping = False
         self.guard: Guard = lambda _route, handle: handle  # who may ask for what, of clients that are forwarded here
+
+    def stop_waiting(self) -> None:
+        """This node stops: what no controller takes now is for another node to pass on. A client may be ready to wait
+        for a controller for hours."""
+        self._is_stopping = True
 
     # -- on the node that was asked ----------------------------------------
 
@@ -76,6 +82,9 @@ class Forwarding:
                 except (Refused, PeerUnavailable) as error:
                     if isinstance(error, Refused) and error.code != ErrorCode.NOT_CONTROLLER:
                         return await finished(refusal_of(request, route.response, error))
+                    if self._is_stopping:
+                        stopping = Refused(ErrorCode.NOT_CONTROLLER, f"This broker stops: {error}")
+                        return await finished(refusal_of(request, route.response, stopping))
                     if monotonic() + RETRY_SECONDS > deadline:
                         code = ErrorCode.REQUEST_TIMED_OUT
                         late = Refused(code, f"No controller accepted it in time: {error}")

@@ -34,7 +34,7 @@ from tidemark.broker.server.connection import Connection, Encoded
 from tidemark.broker.server.large_messages import free_slowly, hold_elements
 from tidemark.broker.server.request_log import RequestLog
 from tidemark.broker.server.timed_answer import TimedAnswer
-from tidemark.environment import current
+from tidemark.environment import current, monotonic
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.headers import (
     API_VERSIONS_KEY,
@@ -56,6 +56,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 LARGE_BYTES: Final = 32 << 10  # a longer request is decoded in slices
+FINISH_SECONDS_MAX: Final = 10.0  # that a shutdown waits for requests under way
 
 
 class _Ready:
@@ -311,12 +312,16 @@ class Dispatcher:
             self._work.add(free_slowly(held))
 
     async def finish_tasks(self) -> None:
-        """At shutdown: changes that were under way come to their end."""
-        while self._tasks or self._work.is_busy:
+        """At shutdown: changes that were under way come to their end, if it is a near one. Clients are still served
+        meanwhile, and some ask all the time: that nobody waits for anything any more may never be."""
+        deadline = monotonic() + FINISH_SECONDS_MAX
+        while (self._tasks or self._work.is_busy) and (left := deadline - monotonic()) > 0:
             if self._tasks:
-                await asyncio.wait(list(self._tasks))
+                await asyncio.wait(list(self._tasks), timeout=left)
             else:
                 await asyncio.sleep(0)
+        for task in self._tasks:
+            task.cancel()
 
 
 def _either(stays_here: Callable[[Any], bool], here: Handler, relayed: Handler) -> Handler:

@@ -9,6 +9,7 @@ from cluster_simulation import damage, layouts, lost_metadata
 from cluster_simulation.cuts import isolate
 from cluster_simulation.fault import Fault, broker_of, later
 from tidemark.simulation import Broker, Cluster
+from tidemark.simulation.disk import PAGE, File
 
 
 def replaced_disk(cluster: Cluster, fault: Fault) -> None:
@@ -77,7 +78,7 @@ def _other_of_two(cluster: Cluster, broker: Broker) -> tuple[str, Broker] | None
 
 def torn_journal(cluster: Cluster, fault: Fault) -> None:
     """A node is cut off, and the power fails while it saves what it has missed of the quorum's log: several entries,
-    in several pages, any of which may be lost."""
+    in several pages, of which the first is lost, and those after it are not."""
     broker, disk = broker_of(cluster, fault), broker_of(cluster, fault).machine.disk
     if cluster.network.cuts:
         return  # the others must go on without it
@@ -86,13 +87,20 @@ def torn_journal(cluster: Cluster, fault: Fault) -> None:
     disk.sync_seconds = 0.3
 
     def look(times: int) -> None:
-        pages = [len(file.dirty) for path, file in disk.files() if path.endswith("/journal")]
-        if max(pages, default=0) < 2 and times:
+        journals = [file for path, file in disk.files() if path.endswith("/journal") and _is_in_several_pages(file)]
+        if not journals and times:
             cluster.world.after(0.02, lambda: look(times - 1))
             return
         disk.sync_seconds = 0.002
         if broker.is_running and times:
+            for each in journals:
+                each.lose_page(min(each.dirty))
             broker.cut_power()
             cluster.world.after(0.3, broker.start)
 
     cluster.world.after(lasts, lambda: look(150))
+
+
+def _is_in_several_pages(file: File) -> bool:
+    """What was not synced: the last append."""
+    return bool(file.dirty) and len(file.data) > (min(file.dirty) + 1) * PAGE
