@@ -171,6 +171,11 @@ class Framer:
             if size > self._limit_of(key):
                 raise FrameTooLarge(f"a frame of {size} bytes was announced for API key {key}")
 
+    def clear(self) -> None:
+        """Nothing more is cut: what arrived is let go of, however long the framer itself is kept."""
+        self._head, self._backlog = b"", None
+        self._frame = self._whole = self._lent = None
+
     def hold(self) -> None:
         """The frames are not taken for now: keep what is in the scratch buffer, which others will use."""
         if self._backlog is not None:

@@ -2,7 +2,9 @@
 
 Objects are freed when nothing refers to them any more; the collector is for cycles, of which a broker makes hardly
 any. A full collection visits every object, 60 ms and more with thousands of partitions, and no client is served
-meanwhile. The younger generations, where cycles show up, are collected as usual.
+meanwhile. The younger generations, where cycles show up, are collected after ten thousand objects, not seven hundred:
+fifty requests of HTTP's that are under way, with a hundred records each, are more than that, and were visited twenty
+times a second, one or two milliseconds each time.
 """
 
 from __future__ import annotations
@@ -10,9 +12,9 @@ from __future__ import annotations
 import gc
 from typing import Final
 
-# A full collection after a thousand of the generation below, not ten: that is, when seven million objects have been
-# added to those that live.
-THRESHOLDS: Final = (700, 10, 1000)
+# The second generation after forty thousand objects have been added to those that live, and a full collection after
+# eight million.
+THRESHOLDS: Final = (10_000, 3, 200)
 
 
 def collect_rarely() -> None:

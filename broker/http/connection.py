@@ -342,7 +342,11 @@ class HttpConnection(asyncio.BufferedProtocol):
         try:
             return await self._listener.application(request)
         except Problem as problem:
-            return _refusal(problem)
+            refusal = _refusal(problem)
+            # Its traceback leads to frames that lead back to it, and to the body: they would stay until the next
+            # collection of such cycles, with megabytes each.
+            problem.with_traceback(None).__context__ = problem.__cause__ = None
+            return refusal
         except Exception:
             log.exception("%s %s from %s failed", request.method, request.path[:200], self.peer)
             return _refusal(Problem(500, "UNKNOWN_SERVER_ERROR", "It failed here; the broker's log says why."))

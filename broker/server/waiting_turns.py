@@ -11,7 +11,7 @@ from typing import Final
 from tidemark.environment import monotonic
 
 TURN_SECONDS: Final = 0.01
-TURNS_PASSED_MAX: Final = 16
+TURNS_PASSED_MAX: Final = 2
 
 
 class WaitingTurns:

@@ -2,14 +2,20 @@
 
 import asyncio
 import contextlib
+import gc
 import json
 import socket
+import weakref
 from typing import Any
 
 import pytest
+from harness.ports import free_port
 
+import tidemark
 from tests.broker.server.loop_watch import LoopWatch
 from tidemark.broker.http import sliced_json, streaming
+from tidemark.broker.http.application import HttpApplication
+from tidemark.broker.http.messages import HttpRequest
 
 POST = b"POST /topics/t/records HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
 GET = b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n"
@@ -285,3 +291,28 @@ async def test_a_line_without_an_end_is_refused_before_it_fills_the_memory(
     status, body = await client.answer()
     assert status == 431, body
     await client.ends()
+
+
+@pytest.mark.parametrize("body", ['{"value": "x', '{"value": "x", "bad": 1}', '{"key": "x", "value": 1e999}'])
+def test_a_refused_request_is_not_kept_until_cycles_are_collected(monkeypatch: pytest.MonkeyPatch, body: str) -> None:
+    asked, answer = list[weakref.ref[HttpRequest]](), HttpApplication.__call__
+
+    async def noted(self: HttpApplication, request: HttpRequest) -> Any:
+        asked.append(weakref.ref(request))
+        return await answer(self, request)
+
+    monkeypatch.setattr(HttpApplication, "__call__", noted)
+    data, port = body.replace("x", "x" * 1_000_000).encode(), free_port()
+    gc.disable()
+    try:
+        # A broker's own event loop, where long work is done by turns.
+        with (
+            tidemark.embedded(**{"http.listeners": f"HTTP://127.0.0.1:{port}"}),
+            socket.create_connection(("127.0.0.1", port)) as client,
+            client.makefile("rb") as answers,
+        ):
+            client.sendall(POST + b"Connection: close\r\nContent-Length: %d\r\n\r\n%b" % (len(data), data))
+            assert answers.read().startswith(b"HTTP/1.1 400")
+        assert [each() for each in asked] == [None]
+    finally:
+        gc.enable()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import threading
 from collections import Counter
@@ -12,9 +13,11 @@ from harness.ports import free_port
 
 import tidemark
 from tidemark.broker.core.background_work import BackgroundWork
+from tidemark.broker.core.sliced_work import Job
 from tidemark.broker.http.application import HttpApplication
 from tidemark.broker.http.calls import Calls
 from tidemark.broker.http.connection import HttpConnection
+from tidemark.broker.http.listener import HttpListener
 from tidemark.broker.http.messages import HttpResponse
 from tidemark.broker.server.crowd import CrowdSelector
 from tidemark.protocol.messages.produce import ProduceRequest
@@ -122,3 +125,45 @@ def test_of_long_requests_a_turn_has_a_slice_or_one_that_goes_on(steps: Counter[
     flood(BATCH, BATCHES)
     assert sum(steps.values()) > 5 * CONNECTIONS * BATCHES, "each is read twice, begun, worked at, appended (answered)"
     assert max(steps.values()) == 1
+
+
+def test_new_requests_are_taken_while_others_have_work_without_an_end(
+    steps: Counter[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else health, which comes behind hundreds of streams, is not told for seconds."""
+    opened = HttpListener.open
+
+    def without_end() -> Job[None]:
+        while True:
+            yield
+
+    async def open_with_work(self: HttpListener, *args: Any) -> None:
+        work = getattr(asyncio.get_running_loop(), "background_work")  # noqa: B009 -- of a broker's own loop
+        work.add(without_end())
+        steps.clear()
+        await opened(self, *args)
+
+    slices, received, answer = 0, HttpConnection.buffer_updated, HttpApplication.__call__
+    slice_of = BackgroundWork._turn
+    began, ended = list[int](), list[int]()
+
+    def slice_counted(self: BackgroundWork) -> None:
+        nonlocal slices
+        slices += not self._turns.is_taken
+        slice_of(self)
+
+    def received_noted(self: HttpConnection, nbytes: int) -> None:
+        began.append(slices)
+        received(self, nbytes)
+
+    async def answer_noted(self: HttpApplication, request: Any) -> Any:
+        ended.append(slices)
+        return await answer(self, request)
+
+    monkeypatch.setattr(HttpListener, "open", open_with_work)
+    monkeypatch.setattr(BackgroundWork, "_turn", slice_counted)
+    monkeypatch.setattr(HttpConnection, "buffer_updated", received_noted)
+    monkeypatch.setattr(HttpApplication, "__call__", answer_noted)
+    flood(BODY, 1)
+    assert len(ended) == CONNECTIONS
+    assert max(ended) - min(began) <= 8 * CONNECTIONS, "slices of the others' work meanwhile"
