@@ -22,8 +22,12 @@ class PendingDeletions:
     def __init__(self) -> None:
         self._entries: list[tuple[int, list[str]]] = []  # due at, in ms; paths
 
+    def __bool__(self) -> bool:
+        return bool(self._entries)
+
     def add(self, paths: list[str], *, due_ms: int) -> None:
-        self._entries.append((due_ms, paths))
+        if paths:
+            self._entries.append((due_ms, paths))
 
     def take_due(self, now_ms: int) -> list[str]:
         if not self._entries:

@@ -294,7 +294,8 @@ class LogDirectory:
     def take_deleted(self, now_ms: int) -> Callable[[], None] | None:
         """Work that removes the files whose deletion is due, of segments and of whole partitions, and makes deletions
         durable; for any thread."""
-        paths = [path for log in self.logs.values() if not log.is_offline for path in log.take_deleted(now_ms)]
+        waiting = [log for log in self.logs.values() if log.deletions and not log.is_offline]
+        paths = [path for log in waiting for path in log.take_deleted(now_ms)]
         directories = [path for due_ms, path in self._retired if due_ms <= now_ms]
         self._retired = [entry for entry in self._retired if entry[0] > now_ms]
         has_unsynced_names, self._has_unsynced_names = self._has_unsynced_names, False

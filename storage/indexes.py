@@ -132,6 +132,12 @@ class Indexes:
         with suppress(OSError):
             self.save()
 
+    def sync(self) -> None:
+        """What was written since the log was opened."""
+        if self.changed:
+            for suffix in (names.OFFSET_INDEX, names.TIME_INDEX):
+                self._files.sync_file(self._stem + suffix)
+
     def save_when_many(self) -> None:
         """The first entry at once: Kafka's tools want the files to exist."""
         if self.offsets is None:

@@ -55,6 +55,9 @@ def recover(
     """Checks every batch from the segment that holds the recovery point on, and rebuilds those segments' indexes."""
     first = max((at for at, segment in enumerate(segments) if segment.base_offset <= recovery_point), default=0)
     scanned_from = end_offset = segments[first].base_offset
+    if first > 0 and scanned_from == recovery_point:
+        # The segment before may have been ended while the last sync was under way, which did not cover its indexes.
+        segments[first - 1].complete_indexes()
     kept = len(segments)
     to_read = sum(segment.size for segment in segments[first:])
     if to_read >= _LONG_BYTES:

@@ -74,9 +74,9 @@ def _advance_epochs(log: Log) -> None:
 def _delete_first(log: Log, count: int) -> None:
     due_ms = log.now_ms() + log.config.file_delete_delay_ms
     for segment in list(islice(log.segments, count)):
-        try:
-            log.deletions.add(segment.rename_for_deletion(), due_ms=due_ms)
+        try:  # the snapshot first: without it the segment can stay
             log.deletions.add(log.snapshots.rename_for_deletion(segment.base_offset), due_ms=due_ms)
+            log.deletions.add(segment.rename_for_deletion(), due_ms=due_ms)
         except OSError as error:  # it stays in the log, and is tried again
             raise WriteFailed(f"{log.directory}: cannot delete segment {segment.base_offset}: {error}") from error
         log.segments.remove_first()

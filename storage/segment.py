@@ -8,8 +8,10 @@ it is read, and lets go of both when the log's cache says so.
 from __future__ import annotations
 
 import errno
+import logging
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 
 from tidemark.protocol.records import HEADER_SIZE
 from tidemark.storage import names
@@ -20,6 +22,8 @@ from tidemark.storage.files import Buffer, Files, OpenFile
 from tidemark.storage.index import OffsetIndex, TimeIndex
 from tidemark.storage.indexes import Indexes
 from tidemark.storage.scan import LENGTH_END, Damage, Placed, find_offset, headers
+
+_logger = logging.getLogger(__name__)
 
 NO_TIMESTAMP = -1
 _UNKNOWN = -2  # a largest timestamp that was not looked up yet
@@ -456,6 +460,23 @@ class Segment:
             self.first_timestamp = first.max_timestamp
         return end_offset
 
+    def complete_indexes(self) -> None:
+        """Adds what a power cut took from the end of a sealed segment's indexes. Where the log itself is damaged they
+        stay as they are: whoever reads there will say so."""
+        if not self.size:
+            return
+        with suppress(CorruptLog):
+            times, offsets = self.time_index(), self.offset_index()
+            last_time, last = times.last(), offsets.last()
+            if last_time is not None and last is not None:
+                last = min(last, offsets.floor(last_time[1]) or (0, 0))
+            for _, header in self.headers(position=last[1] if last is not None else 0):
+                times.append_if_later(timestamp=header.max_timestamp, offset=header.last_offset)
+        self._largest_timestamp = _UNKNOWN
+        with suppress(OSError):
+            self.indexes.save()
+            self.indexes.sync()
+
     def truncate(self, *, offset: int, position: int) -> None:
         """Cuts the file at `position`, where the first batch that ends at or past `offset` starts. Durable at once:
         what replaces these bytes must never be seen mixed with them."""
@@ -493,7 +514,29 @@ class Segment:
         return self._aborts
 
     def rename_for_deletion(self) -> list[str]:
-        """Takes the segment out of the log: its files get the suffix `.deleted`. Returns their new paths."""
+        """Takes the segment out of the log: its files get the suffix `.deleted`. Returns their new paths.
+
+        What can be made anew goes first: if one of these cannot be renamed, or the log itself, the segment stays and
+        can be read. The aborted transactions go after the log: a segment without them would show what was aborted."""
         self.indexes.disown_files()
-        suffixes = names.SEGMENT_SUFFIXES if self._aborts else names.SEGMENT_SUFFIXES[:-1]
-        return [renamed for suffix in suffixes for renamed in set_aside(self.files, self.path(suffix))]
+        renamed: list[str] = []
+        try:
+            for suffix in (names.OFFSET_INDEX, names.TIME_INDEX, names.LOG):
+                renamed += set_aside(self.files, self.path(suffix))
+        except OSError:
+            with suppress(OSError):
+                for path in renamed:
+                    self.files.remove(path)
+            raise
+        if self._aborts:
+            renamed += self._set_aborts_aside()
+        return renamed
+
+    def _set_aborts_aside(self) -> list[str]:
+        """Or at least out of the way of another segment of this offset."""
+        try:
+            return set_aside(self.files, self.path(names.ABORTED_INDEX))
+        except OSError as error:
+            _logger.warning("%s cannot be renamed: %s", self.path(names.ABORTED_INDEX), error)
+            self.files.remove(self.path(names.ABORTED_INDEX))
+            return []

@@ -60,8 +60,7 @@ def compact(
     finally:
         log.close()
     if done.bytes_before:
-        offsets = {**cleaned, key: done.end_offset}
-        checkpoints.write_offsets(files, os.path.join(place.log_directory, checkpoints.CLEANED_UP_TO), offsets)
+        _note_cleaned_up_to(files, place, done.end_offset)
     return Compacted(
         records_before=done.records_before,
         records_after=done.records_after,
@@ -97,9 +96,16 @@ def _compact(
             f"{log.directory} holds {stats.invalid_records} records without a key, which compaction would drop:"
             " its topic is not a compacted one."
         )
+    _note_cleaned_up_to(log.files, place, cleaned_up_to)  # or, if this is killed, the gaps would look like a loss
     for group in groups:
         swap(log, group)
     return stats
+
+
+def _note_cleaned_up_to(files: Files, place: PartitionPlace, offset: int) -> None:
+    offsets = read_checkpoint(files, place.log_directory, checkpoints.CLEANED_UP_TO)
+    offsets[place.topic, place.partition] = offset
+    checkpoints.write_offsets(files, os.path.join(place.log_directory, checkpoints.CLEANED_UP_TO), offsets)
 
 
 def _discard(log: Log, groups: list[CleanedGroup]) -> None:

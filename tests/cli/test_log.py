@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tidemark.cli.main import main
 from tidemark.failure import ExitCode
 from tidemark.protocol.records import EndTransaction, Record, build_batch, build_end_transaction, read_header
-from tidemark.storage import LogConfig, LogDirectory
+from tidemark.storage import LogConfig, LogDirectory, swap
+from tidemark.storage.files import REAL_FILES
+from tidemark.storage.tools import compacting, find_partitions
 
 T0 = 1_700_000_000_000
 Captured = pytest.CaptureFixture[str]
@@ -231,6 +234,22 @@ def test_compact_keeps_the_last_record_of_every_key(compacted: Path, capsys: Cap
     directory.close()
     assert main(["log", "compact", str(compacted)]) == ExitCode.OK
     assert "nothing to compact" in capsys.readouterr().out
+
+
+def test_a_log_whose_compaction_was_killed_after_a_swap_is_sound(
+    compacted: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def swap_and_die(*args: Any) -> None:
+        swap(*args)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(compacting, "swap", swap_and_die)
+    (place,) = find_partitions(REAL_FILES, str(compacted))
+    with pytest.raises(KeyboardInterrupt):
+        compacting.compact(place, segment_bytes=1500)
+    assert main(["log", "verify", str(compacted)]) == ExitCode.OK
+    monkeypatch.undo()
+    assert main(["log", "compact", str(compacted)]) == ExitCode.OK
 
 
 def test_compact_refuses_what_is_not_a_compacted_topic_or_was_not_stopped(tmp_path: Path, capsys: Captured) -> None:

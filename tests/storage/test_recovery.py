@@ -243,6 +243,25 @@ def test_what_is_fetched_after_a_damaged_time_index_is_written_once(open_log, ma
     assert segment_files(tmp_path / "topic-0")[0].read_bytes() == b"".join(batches)
 
 
+@pytest.mark.parametrize("lost", [12, 36])
+@pytest.mark.parametrize("zeros", [0, 12, 36])
+def test_a_segment_that_was_ended_during_the_last_sync_is_as_young_as_its_last_batch(killed, open_log, lost, zeros):
+    """That sync moved the recovery point to where the next segment begins, but did not cover what was written to the
+    indexes when the segment was ended. Retention would delete it too early."""
+    path, _batches = killed
+    third = int(segment_files(path)[2].stem)
+    damaged = Path(str(segment_files(path)[1]).replace(".log", ".timeindex"))
+    damaged.write_bytes(damaged.read_bytes()[:-lost] + bytes(zeros))
+    log = reopen(open_log, recovery_point=third)
+    ends = [segment.base_offset for segment in log.segments][1:]
+    assert [segment.largest_timestamp() for segment in log.segments][:2] == [
+        T0 + end // 3 + 1 for end in ends
+    ]  # a batch's last record
+    log.close(clean=False)
+    again = reopen(open_log, recovery_point=log.end_offset)
+    assert [segment.largest_timestamp() for segment in again.segments][1] == T0 + third // 3 + 1
+
+
 def test_an_index_longer_than_its_log_is_rebuilt(killed, open_log, read_batches):
     path, batches = killed
     reopen(open_log).close()

@@ -1,10 +1,11 @@
 from __future__ import annotations
 
+import errno
 import os
 
 import pytest
 
-from tidemark.storage import LogConfig, OffsetOutOfRange
+from tidemark.storage import LogConfig, OffsetOutOfRange, WriteFailed
 from tidemark.storage.segment import Segment
 
 T0 = 1_700_000_000_000
@@ -109,6 +110,29 @@ def test_deleted_files_stay_for_a_while_under_another_name(filled, tmp_path):
     log.remove_deleted(T0 + 60_000)
     assert not list(path.glob("*.deleted"))
     assert not list(path.glob(f"{0:020d}.*"))
+
+
+@pytest.mark.parametrize("suffix", [".index", ".timeindex", ".snapshot", ".log"])
+def test_a_segment_that_cannot_be_deleted_can_be_read_and_its_files_go_when_it_can(
+    filled, tmp_path, monkeypatch, suffix, read_batches
+):
+    log = filled(retention_ms=5 * HOUR)
+
+    def fails(source, target):
+        if source.endswith(f"{2:020d}{suffix}"):
+            raise OSError(errno.EIO, "Input/output error")
+        os.rename(source, target)
+
+    monkeypatch.setattr(log.files, "rename", fails)
+    with pytest.raises(WriteFailed):
+        log.apply_retention(T0 + 9 * HOUR)
+    for segment in log.segments:
+        segment.release()  # as when others are read
+    assert [header.base_offset for header, _ in read_batches(log)] == list(range(2, 10))
+    monkeypatch.undo()
+    assert log.apply_retention(T0 + 9 * HOUR)
+    log.remove_deleted(T0 + 20 * HOUR)
+    assert {int(path.name[:20]) for path in (tmp_path / "topic-0").glob("0*")} == {4, 6, 8}
 
 
 def test_epochs_follow_the_start(open_log, make_batch, append):
