@@ -3,18 +3,15 @@ sinks or writers by what is in them: one of these may have its part of the batch
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any
 
-from tidemark.pipeline.spec import Pipeline, Sink, TopicSink
+from tidemark.pipeline.spec import Pipeline, Sink, TopicSink, words_in
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 # A stream fixes the time of its batches in its checkpoint; rows of ours, outside of a stream, would not have it.
-OF_TIME = frozenset(
-    {"current_timestamp", "now", "localtimestamp", "current_date", "curdate", "current_time", "unix_timestamp"}
-)
+OF_TIME = frozenset({"current_timestamp", "now", "localtimestamp", "current_date", "curdate", "current_time"})
 OF_CHANCE = frozenset(
     {
         "rand", "randn", "random", "randstr", "uniform", "uuid", "shuffle", "tablesample",
@@ -27,10 +24,9 @@ _ROWS_OF_THE_PLAN = ("LocalRelation", "OneRowRelation", "Range")
 def words_of(pipeline: Pipeline, sink: Sink) -> set[str]:
     """All words of the SQL that makes a sink's rows, in small letters."""
     if isinstance(sink, TopicSink):
-        said = (sink.key, sink.value, sink.headers, sink.timestamp)
+        own = words_in(sink.key, sink.value, sink.headers, sink.timestamp)
     else:
-        said = (sink.order_by, sink.delete_when, None, None)
-    own = {word.lower() for text in said if text is not None for word in re.findall(r"\w+", text)}
+        own = words_in(sink.order_by, sink.delete_when)
     return pipeline.words_behind([sink.view]) | own
 
 

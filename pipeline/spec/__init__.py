@@ -15,6 +15,7 @@ from tidemark.pipeline.spec.model import (
     Watermark,
     key_subject,
     value_subject,
+    words_in,
 )
 from tidemark.pipeline.spec.reading import load
 
@@ -34,4 +35,5 @@ __all__ = [
     "key_subject",
     "load",
     "value_subject",
+    "words_in",
 ]

@@ -10,10 +10,16 @@ from pathlib import Path
 from tidemark.pipeline.registry.client import RegistrySettings
 
 _WORD = re.compile(r"\w+")
+_NOW = re.compile(r"\bunix_timestamp\s*\(\s*\)", re.IGNORECASE)  # of nothing: the present; else it only converts
 FRAMED_FORMATS = ("avro-confluent", "json-confluent", "protobuf-confluent")  # by a schema registry
 FORMATS = ("json", "avro", "csv", "debezium", "string", "binary", *FRAMED_FORMATS)
 MALFORMED = ("dead_letter", "count", "fail")
 FILE_SINKS = ("parquet", "delta", "iceberg", "console", "python")
+
+
+def words_in(*texts: str | None) -> set[str]:
+    """All words of SQL, in small letters."""
+    return {word.lower() for text in texts if text for word in _WORD.findall(_NOW.sub("now()", text))}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,7 +133,7 @@ class Step:
     @property
     def words(self) -> set[str]:
         """Of its SQL and its rules, in small letters: SQL does not tell NAMES from names."""
-        return {word.lower() for text in (self.sql, *self.rules.values()) for word in _WORD.findall(text)}
+        return words_in(self.sql, *self.rules.values())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -183,3 +183,10 @@ def test_views_are_found_behind_others_as_sql_finds_them(loading: Load) -> None:
         assert pipeline.is_behind_table("big")
         assert pipeline.views_behind(["big"]) >= {"big", "orders", "names"}
     assert not loading(GOOD, table).is_behind_table("big")
+
+
+def test_the_present_is_found_in_sql_however_it_is_asked_for(loading: Load) -> None:
+    """A rule that looks at it would judge a row anew when a batch is tried again."""
+    for rule, is_there in (("UNIX_TIMESTAMP ( ) > 7", True), ("unix_timestamp(_timestamp) > 7", False)):
+        pipeline = loading(GOOD, f"steps=[{{name: big, from: orders, rules: {{new: {rule!r}}}}}]")
+        assert ("now" in pipeline.words_behind(["big"])) == is_there
