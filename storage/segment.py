@@ -513,15 +513,18 @@ class Segment:
     def has_aborts(self) -> bool:
         return self._aborts
 
-    def rename_for_deletion(self) -> list[str]:
+    def rename_for_deletion(self, *, log_first: bool = False) -> list[str]:
         """Takes the segment out of the log: its files get the suffix `.deleted`. Returns their new paths.
 
         What can be made anew goes first: if one of these cannot be renamed, or the log itself, the segment stays and
-        can be read. The aborted transactions go after the log: a segment without them would show what was aborted."""
+        can be read. The aborted transactions go after the log: a segment without them would show what was aborted.
+        `log_first`: where a failure takes the log offline anyway; a start finds no log without its indexes then."""
         self.indexes.disown_files()
         renamed: list[str] = []
         try:
-            for suffix in (names.OFFSET_INDEX, names.TIME_INDEX, names.LOG):
+            suffixes = [names.OFFSET_INDEX, names.TIME_INDEX]
+            suffixes.insert(0 if log_first else len(suffixes), names.LOG)
+            for suffix in suffixes:
                 renamed += set_aside(self.files, self.path(suffix))
         except OSError:
             with suppress(OSError):

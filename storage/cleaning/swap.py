@@ -40,7 +40,7 @@ def swap(log: Log, cleaned: CleanedGroup) -> None:
     try:
         due_ms = log.now_ms() + log.config.file_delete_delay_ms
         for segment in reversed(old):
-            log.deletions.add(segment.rename_for_deletion(), due_ms=due_ms)
+            log.deletions.add(segment.rename_for_deletion(log_first=True), due_ms=due_ms)
             if segment.base_offset != cleaned.base_offset:
                 log.deletions.add(log.snapshots.rename_for_deletion(segment.base_offset), due_ms=due_ms)
         _rename_all(log, cleaned, suffixes[::-1], source=names.SWAP, target="")

@@ -7,13 +7,25 @@ import os
 import shutil
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tidemark.protocol.records import Record, build_batch, iter_records, read_header
-from tidemark.storage import CleaningFailed, Files, Log, LogConfig, StorageError, job_for, measure, names, swap
+from tidemark.storage import (
+    CleaningFailed,
+    Files,
+    Log,
+    LogConfig,
+    StorageError,
+    job_for,
+    leftovers,
+    measure,
+    names,
+    swap,
+)
 from tidemark.storage.cleaning.clean import clean
 
 T0 = 1_700_000_000_000
@@ -190,3 +202,28 @@ def test_a_search_that_began_before_a_swap_leaves_the_new_indexes_alone(
         search()
     assert {path.name: path.read_bytes() for path in directory.glob("*index")} == before
     assert last_values(log, read_batches) == last
+
+
+def test_a_kill_between_two_renames_leaves_no_log_without_its_indexes(tmp_path: Path) -> None:
+    """Of old segments that the cleaned one does not reach to, since nothing is left of them."""
+    source = tmp_path / "source"
+    log = Log.open(str(source), config=CONFIG, now_ms=lambda: T0, clean=True)
+    keys = [b"9", *(b"%d" % (number % 3) for number in range(60))]
+    for number, key in enumerate(keys):
+        batch = build_batch([Record(timestamp=T0 + number, key=key, value=bytes(200))])
+        log.append(batch, read_header(batch), leader_epoch=0, now_ms=T0)
+    assert log.segment_count > 4
+    log.close()
+    for count in range(40):
+        files, path = KilledAtRename(), tmp_path / f"log-{count}"
+        shutil.copytree(source, path)
+        log = Log.open(str(path), config=replace(CONFIG, segment_bytes=10_000), files=files, clean=True)
+        dirtiness = measure(log, cleaned_up_to=0, high_watermark=log.end_offset, now_ms=T0)
+        cleaned = next(clean(job_for(log, dirtiness, now_ms=T0, map_bytes=1 << 20, hash_seed=9), files=files))
+        files.left = count
+        with suppress(Killed):
+            swap(log, cleaned)
+        found = set(leftovers.clear(Files(), str(path)))
+        for name in [each for each in found if each.endswith(names.LOG)]:
+            stem = name.removesuffix(names.LOG)
+            assert {stem + names.OFFSET_INDEX, stem + names.TIME_INDEX} <= found, count
