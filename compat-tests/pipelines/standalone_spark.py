@@ -1,4 +1,4 @@
-"""A standalone Spark cluster on loopback: master, worker and executors as processes, from the jars that PySpark has."""
+"""A standalone Spark cluster on loopback: a master and workers as processes of their own, from PySpark's own jars."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from pipelines.pipeline_process import EndedEarly, command_of
 
 HOME = Path(pyspark.__file__).parent
 START_SECONDS_MAX = 120
-WORKER = "worker"
 EXECUTOR = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
 # Executors inherit it. Without a home, a worker cannot say where the jars of its executors are.
 ENVIRONMENT = {
@@ -30,18 +29,19 @@ ENVIRONMENT = {
 
 
 class StandaloneSpark:
-    """Owns the processes, and everything that the worker starts below it: an executor for each core that it has, if a
-    program asks for such."""
+    """Owns the processes, and everything that workers start below them."""
 
-    def __init__(self, directory: Path, *, executors: int) -> None:
+    def __init__(self, directory: Path, *, workers: int) -> None:
         self._directory = directory
         self._started: list[subprocess.Popen[bytes]] = []
         port = free_port()
         self.master = f"spark://127.0.0.1:{port}"
         try:
             self._start("master", "master.Master", "--port", str(port), said="I have been elected leader")
-            place = ("--cores", str(executors), "--memory", f"{executors}g", "--work-dir", str(directory / WORKER))
-            self._start(WORKER, "worker.Worker", *place, self.master, said="Successfully registered with master")
+            for number in range(workers):
+                name = f"worker-{number}"
+                place = ("--cores", "1", "--memory", "1g", "--work-dir", str(directory / name))
+                self._start(name, "worker.Worker", *place, self.master, said="Successfully registered with master")
         except BaseException:
             self.close()
             raise
@@ -51,10 +51,10 @@ class StandaloneSpark:
 
     def said(self) -> str:
         """What the executors wrote, for a failing test to show."""
-        return "\n".join(each.read_text(errors="replace") for each in self._directory.glob(f"{WORKER}/*/*/stderr"))
+        return "\n".join(each.read_text(errors="replace") for each in self._directory.glob("worker-*/*/*/stderr"))
 
     def close(self) -> None:
-        """A worker ends its executors when it is asked to end itself; what is left is killed."""
+        """Workers end their executors when they are asked to end themselves; what is left is killed."""
         everyone = self._below()
         for process in self._started:
             process.send_signal(signal.SIGTERM)
@@ -100,9 +100,9 @@ class StandaloneSpark:
 
 
 @contextmanager
-def standalone_spark(directory: Path, *, executors: int) -> Iterator[StandaloneSpark]:
+def standalone_spark(directory: Path, *, workers: int) -> Iterator[StandaloneSpark]:
     directory.mkdir()
-    cluster = StandaloneSpark(directory, executors=executors)
+    cluster = StandaloneSpark(directory, workers=workers)
     try:
         yield cluster
     finally:

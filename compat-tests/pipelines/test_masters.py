@@ -25,8 +25,7 @@ sources:
 sinks:
   copy: {{from: lines, topic: copy, key: value, value: upper(value), writers: 2, rate: 1000}}
 spark:
-{quick}  spark.executor.cores: "1"
-  spark.executor.memory: 512m
+{quick}  spark.executor.memory: 512m
   spark.driver.host: 127.0.0.1
 """
 # What the executors' Python must not find by itself: the tests' environment has our packages installed.
@@ -74,7 +73,7 @@ def test_a_standalone_cluster_writes_each_row_once_though_an_executor_is_killed(
     file.write_text(YAML.format(bootstrap=broker.bootstrap, quick=QUICK_SPARK))
     environment = {"PYSPARK_PYTHON": str(python_without_ours(tmp_path)), "SPARK_LOCAL_IP": "127.0.0.1"}
     with (
-        standalone_spark(tmp_path / "spark", executors=2) as cluster,
+        standalone_spark(tmp_path / "spark", workers=2) as cluster,
         consumer(broker.bootstrap, isolation_level="read_committed") as committed,
         consumer(broker.bootstrap, isolation_level="read_uncommitted") as everything,
         running(file, "--once", "--master", cluster.master, log=tmp_path / "log", environment=environment) as run,
