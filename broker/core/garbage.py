@@ -3,7 +3,7 @@
 Objects are freed when nothing refers to them any more; the collector is for cycles, of which a broker makes hardly
 any. A full collection visits every object, 60 ms and more with thousands of partitions, and no client is served
 meanwhile. The younger generations, where cycles show up, are collected after ten thousand objects, not seven hundred:
-fifty requests of HTTP's that are under way, with a hundred records each, are more than that, and were visited twenty
+fifty requests of HTTP's that are under way, with a hundred records each, are more than that, and were visited several
 times a second, one or two milliseconds each time.
 """
 

@@ -122,7 +122,7 @@ class Connection(asyncio.BufferedProtocol):
             if deferred.abandon is not None:
                 deferred.abandon()
         self._memory.release(self._reserved_bytes, self)
-        self._framer.clear()  # we are part of a cycle, which waits for Python's collector: not with a frame of megabytes
+        self._framer.clear()  # this is part of a cycle, which waits for Python's collector
         if self._muted is not None:
             self._muted.cancel()
         self._writer.close()
