@@ -59,7 +59,7 @@ class Fetching:
                 found = answer.topics[0].partitions[0]
                 if not found.error_code:
                     return found.offset
-                problem = Problem.of(found.error_code)
+                problem = self._leaders.refusal_by_leader(topic, partition, found.error_code)
                 if found.error_code not in NEXT_LEADER:
                     break
             await asyncio.sleep(RETRY_SECONDS)
@@ -127,7 +127,7 @@ class Fetching:
                 data = found[topic, partition]
                 if not data.error_code:
                     return data
-                problem = Problem.of(data.error_code)
+                problem = self._leaders.refusal_by_leader(topic, partition, data.error_code)
                 if data.error_code not in NEXT_LEADER:
                     break
             await asyncio.sleep(RETRY_SECONDS)

@@ -62,6 +62,14 @@ class Leaders:
             return -1
         return found.partitions[partition].leader
 
+    def refusal_by_leader(self, topic: str, partition: int, code: int, message: str | None = None) -> Problem:
+        """A leader that does not know what the metadata here says it leads has not caught up yet, or this node has not:
+        that passes, and is not told as if there were no such topic."""
+        if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and self.leader_of(topic, partition) >= 0:
+            told = f"The leader of {topic[:250]}-{partition} does not know it yet, or no more; try again."
+            return Problem.of(ErrorCode.LEADER_NOT_AVAILABLE, told)
+        return Problem.of(code, message)
+
     async def coordinator_of(self, group: str, caller: HttpCaller) -> int:
         request = FindCoordinatorRequest(key=group, coordinator_keys=[group])
         answer = await self._calls.ask(request, FindCoordinatorResponse, caller)

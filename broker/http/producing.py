@@ -151,7 +151,7 @@ class Producing:
                     return result.base_offset
                 if result.error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
                     return Problem(422, "INVALID_REQUEST", "This Idempotency-Key came with another body before.")
-                problem = Problem.of(result.error_code, result.error_message)
+                problem = self._leaders.refusal_by_leader(topic, index, result.error_code, result.error_message)
                 if result.error_code not in NOT_APPENDED:
                     return problem
             await asyncio.sleep(RETRY_SECONDS)
