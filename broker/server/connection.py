@@ -99,6 +99,8 @@ class Connection(asyncio.BufferedProtocol):
             self._turn_away(admission.seconds)
         elif admission.seconds:
             self.mute(admission.seconds)
+        if takes_files and not self._reading:
+            self.server.loop.call_soon(self._stay_paused)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._framer.buffer()
@@ -304,6 +306,13 @@ class Connection(asyncio.BufferedProtocol):
     def _stop_reading(self) -> None:
         if self._reading and not self._closing:
             self._reading = False
+            self.transport.pause_reading()
+
+    def _stay_paused(self) -> None:
+        """Before Python 3.11.4 a transport begins to read after `connection_made`, though it was paused there, and then
+        thinks that it does not: it is told to do both."""
+        if not self._reading and not self._closing:
+            self.transport.resume_reading()
             self.transport.pause_reading()
 
     def _resume_soon(self) -> None:
