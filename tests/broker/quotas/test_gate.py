@@ -214,8 +214,8 @@ async def test_an_address_that_connects_too_often_is_hung_up_on(client: Any, nod
 
 
 async def test_connections_over_the_listener_s_rate_are_served_later(start_node: Any, connect: Any) -> None:
-    began = asyncio.get_running_loop().time()  # from here on the listener saves up what it may let in later
     node = await start_node(**{"listener.name.plaintext.max.connection.creation.rate": 4})
+    began = asyncio.get_running_loop().time()
     clients = [await connect(node) for _ in range(7)]
     answers = await asyncio.gather(*(each.ask(MetadataRequest(topics=[]), 9) for each in clients))
     assert all(each.brokers for each in answers)

@@ -74,16 +74,24 @@ def _held_truncation(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
     return goes_on
 
 
+async def _with_a_truncation_under_way(
+    new_cluster: New, monkeypatch: pytest.MonkeyPatch
+) -> tuple[Cluster, threading.Event, asyncio.Future[None]]:
+    """Of the log that node 2 follows. It goes on when the event is set, and then the future is done."""
+    cluster = new_cluster()
+    cluster.append(1, b"a", b"b")
+    assert await cluster.acknowledged(1, cluster.append(1, b"c")) is None
+    goes_on = _held_truncation(monkeypatch)
+    return cluster, goes_on, cluster.replica(2).truncate_to_leader(epoch=cluster.partition.leader_epoch, end_offset=2)
+
+
 @pytest.mark.parametrize("change", [{"leader": 2}, {"replicas": (1, 3), "isr": (1,)}], ids=["leads", "leaves"])
 async def test_a_log_that_is_being_truncated_changes_roles_when_it_is_whole(
     new_cluster: New, monkeypatch: pytest.MonkeyPatch, change: dict[str, Any]
 ) -> None:
     """On a disk that hangs, that may be never: nothing else waits for it."""
-    cluster = new_cluster()
-    cluster.append(1, b"a", b"b")
-    assert await cluster.acknowledged(1, cluster.append(1, b"c")) is None
-    followed, goes_on = cluster.replica(2), _held_truncation(monkeypatch)
-    done = followed.truncate_to_leader(epoch=cluster.partition.leader_epoch, end_offset=2)
+    cluster, goes_on, done = await _with_a_truncation_under_way(new_cluster, monkeypatch)
+    followed = cluster.replica(2)
     cluster.become(**change)
     assert cluster.replica(2) is followed
     goes_on.set()
@@ -99,11 +107,7 @@ async def test_a_log_that_is_being_truncated_changes_roles_when_it_is_whole(
 async def test_a_deleted_log_that_is_being_truncated_goes_when_that_is_done(
     new_cluster: New, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    cluster = new_cluster()
-    cluster.append(1, b"a", b"b")
-    assert await cluster.acknowledged(1, cluster.append(1, b"c")) is None
-    followed, goes_on = cluster.replica(2), _held_truncation(monkeypatch)
-    done = followed.truncate_to_leader(epoch=cluster.partition.leader_epoch, end_offset=2)
+    cluster, goes_on, done = await _with_a_truncation_under_way(new_cluster, monkeypatch)
     cluster.drop("t")
     assert not done.done()
     assert (tmp_path / "2" / "t-0").is_dir()
@@ -116,11 +120,8 @@ async def test_a_deleted_log_that_is_being_truncated_goes_when_that_is_done(
 async def test_a_topic_that_is_made_again_waits_for_the_truncation_of_the_old_ones_log(
     new_cluster: New, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cluster = new_cluster()
-    cluster.append(1, b"a", b"b")
-    assert await cluster.acknowledged(1, cluster.append(1, b"c")) is None
-    old, goes_on = cluster.replica(2), _held_truncation(monkeypatch)
-    old.truncate_to_leader(epoch=cluster.partition.leader_epoch, end_offset=2)
+    cluster, goes_on, _ = await _with_a_truncation_under_way(new_cluster, monkeypatch)
+    old = cluster.replica(2)
     cluster.drop("t")
     cluster.make_again("t")
     assert cluster.nodes[2].table.topics["t"].replica(0) is None
@@ -137,11 +138,7 @@ async def test_a_topic_that_is_made_again_waits_for_the_truncation_of_the_old_on
 async def test_a_node_that_stops_deletes_a_log_that_is_being_truncated_first(
     new_cluster: New, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    cluster = new_cluster()
-    cluster.append(1, b"a", b"b")
-    assert await cluster.acknowledged(1, cluster.append(1, b"c")) is None
-    followed, goes_on = cluster.replica(2), _held_truncation(monkeypatch)
-    followed.truncate_to_leader(epoch=cluster.partition.leader_epoch, end_offset=2)
+    cluster, goes_on, _ = await _with_a_truncation_under_way(new_cluster, monkeypatch)
     cluster.drop("t")
     stopping = asyncio.ensure_future(cluster.nodes[2].roles.stop_following())
     await asyncio.sleep(0)
@@ -154,11 +151,7 @@ async def test_a_directory_that_fails_does_not_wait_for_a_truncation_in_it(
     new_cluster: New, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A disk that fails may hang first, and the truncation with it."""
-    cluster = new_cluster()
-    cluster.append(1, b"a", b"b")
-    assert await cluster.acknowledged(1, cluster.append(1, b"c")) is None
-    followed, goes_on = cluster.replica(2), _held_truncation(monkeypatch)
-    done = followed.truncate_to_leader(epoch=cluster.partition.leader_epoch, end_offset=2)
+    cluster, goes_on, done = await _with_a_truncation_under_way(new_cluster, monkeypatch)
     cluster.directories[2].fail("gone")
     cluster.nodes[2].roles.directory_failed(cluster.directories[2], "gone")
     hosted = cluster.nodes[2].table.topics["t"]
