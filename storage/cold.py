@@ -8,10 +8,13 @@ cold.finish()              # on the log's thread; then read again
 from __future__ import annotations
 
 import contextlib
+from typing import TYPE_CHECKING
 
 from tidemark.storage.errors import StorageError
 from tidemark.storage.files import Files, OpenFile
-from tidemark.storage.segment import Segment
+
+if TYPE_CHECKING:
+    from tidemark.storage.segment import Segment
 
 
 class ColdRead(Exception):

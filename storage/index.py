@@ -2,6 +2,9 @@
 
 On disk these are Kafka's: big-endian entries, one after another. In memory they are native arrays, so that a search is
 one call of `bisect`. An index can be rebuilt from its log, so a damaged file is a reason to rebuild, never to fail.
+
+To be added to, an index need not be read: its last entry will do. `skipped` counts the entries before those in memory;
+until they are read and checked (`decode`), only `last`, appends and `encode` of what is in memory may be asked for.
 """
 
 from __future__ import annotations
@@ -22,22 +25,31 @@ def _rises(values: array[int]) -> bool:
     return all(map(lt, values, values[1:]))
 
 
+def _end_of_file(files: Files, path: str, entry_size: int) -> tuple[int, bytes]:
+    """How many entries an index file has, and the last; none where it is missing or torn."""
+    try:
+        return files.size(path) // entry_size, files.read_tail(path, entry_size)
+    except FileNotFoundError:
+        return 0, b""
+
+
 class OffsetIndex:
     """Entries (last offset of a batch, position where that batch starts), each greater than the one before."""
 
     ENTRY_SIZE = 8
-    __slots__ = ("_base", "_offsets", "_positions")
+    __slots__ = ("_base", "_offsets", "_positions", "skipped")
 
-    def __init__(self, base_offset: int) -> None:
+    def __init__(self, base_offset: int, *, skipped: int = 0) -> None:
         self._base = base_offset
+        self.skipped = skipped
         self._offsets = array("i")
         self._positions = array("i")
 
     def __len__(self) -> int:
-        return len(self._offsets)
+        return self.skipped + len(self._offsets)
 
     def copy(self) -> OffsetIndex:
-        copy = OffsetIndex(self._base)
+        copy = OffsetIndex(self._base, skipped=self.skipped)
         copy._offsets, copy._positions = self._offsets[:], self._positions[:]
         return copy
 
@@ -63,19 +75,38 @@ class OffsetIndex:
 
     def keep_before(self, *, offset: int, position: int) -> None:
         """Drops entries of batches that end at or past `offset`, or start at or past `position`."""
+        assert not self.skipped
         count = len(self._offsets)
         while count and (self._base + self._offsets[count - 1] >= offset or self._positions[count - 1] >= position):
             count -= 1
         del self._offsets[count:]
         del self._positions[count:]
 
+    def take_over(self, later: OffsetIndex) -> None:
+        """Adds the other's entries that lie behind these. (All of these are in memory, and the other's last.)"""
+        at = bisect_right(later._offsets, self._offsets[-1]) if self._offsets else 0
+        self._offsets.extend(later._offsets[at:])
+        self._positions.extend(later._positions[at:])
+
     def encode(self, *, first: int = 0) -> bytes:
-        entries = array("i", bytes(self.ENTRY_SIZE * (len(self) - first)))
+        first -= self.skipped
+        assert first >= 0, "these entries were not read"
+        entries = array("i", bytes(self.ENTRY_SIZE * (len(self._offsets) - first)))
         entries[0::2] = self._offsets[first:]
         entries[1::2] = self._positions[first:]
         if _SWAP:
             entries.byteswap()
         return entries.tobytes()
+
+    @classmethod
+    def end_of_file(cls, files: Files, path: str, *, base_offset: int, log_size: int) -> OffsetIndex | None:
+        """The index with its last entry only; None when the file must be read whole to be believed."""
+        count, end = _end_of_file(files, path, cls.ENTRY_SIZE)
+        index = cls.decode(end, base_offset=base_offset, log_size=log_size)
+        if not index or index._offsets[0] < count - 1:  # less than rising by one each
+            return None
+        index.skipped = count - 1
+        return index
 
     @classmethod
     def decode(cls, data: bytes, *, base_offset: int, log_size: int) -> OffsetIndex | None:
@@ -98,18 +129,19 @@ class TimeIndex:
 
     ENTRY_SIZE = 12
     ENTRY = Struct(">qi")
-    __slots__ = ("_base", "_offsets", "_timestamps")
+    __slots__ = ("_base", "_offsets", "_timestamps", "skipped")
 
-    def __init__(self, base_offset: int) -> None:
+    def __init__(self, base_offset: int, *, skipped: int = 0) -> None:
         self._base = base_offset
+        self.skipped = skipped
         self._timestamps = array("q")
         self._offsets = array("i")
 
     def __len__(self) -> int:
-        return len(self._offsets)
+        return self.skipped + len(self._offsets)
 
     def copy(self) -> TimeIndex:
-        copy = TimeIndex(self._base)
+        copy = TimeIndex(self._base, skipped=self.skipped)
         copy._timestamps, copy._offsets = self._timestamps[:], self._offsets[:]
         return copy
 
@@ -130,13 +162,22 @@ class TimeIndex:
         return self._base if at < 0 else self._base + self._offsets[at]
 
     def keep_before(self, *, offset: int) -> None:
+        assert not self.skipped
         count = len(self._offsets)
         while count and self._base + self._offsets[count - 1] >= offset:
             count -= 1
         del self._offsets[count:]
         del self._timestamps[count:]
 
+    def take_over(self, later: TimeIndex) -> None:
+        """As `OffsetIndex.take_over`."""
+        at = bisect_right(later._timestamps, self._timestamps[-1]) if self._timestamps else 0
+        self._timestamps.extend(later._timestamps[at:])
+        self._offsets.extend(later._offsets[at:])
+
     def encode(self, *, first: int = 0) -> bytes:
+        first -= self.skipped
+        assert first >= 0, "these entries were not read"
         pack = self.ENTRY.pack
         return b"".join(map(pack, self._timestamps[first:], self._offsets[first:]))
 
@@ -151,6 +192,16 @@ class TimeIndex:
             return None
         timestamp, offset = cls.ENTRY.unpack(tail)
         return (timestamp, base_offset + offset) if timestamp >= 0 and offset >= 0 else None
+
+    @classmethod
+    def end_of_file(cls, files: Files, path: str, *, base_offset: int) -> TimeIndex | None:
+        """As `OffsetIndex.end_of_file`."""
+        count, end = _end_of_file(files, path, cls.ENTRY_SIZE)
+        index = cls.decode(end, base_offset=base_offset)
+        if not index or index._offsets[0] < count - 1:  # less than rising by one each
+            return None
+        index.skipped = count - 1
+        return index
 
     @classmethod
     def decode(cls, data: bytes, *, base_offset: int) -> TimeIndex | None:

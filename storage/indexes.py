@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from typing import TypeVar
 
 from tidemark.storage import names
 from tidemark.storage.files import Files
@@ -12,9 +13,21 @@ _SAVE_AFTER_ENTRIES = 1024
 _TO_REPLACE = -1  # what the file holds is not of this index
 
 
+Index = TypeVar("Index", OffsetIndex, TimeIndex)
+
+
+def _joined(whole: Index | None, end: Index | None) -> Index | None:
+    """A whole index and what was added to its end since; None if there is nothing to join."""
+    if end is None or not end.skipped or whole is None or whole.skipped:
+        return None
+    whole.take_over(end)
+    return whole
+
+
 class Indexes:
-    """The offset and the time index of one segment. `offsets` and `times` are None until loaded or begun. `changed`: a
-    file was written to since the log was opened, and may not be synced."""
+    """The offset and the time index of one segment. `offsets` and `times` are None until loaded or begun; of the
+    segment that is written to, only their ends may be in memory (`skipped`). `changed`: a file was written to since the
+    log was opened, and may not be synced."""
 
     __slots__ = (
         "_base",
@@ -58,6 +71,7 @@ class Indexes:
         copy.disown_files()
         copy.offsets = None if self.offsets is None else self.offsets.copy()
         copy.times = None if self.times is None else self.times.copy()
+        copy._saved_offsets, copy._saved_times = self._saved_offsets, self._saved_times
         return copy
 
     def disown_files(self) -> None:
@@ -71,6 +85,17 @@ class Indexes:
             self.times, self._saved_times = loaded.times, loaded._saved_times
         if self.offsets and self._saved_offsets < 0:
             self.save_if_possible()
+
+    def adopt_beginning(self, loaded: Indexes) -> None:
+        """Takes over what a copy has loaded where only the end is here. What was added to it since stays."""
+        if (offsets := _joined(loaded.offsets, self.offsets)) is not None:
+            self.offsets = offsets
+            if loaded._saved_offsets < 0:  # it was made anew
+                self._saved_offsets = _TO_REPLACE
+        if (times := _joined(loaded.times, self.times)) is not None:
+            self.times = times
+            if loaded._saved_times < 0:
+                self._saved_times = _TO_REPLACE
 
     def replace(self, offsets: OffsetIndex, times: TimeIndex) -> None:
         """Both were made anew, and are in their files already."""
@@ -88,29 +113,53 @@ class Indexes:
 
     # Loading: None when the file cannot be believed and both must be rebuilt
 
+    def load_ends(self, *, log_size: int) -> bool:
+        """Loads what is needed to add to both; false when they have to be loaded whole. How long this takes does not
+        depend on how long they are; that they are sound is found out when they are first searched."""
+        offsets = OffsetIndex.end_of_file(
+            self._files, self._stem + names.OFFSET_INDEX, base_offset=self._base, log_size=log_size
+        )
+        times = TimeIndex.end_of_file(self._files, self._stem + names.TIME_INDEX, base_offset=self._base)
+        if offsets is None or times is None:
+            return False
+        self.offsets, self._saved_offsets = offsets, len(offsets)
+        self.times, self._saved_times = times, len(times)
+        return True
+
     def load_offsets(self, *, log_size: int) -> OffsetIndex | None:
-        data = self._read(names.OFFSET_INDEX)
+        data, end = self._read(names.OFFSET_INDEX, self.offsets), self.offsets
         self.offsets = None
         if data is not None:
             self.offsets = OffsetIndex.decode(data, base_offset=self._base, log_size=log_size)
-        self._saved_offsets = len(self.offsets) if self.offsets is not None else _TO_REPLACE
+        if self.offsets is None:
+            self._saved_offsets = _TO_REPLACE
+        elif end is None:
+            self._saved_offsets = len(self.offsets)
         return self.offsets
 
     def load_times(self) -> TimeIndex | None:
-        data = self._read(names.TIME_INDEX)
+        data, end = self._read(names.TIME_INDEX, self.times), self.times
         self.times = TimeIndex.decode(data, base_offset=self._base) if data is not None else None
-        self._saved_times = len(self.times) if self.times is not None else _TO_REPLACE
+        if self.times is None:
+            self._saved_times = _TO_REPLACE
+        elif end is None:
+            self._saved_times = len(self.times)
         return self.times
 
     def last_time_on_disk(self) -> tuple[int, int] | None:
         """The time index's last entry, read alone; None when that would not be reliable."""
         return TimeIndex.last_in_file(self._files, self._stem + names.TIME_INDEX, base_offset=self._base)
 
-    def _read(self, suffix: str) -> bytes | None:
+    def _read(self, suffix: str, end: OffsetIndex | TimeIndex | None) -> bytes | None:
+        """What the file holds; up to `end`, and that behind it, if the end is in memory."""
         try:
-            return self._files.read_all(self._stem + suffix)
+            data = self._files.read_all(self._stem + suffix)
         except FileNotFoundError:
             return None
+        if end is None:
+            return data
+        skipped_bytes = end.skipped * end.ENTRY_SIZE
+        return data[:skipped_bytes] + end.encode(first=end.skipped) if len(data) >= skipped_bytes else None
 
     # Saving
 
@@ -158,7 +207,11 @@ class Indexes:
     def _write(self, suffix: str, index: OffsetIndex | TimeIndex, *, saved: int) -> None:
         if saved < 0:
             self.changed = True
-            self._files.overwrite(self._stem + suffix, index.encode())
+            if index.skipped:  # these are in the file, whatever became of those behind them
+                self._files.truncate_file(self._stem + suffix, index.skipped * index.ENTRY_SIZE)
+                self._files.append_to(self._stem + suffix, index.encode(first=index.skipped))
+            else:
+                self._files.overwrite(self._stem + suffix, index.encode())
         elif saved < len(index):
             self.changed = True
             self._files.append_to(self._stem + suffix, index.encode(first=saved))

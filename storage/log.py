@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple, overload
 
 from tidemark.environment import chance, wall_clock_ms
 from tidemark.protocol.records import BatchHeader, EndTransaction, place_batch, read_end_transaction
-from tidemark.storage import history, loading, lookup, pending_append, reading, replicated, retention, truncation
+from tidemark.storage import history, loading, pending_append, reading, replicated, retention, truncation
 from tidemark.storage.aborted import AbortedTransaction
 from tidemark.storage.cache import SegmentCache
 from tidemark.storage.cold import CachedFiles
@@ -24,7 +24,7 @@ from tidemark.storage.errors import BatchTooLarge, LogOffline, OffsetOutOfRange,
 from tidemark.storage.files import REAL_FILES, Buffer, Files
 from tidemark.storage.flush import Flush
 from tidemark.storage.index import MAX_RELATIVE_OFFSET, TimeIndex
-from tidemark.storage.lookup import Found
+from tidemark.storage.lookup import Found, Search
 from tidemark.storage.pending_append import PendingAppend
 from tidemark.storage.producers import ProducerState
 from tidemark.storage.remembered import RememberedStates
@@ -473,17 +473,16 @@ class Log:
 
     def offset_for_timestamp(self, timestamp: int) -> Found | None:
         """The first record at or after a time."""
-        return self.begin_search(timestamp)()
+        return self.begin_search(timestamp).run()
 
     def offset_of_max_timestamp(self) -> Found | None:
         """The record with the largest timestamp, the first of them if several."""
-        return self.begin_search(None)()
+        return self.begin_search(None).run()
 
-    def begin_search(self, timestamp: int | None) -> Callable[[], Found | None]:
-        """A search in the log as it is now, for the first record at or after a time, or (None) for the one with the
-        largest timestamp. Call it on any thread: it opens indexes, walks over batches and reads one."""
+    def begin_search(self, timestamp: int | None) -> Search:
+        """A search in the log as it is now, for another thread: it opens indexes, walks over batches and reads one."""
         self.check_online()
-        return lookup.search(self.segments, timestamp, start_offset=self.start_offset)
+        return Search(self.segments, timestamp, start_offset=self.start_offset)
 
     def epoch_end_offset(self, epoch: int) -> tuple[int, int]:
         """The largest known epoch not after `epoch` and where it ends; (-1, -1) if unknown (OffsetForLeaderEpoch)."""

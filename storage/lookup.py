@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from functools import partial
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from tidemark.protocol.records import iter_records, read_header
@@ -16,12 +15,31 @@ class Found(NamedTuple):
     leader_epoch: int
 
 
-def search(segments: Iterable[Segment], timestamp: int | None, *, start_offset: int) -> Callable[[], Found | None]:
-    """`first_at_or_after` or, without a timestamp, `latest`, on copies: for another thread."""
-    copies = [each.copy() for each in segments if each.size and each.may_hold(timestamp)]
-    if timestamp is None:
-        return partial(latest, copies, start_offset=start_offset)
-    return partial(first_at_or_after, copies, timestamp, start_offset=start_offset)
+class Search:
+    """For the first record at or after a time, or (None) for the one with the largest timestamp, in the log as it was
+    when the search began. To be called on any thread; then `finish`, on the log's."""
+
+    def __init__(self, segments: Iterable[Segment], timestamp: int | None, *, start_offset: int) -> None:
+        self._timestamp = timestamp
+        self._start_offset = start_offset
+        self._segments = [each for each in segments if each.size and each.may_hold(timestamp)]
+        self._copies = [each.copy() for each in self._segments]
+
+    def __call__(self) -> Found | None:
+        if self._timestamp is None:
+            return latest(self._copies, start_offset=self._start_offset)
+        return first_at_or_after(self._copies, self._timestamp, start_offset=self._start_offset)
+
+    def run(self) -> Found | None:
+        """Both, on the log's thread."""
+        found = self()
+        self.finish()
+        return found
+
+    def finish(self) -> None:
+        """What was read of the active segment's indexes stays in memory: the next search will not read it again."""
+        for segment, copy in zip(self._segments, self._copies, strict=True):
+            segment.indexes.adopt_beginning(copy.indexes)
 
 
 def first_at_or_after(segments: Iterable[Segment], timestamp: int, *, start_offset: int) -> Found | None:

@@ -1,8 +1,9 @@
 """One segment: a .log file, its indexes, and what is known about its contents.
 
 Only the active segment, the last, is written to. Its indexes live in memory and are appended to their files now and
-then: a crash in between costs nothing, as recovery rebuilds them. An inactive segment holds no file and no index until
-it is read, and lets go of both when the log's cache says so.
+then: a crash in between costs nothing, as recovery rebuilds them. (After a clean stop only their ends are in memory,
+until something is looked up.) An inactive segment holds no file and no index until it is read, and lets go of both
+when the log's cache says so.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from contextlib import suppress
 from tidemark.protocol.records import HEADER_SIZE
 from tidemark.storage import names
 from tidemark.storage.aborted import AbortedIndex, AbortedTransaction
+from tidemark.storage.cold import ColdSegment
 from tidemark.storage.deletion import set_aside
 from tidemark.storage.errors import CorruptLog, LogOffline, TooManyOpenFiles, WriteFailed
 from tidemark.storage.files import Buffer, Files, OpenFile
@@ -152,7 +154,9 @@ class Segment:
         memo[base_offset] = position
 
     def _add_entry(self, *, offset: int, position: int) -> None:
-        offsets, times = self.offset_index(), self.time_index()
+        indexes = self.indexes
+        offsets = self.offset_index() if indexes.offsets is None else indexes.offsets
+        times = self._time_index_end()
         offsets.append(offset=offset, position=position)
         times.append_if_later(timestamp=self._largest_timestamp, offset=self._largest_timestamp_offset)
         self._bytes_since_entry = 0
@@ -182,7 +186,8 @@ class Segment:
     def seal(self) -> None:
         """Finishes the segment before it becomes inactive: its last time entry tells retention how old it is."""
         if self.size:
-            self.time_index().append_if_later(timestamp=self.largest_timestamp(), offset=self._largest_timestamp_offset)
+            timestamp = self.largest_timestamp()
+            self._time_index_end().append_if_later(timestamp=timestamp, offset=self._largest_timestamp_offset)
             self.indexes.save()
 
     # Files and indexes, opened when needed
@@ -192,7 +197,8 @@ class Segment:
         """Whether a read finds file and offset index, and whatever else it needs, without opening anything."""
         aborted = self._aborted_index
         has_aborts = not self._aborts or (aborted is not None and aborted.is_loaded)
-        return self.file is not None and self.indexes.offsets is not None and has_aborts
+        offsets = self.indexes.offsets
+        return self.file is not None and offsets is not None and not offsets.skipped and has_aborts
 
     def copy(self) -> Segment:
         """The segment as it is now, for another thread to read. What is open is shared, the indexes are copied."""
@@ -220,6 +226,7 @@ class Segment:
 
     def adopt(self, opened: Segment) -> None:
         """Takes over what a copy has opened, unless it has been opened here since, or the segment is another now."""
+        self.indexes.adopt_beginning(opened.indexes)  # which is the same, however much was written since
         if opened.size != self.size or self._aborts != opened._aborts:
             return
         if self.file is None and opened.file is not None:
@@ -259,7 +266,7 @@ class Segment:
 
     def offset_index(self) -> OffsetIndex:
         index = self.indexes.offsets
-        if index is None:
+        if index is None or index.skipped:
             index = self.indexes.load_offsets(log_size=self.size)
             if index is None or (not index and self.size > self.index_interval_bytes):
                 return self.rebuild_indexes()[0]
@@ -267,11 +274,16 @@ class Segment:
 
     def time_index(self) -> TimeIndex:
         index = self.indexes.times
-        if index is None:
+        if index is None or index.skipped:
             index = self.indexes.load_times()
             if index is None or (not index and self.size):
                 return self.rebuild_indexes()[1]
         return index
+
+    def _time_index_end(self) -> TimeIndex:
+        """As much of it as is in memory, to add to it or to look at its last entry."""
+        times = self.indexes.times
+        return self.time_index() if times is None else times
 
     def start_rebuild(self) -> tuple[OffsetIndex, TimeIndex]:
         """Begins the indexes, and what else is known from the batches, anew."""
@@ -318,6 +330,14 @@ class Segment:
 
     # `files`: another door to the files than the segment's own, if given (see storage.cold).
 
+    def _searchable(self, files: Files | None) -> OffsetIndex:
+        index = self.indexes.offsets
+        if index is not None and not index.skipped:
+            return index
+        if files is not None:
+            raise ColdSegment(self)
+        return self.offset_index()
+
     def locate(self, offset: int, files: Files | None = None) -> int:
         """Where the first batch starts that ends at or after `offset`; the segment's size if there is none."""
         if offset <= self.base_offset:
@@ -328,7 +348,7 @@ class Segment:
         return self._locate_by_index(offset, files)
 
     def _locate_by_index(self, offset: int, files: Files | None) -> int:
-        entry = self.offset_index().floor(offset)
+        entry = self._searchable(files).floor(offset)
         start = 0 if entry is None else entry[1]
         fd = self.open_file().fileno()
         first_last = None if entry is None else entry[0]
@@ -346,7 +366,7 @@ class Segment:
 
         Returns `start` when no indexed batch starts in between.
         """
-        position = self.offset_index().last_position_up_to(start + limit)
+        position = self._searchable(files).last_position_up_to(start + limit)
         if position <= start:
             return start
         self._memorize(self.base_offset_at(position, files), position)
@@ -402,7 +422,7 @@ class Segment:
     def _last_time_entry(self) -> tuple[int, int] | None:
         """The time index's last entry, read alone where it can be: retention asks every segment for it."""
         entry = self.indexes.last_time_on_disk() if self.indexes.times is None else None
-        return entry if entry is not None else self.time_index().last()
+        return entry if entry is not None else self._time_index_end().last()
 
     def largest_timestamp_or_age(self) -> int:
         """For retention: batches without timestamps are as old as the file says."""
@@ -435,20 +455,36 @@ class Segment:
     # Changing
 
     def load_tail(self) -> int:
-        """Reads what lies after the last index entry of a cleanly closed segment; returns its end offset. Both indexes
-        are in memory then, and stay there while it is written to: one that cannot be read, or must be made anew, may
-        not come up when a batch is written already and not yet noted."""
+        """Reads what lies after the last index entry of a cleanly closed segment; returns its end offset. The indexes'
+        ends are in memory then, and stay there while it is written to: one that cannot be read, or must be made anew,
+        may not come up when a batch is written already and not yet noted."""
         if self.size == 0:
             self.start_rebuild()
             return self.base_offset
-        self.time_index()
-        last = self.offset_index().last()
+        if self.indexes.offsets is None and not self.indexes.load_ends(log_size=self.size):
+            self.time_index()
+            self.offset_index()
+        end_offset = self._read_tail()
+        last_time = self._time_index_end().last()
+        if end_offset is None or (last_time is not None and last_time[1] >= end_offset):
+            self.rebuild_indexes()  # they are not of this log
+            end_offset = self._read_tail()
+        assert end_offset is not None, "the indexes have just been made"
+        return end_offset
+
+    def _read_tail(self) -> int | None:
+        """The end offset; None if the offset index's last entry is not of the batch where it leads to."""
+        offsets = self.indexes.offsets
+        last = None if offsets is None else offsets.last()
         start = 0 if last is None else last[1]
+        self._largest_timestamp = _UNKNOWN
         self.largest_timestamp()
         end_offset = self.base_offset
         fd = self.open_file().fileno()
         for position, header in headers(self.files, fd, position=start, end=self.size):
             end_offset = header.next_offset
+            if position == start and last is not None and header.last_offset != last[0]:
+                return None
             if position == 0:
                 self.first_timestamp = header.max_timestamp
             if header.max_timestamp > self._largest_timestamp:
@@ -456,7 +492,7 @@ class Segment:
                 self._largest_timestamp_offset = header.last_offset
         self._bytes_since_entry = self.size - start
         if start:
-            _, first = next(headers(self.files, fd, position=0, end=self.size))
+            _, first = next(headers(self.files, fd, position=0, end=self.size, window=_LOCATE_WINDOW))
             self.first_timestamp = first.max_timestamp
         return end_offset
 

@@ -98,6 +98,7 @@ class _OffsetListing:
                 log = self._replicas.leader_of(*place).log
                 search = log.begin_search(None if timestamp == MAX_TIMESTAMP else timestamp)
                 found = await loop.run_in_executor(self._replicas.readers, search)
+                search.finish()
                 return lambda found=found: found  # type: ignore[misc]
             except Refused as refusal:
                 return partial(_raise, refusal)

@@ -48,6 +48,7 @@ REST_BYTES_MAX: Final = 256 << 10  # copied on the event loop, with everything s
 RETRY_SECONDS: Final = 1.0
 TOLD_CHECK_SECONDS: Final = 0.05
 THREADS: Final = 2
+COLD_ROUNDS_MAX: Final = 8  # of bringing into memory what is forgotten again; then it is read all the same
 
 T = TypeVar("T")
 
@@ -211,15 +212,19 @@ class DirectoryMoves:
         await self._append_until_little_is_missing(move)
 
     async def _append_until_little_is_missing(self, move: Move) -> None:
+        cold_rounds = 0
         while True:
             self._check(move)
             offset = max(move.opened.end_offset, move.log.start_offset)
+            wait = cold_rounds >= COLD_ROUNDS_MAX
             try:
-                parts = move.log.read(offset=offset, limit_bytes=CHUNK_BYTES, wait=False)
+                parts = move.log.read(offset=offset, limit_bytes=CHUNK_BYTES, wait=wait)
             except ColdRead as cold:
                 await self._on_thread(cold.load)
                 cold.finish()
+                cold_rounds += 1
                 continue
+            cold_rounds = 0
             size = sum(map(len, parts))
             if not parts or (size <= REST_BYTES_MAX and _is_end(move.log, parts[-1])):
                 return

@@ -1,0 +1,240 @@
+"""After a clean stop only the ends of the active segment's indexes are read. The rest is read, and checked, when
+something is looked up: nothing that was written in between is lost, and nothing wrong is believed."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tidemark.storage import REAL_FILES, ColdRead, Files, Log, LogConfig
+from tidemark.storage.checking import Finding
+from tidemark.storage.tools.places import find_partitions
+from tidemark.storage.tools.verify import verify
+
+T0 = 1_700_000_000_000
+CONFIG = LogConfig(segment_bytes=1 << 24, index_interval_bytes=200)
+INDEXES = ("00000000000000000000.index", "00000000000000000000.timeindex")
+
+Fill = Callable[..., None]
+
+
+@pytest.fixture
+def fill(make_batch: Any, append: Any) -> Fill:
+    """Appends batches of three records, each a second later than the one before."""
+
+    def fill_(log: Log, count: int = 40) -> None:
+        for _ in range(count):
+            append(log, make_batch(3, size=50, timestamp=T0 + log.end_offset * 1000))
+
+    return fill_
+
+
+@pytest.fixture
+def reopened(open_log: Any, fill: Fill) -> Log:
+    log: Log = open_log(config=CONFIG)
+    fill(log)
+    log.close()
+    again: Log = open_log(config=CONFIG)
+    return again
+
+
+def check(log: Log, read_batches: Any, *, count: int) -> None:
+    """Everything is found from every offset and every time, and the files are sound once the log is closed."""
+    assert log.end_offset == count * 3
+    for offset in range(0, log.end_offset, 3):
+        header, _ = next(iter(read_batches(log, offset=offset, limit_bytes=300)))
+        assert header.base_offset == offset
+        found = log.offset_for_timestamp(T0 + offset * 1000)
+        assert found is not None
+        assert found.offset == offset
+    log.close()
+    assert findings(log.directory) == []
+
+
+def findings(directory: str) -> list[Finding]:
+    (place,) = find_partitions(REAL_FILES, directory)
+    return [each for each in verify(place) if isinstance(each, Finding)]
+
+
+class CountedFiles(Files):
+    """Counts what is read from files, and what is asked for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bytes_read = 0
+        self.calls = 0
+
+    def pread(self, fd: int, length: int, position: int) -> bytes:
+        data = os.pread(fd, length, position)
+        self.bytes_read += len(data)
+        self.calls += 1
+        return data
+
+
+def test_opening_after_a_clean_stop_reads_the_same_however_much_there_is(open_log: Any, fill: Fill) -> None:
+    read = {}
+    for count in (300, 3000):
+        log = open_log(f"topic-{count}", config=CONFIG)
+        fill(log, count)
+        log.close()
+        files = CountedFiles()
+        open_log(f"topic-{count}", config=CONFIG, files=files)
+        read[count] = files.bytes_read, files.calls
+    assert abs(read[3000][0] - read[300][0]) < 1000  # where the last index entry lies, by chance
+    assert abs(read[3000][1] - read[300][1]) <= 1
+
+
+def test_what_is_written_before_anything_is_looked_up_is_found(reopened: Log, fill: Fill, read_batches: Any) -> None:
+    fill(reopened, 30)
+    check(reopened, read_batches, count=70)
+
+
+def test_a_log_that_is_only_written_to_keeps_sound_indexes_from_start_to_start(
+    open_log: Any, fill: Fill, read_batches: Any
+) -> None:
+    for starts in range(5):
+        log = open_log(config=CONFIG)
+        fill(log, starts + 1)
+        log.close()
+        assert findings(log.directory) == []
+    check(open_log(config=CONFIG), read_batches, count=15)
+
+
+def test_a_roll_leaves_the_old_segment_whole(open_log: Any, reopened: Log, fill: Fill, read_batches: Any) -> None:
+    fill(reopened, 5)
+    reopened.roll()
+    fill(reopened, 5)
+    check(reopened, read_batches, count=50)
+
+
+@pytest.mark.parametrize("name", INDEXES)
+@pytest.mark.parametrize("entry", [0, 7, -2])
+def test_damage_before_the_end_is_found_when_it_is_looked_up(
+    name: str, entry: int, tmp_path: Path, open_log: Any, fill: Fill, read_batches: Any
+) -> None:
+    log = open_log(config=CONFIG)
+    fill(log)
+    log.close()
+    path = tmp_path / "topic-0" / name
+    size = 8 if name.endswith(".index") else 12
+    data = bytearray(path.read_bytes())
+    at = entry * size if entry >= 0 else len(data) + entry * size
+    data[at : at + size] = b"\x7f" * size
+    path.write_bytes(data)
+    again = open_log(config=CONFIG)
+    fill(again, 20)
+    check(again, read_batches, count=60)
+
+
+@pytest.mark.parametrize("name", INDEXES)
+def test_an_end_that_is_not_of_this_log_is_found_at_the_start(
+    name: str, tmp_path: Path, open_log: Any, fill: Fill, read_batches: Any
+) -> None:
+    """It would be the place where the next start begins to read, and where the next entry is compared to."""
+    log = open_log(config=CONFIG)
+    fill(log)
+    log.close()
+    path = tmp_path / "topic-0" / name
+    for offset_at in (-8, -4) if name.endswith(".index") else (-12, -4):
+        sound = path.read_bytes()
+        data = bytearray(sound)
+        where = len(data) + offset_at
+        wrong = int.from_bytes(data[where : where + 4], "big") + (1 if offset_at == -4 else 1 << 16)
+        data[where : where + 4] = wrong.to_bytes(4, "big")
+        path.write_bytes(data)
+        again = open_log(config=CONFIG)
+        assert again.end_offset == 120
+        again.close(clean=False)
+        path.write_bytes(sound)
+    check(open_log(config=CONFIG), read_batches, count=40)
+
+
+def test_a_file_that_lost_its_beginning_is_made_anew(
+    tmp_path: Path, open_log: Any, reopened: Log, fill: Fill, read_batches: Any
+) -> None:
+    for name in INDEXES:
+        (tmp_path / "topic-0" / name).write_bytes(b"")
+    fill(reopened, 3)
+    check(reopened, read_batches, count=43)
+
+
+@pytest.mark.parametrize("room", range(0, 40, 3))
+def test_a_disk_that_took_a_part_of_the_new_entries_leaves_sound_indexes(
+    room: int, tmp_path: Path, open_log: Any, fill: Fill, faulty_files: Any, read_batches: Any
+) -> None:
+    log = open_log(config=CONFIG)
+    fill(log)
+    log.close()
+    files = faulty_files(tmp_path)
+    again = open_log(config=CONFIG, files=files)
+    fill(again, 10)
+    files.room = room
+    with pytest.raises(OSError, match="full"):
+        again.segments.active.seal()
+    files.room = None
+    fill(again, 10)
+    check(again, read_batches, count=60)
+
+
+def read_with_appends(log: Log, append_more: Callable[[], None], *, offset: int) -> int:
+    """Reads without waiting for the disk, and goes on writing while another thread loads; how often it loaded."""
+    for loads in range(20):
+        try:
+            assert log.read(offset=offset, limit_bytes=300, wait=False)
+            return loads
+        except ColdRead as cold:
+            loader = threading.Thread(target=cold.load)
+            loader.start()
+            append_more()
+            loader.join()
+            cold.finish()
+    raise AssertionError("it is never loaded")
+
+
+@pytest.mark.parametrize("damaged", [False, True])
+def test_a_read_has_the_index_loaded_elsewhere_while_the_log_is_written_to(
+    damaged: bool, tmp_path: Path, reopened: Log, fill: Fill, read_batches: Any
+) -> None:
+    if damaged:
+        for name in INDEXES:
+            path = tmp_path / "topic-0" / name
+            path.write_bytes(b"\x7f" * 24 + path.read_bytes()[24:])
+    fill(reopened, 1)
+    loads = read_with_appends(reopened, lambda: fill(reopened, 10), offset=60)
+    assert loads > 0
+    assert read_with_appends(reopened, lambda: None, offset=30) == 0, "the whole index is in memory"
+    check(reopened, read_batches, count=41 + 10 * loads)
+
+
+def test_a_search_by_time_keeps_what_it_has_read(reopened: Log, fill: Fill, read_batches: Any) -> None:
+    search = reopened.begin_search(T0 + 60 * 1000)
+    fill(reopened, 10)
+    found = search()
+    search.finish()
+    assert found is not None
+    assert found.offset == 60
+    times = reopened.segments.active.indexes.times
+    assert times is not None
+    assert not times.skipped
+    check(reopened, read_batches, count=50)
+
+
+def test_a_truncation_right_after_the_start(reopened: Log, fill: Fill, read_batches: Any) -> None:
+    reopened.truncate_to(60)
+    fill(reopened, 10)
+    check(reopened, read_batches, count=30)
+
+
+def test_what_a_copy_loaded_before_a_truncation_is_not_taken_over(reopened: Log, fill: Fill, read_batches: Any) -> None:
+    with pytest.raises(ColdRead) as raised:
+        reopened.read(offset=60, limit_bytes=300, wait=False)
+    raised.value.load()
+    reopened.truncate_to(30)
+    fill(reopened, 40)
+    raised.value.finish()
+    check(reopened, read_batches, count=50)
