@@ -1,4 +1,10 @@
-"""DescribeClientUsage (our own): what each client uses of this broker. Asking begins to count, for half a minute."""
+"""DescribeClientUsage (our own): bytes produced and fetched, time used and throttling, by user and client id.
+
+It serves `tidemark top`. The figures count up, and come with the broker's clock: who asks twice has rates. They are of
+this broker alone. Counting costs something, so it begins when somebody asks and ends half a minute after the last time.
+
+v0: the only one
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,11 @@
-"""JoinQuorum (our own): a node asks to follow the metadata. A node that does not lead names the one that does."""
+"""JoinQuorum (our own): a node asks to follow the metadata, or says that it has moved. It gets no vote by this.
+
+A node of another cluster is refused with INCONSISTENT_CLUSTER_ID, one whose id another live process has with
+DUPLICATE_BROKER_REGISTRATION; who asks again is answered again. A node that does not lead answers NOT_CONTROLLER and
+names the one that does, if it knows.
+
+v0: the only one; the directory id came later, as a tagged field
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,10 @@
-"""RaftMessage (our own): a message of the metadata quorum. What is to be said to it goes as another such message."""
+"""RaftMessage (our own): a message of the metadata quorum, one way.
+
+There is no answer: what is to be said to it goes as another such message, over the receiver's own link. What comes from
+another cluster, or from a node that is no member, is dropped and logged.
+
+v0: the only one
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,10 @@
-"""UnregisterBroker: forget a broker that will not come back (KIP-631). The controller decides; other brokers forward
-the request to it.
+"""UnregisterBroker: forget a broker that will not come back (KIP-631).
+
+It leaves every in-sync set and every lead, and the quorum's observers; partitions that have replicas on it keep them
+until they are reassigned. If it is alive after all, it registers anew. BROKER_ID_NOT_REGISTERED if there is none. The
+controller decides; other brokers forward the request to it.
+
+v0: the only one, flexible (KIP-482)
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""What a fetch reads: the records of its partitions that are there now, as slices of files."""
+"""What a fetch reads: the records of its partitions that are there now, as slices of files.
+
+It reads in the order of the request until `max_bytes` are found; an error of one partition is that partition's own.
+Nothing here waits for the disk: what has to be loaded first is named (`cold`), and read again when it is there.
+"""
 
 from __future__ import annotations
 

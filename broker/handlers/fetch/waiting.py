@@ -1,4 +1,8 @@
-"""A fetch that waits until there is enough to read, or its time is over."""
+"""A fetch that waits until there is enough to read (`min_bytes`), or its time is over (`max_wait_ms`).
+
+Every partition that it reads may end the wait: only what has something new is read again. So do an error, a broker that
+stops, and a connection that closes, whose answer nobody would get.
+"""
 
 from __future__ import annotations
 

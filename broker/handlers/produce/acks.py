@@ -1,4 +1,10 @@
-"""Phase two of a produce request: what was appended is acknowledged when it is as safe as `acks` asks."""
+"""Phase two of a produce request: what was appended is acknowledged when it is as safe as `acks` asks.
+
+- acks=-1: when it is below the high watermark; fewer in-sync replicas than `min.insync.replicas` by then is an error.
+- acks=1: at once, or when it is on this broker's disk, if the topic asks for that (`flush.messages=1`).
+- acks=0: there is no answer; an error closes the connection.
+Later than `timeout_ms` the answer is REQUEST_TIMED_OUT: the batch is in the log and may be committed yet.
+"""
 
 from __future__ import annotations
 
