@@ -19,7 +19,7 @@ ARGS ?=
 # The tests start hundreds of interpreters: each would compile everything anew if it may not keep what it compiled.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help install run test check chaos simulate lint types layers jars clients registry spark spark-jars system bench docs clean
+.PHONY: help install run test gather check chaos simulate lint types layers jars clients registry spark spark-jars system bench docs clean
 .DEFAULT_GOAL := help
 
 help:
@@ -67,13 +67,16 @@ run: $(RUN)
 	@exec $(VENV)/bin/tidemark start --config config/single.yaml $(ARGS)
 
 # Most tests wait more than they compute, so there are more workers than cores. conftest.py says which run together.
-WORKERS ?= 4
-test: $(DEV) system
+WORKERS ?= 5
+test: $(DEV) gather
+	@$(PY) -m pytest -n $(WORKERS) tests compat-tests $(ARGS)
+
+# What the tests need beside the environment, one after the other: Maven does not like company.
+gather: $(DEV) system
 	@$(MAKE) --no-print-directory jars || echo "Going on without Apache Kafka's jars: the Java cases will fail." >&2
 	@$(MAKE) --no-print-directory spark-jars || echo "Going on without Spark's jars: the Spark cases will fail." >&2
 	@$(MAKE) --no-print-directory registry || echo "Going on without a schema registry: its cases will fail." >&2
 	@$(MAKE) --no-print-directory clients || echo "Going on without clients of other versions: their cases will fail." >&2
-	@$(PY) -m pytest -n $(WORKERS) tests compat-tests $(ARGS)
 
 # Without Java, Spark, Docker, wheels, pytest in pytest, commands that are typed at brokers in processes of their own or by the
 # thousand, and what takes long by its nature: soaking, the worst requests, simulations by the hundred. Of random histories,
