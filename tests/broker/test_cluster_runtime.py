@@ -309,3 +309,34 @@ async def test_a_fenced_broker_serves_again_when_it_has_given_up_what_others_lea
     assert nodes.image(nodes.controller).brokers[late].fenced
     roles._put_off.clear()
     await nodes.until(lambda: not nodes.image(late).brokers[late].fenced)
+
+
+async def test_a_node_stops_though_a_change_waits_for_a_controller_that_will_not_come(
+    nodes: Any, connect: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And though a client goes on asking: that nobody waits for anything any more would never be."""
+    monkeypatch.setattr("tidemark.broker.server.dispatch.FINISH_SECONDS_MAX", 0.5)
+    await nodes.start()
+    last = nodes.another
+    client = await connect(nodes.running[last])
+    asking = True
+
+    async def ask_on() -> None:
+        while asking:
+            await client.ask(MetadataRequest(topics=[]))
+
+    for node_id in [each for each in nodes.running if each != last]:
+        await nodes.stop(node_id)
+    waiting = await connect(nodes.running[last])
+    request = topic("t", factor=1)
+    request.timeout_ms = 60_000
+    answer = asyncio.create_task(waiting.ask(request))
+    asker = asyncio.create_task(ask_on())
+    _, pending = await asyncio.wait([answer, asker], timeout=0.2)
+    assert len(pending) == 2, "the change waits, and the other client is served"
+    begun = asyncio.get_running_loop().time()
+    await nodes.stop(last)
+    assert asyncio.get_running_loop().time() - begun < 30
+    asking = False
+    told, _ = await asyncio.gather(answer, asker, return_exceptions=True)
+    assert isinstance(told, Exception) or told.topics[0].error_code, "it was not told that it was done"
