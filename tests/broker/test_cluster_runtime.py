@@ -338,5 +338,5 @@ async def test_a_node_stops_though_a_change_waits_for_a_controller_that_will_not
     await nodes.stop(last)
     assert asyncio.get_running_loop().time() - begun < 30
     asking = False
-    told, _ = await asyncio.gather(answer, asker, return_exceptions=True)
+    told: Any = (await asyncio.gather(answer, asker, return_exceptions=True))[0]
     assert isinstance(told, Exception) or told.topics[0].error_code, "it was not told that it was done"
