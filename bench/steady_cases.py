@@ -17,6 +17,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from bench.brokers import Running, write_dirty_pages
 from bench.cases import FETCH, LOADERS, PARTITIONS, Case, Round, Sample, Scale, check_delivered, fresh_name, sample
 from bench.loaders.process import Load, Loader
+from bench.page_cache import fill_page_cache
 from bench.topics import topic, wait_for_files_to_go
 
 RATE = 1_000.0
@@ -127,6 +128,7 @@ def _disk(broker: Running, scale: Scale) -> Iterator[Round]:
         def one_round() -> dict[str, float]:
             with topic(broker, fresh_name("steady-disk"), partitions=PARTITIONS, config=_BOUNDED) as filled:
                 write_dirty_pages()
+                fill_page_cache(broker.launch.directory.parent)
                 loads = stream_loads([broker.address] * LOADERS, filled, acks=1, seconds=scale.disk_s)
                 taken: list[Sample] = []
                 report = steady_beside(broker.address, name, lambda: taken.append(sample(broker, loads)))
@@ -183,6 +185,7 @@ def _sustained(broker: Running, scale: Scale) -> Iterator[Round]:
     def one_round() -> dict[str, float]:
         with topic(broker, fresh_name("sustained"), partitions=PARTITIONS) as name:
             write_dirty_pages()
+            fill_page_cache(broker.launch.directory.parent)
             loads = stream_loads([broker.address] * LOADERS, name, acks=1, batches=batches_each(scale.sustained_bytes))
             taken = sample(broker, loads)
             check_delivered(broker, name, taken.records, partitions=PARTITIONS)
