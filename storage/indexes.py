@@ -32,6 +32,7 @@ class Indexes:
     __slots__ = (
         "_base",
         "_files",
+        "_is_anew",
         "_owns_files",
         "_saved_offsets",
         "_saved_times",
@@ -49,11 +50,13 @@ class Indexes:
         self.times: TimeIndex | None = None
         self._saved_offsets = self._saved_times = _TO_REPLACE
         self._owns_files = True
+        self._is_anew = False  # both were begun here, and not read
         self.changed = False
 
     def begin(self) -> tuple[OffsetIndex, TimeIndex]:
         """Starts both anew, in memory. Saving them replaces what the files hold."""
         self.forget()
+        self._is_anew = True
         self.offsets, self.times = OffsetIndex(self._base), TimeIndex(self._base)
         return self.offsets, self.times
 
@@ -62,6 +65,7 @@ class Indexes:
 
     def forget(self) -> None:
         self.offsets = self.times = None
+        self._is_anew = False
         self._saved_offsets = self._saved_times = _TO_REPLACE
 
     def copy(self) -> Indexes:
@@ -79,23 +83,27 @@ class Indexes:
         self._owns_files = False
 
     def adopt(self, loaded: Indexes) -> None:
-        """Takes over what a copy has loaded. What it had to make anew is saved."""
+        """Takes over what a copy has loaded. What it had to make anew is saved. Times that it has not made are as they
+        were when it was copied: the segment may have been sealed since, which adds to them."""
         self.offsets, self._saved_offsets = loaded.offsets, loaded._saved_offsets
-        if self.times is None:
+        if loaded._is_anew:
             self.times, self._saved_times = loaded.times, loaded._saved_times
-        if self.offsets and self._saved_offsets < 0:
             self.save_if_possible()
 
     def adopt_beginning(self, loaded: Indexes) -> None:
-        """Takes over what a copy has loaded where only the end is here. What was added to it since stays."""
+        """Takes over what a copy has loaded where only the end is here. What was added to it since stays. What it had
+        to make anew is saved, as the segment may be sealed already, and would not be saved again."""
+        is_anew = False
         if (offsets := _joined(loaded.offsets, self.offsets)) is not None:
             self.offsets = offsets
-            if loaded._saved_offsets < 0:  # it was made anew
-                self._saved_offsets = _TO_REPLACE
+            if loaded._saved_offsets < 0:
+                self._saved_offsets, is_anew = _TO_REPLACE, True
         if (times := _joined(loaded.times, self.times)) is not None:
             self.times = times
             if loaded._saved_times < 0:
-                self._saved_times = _TO_REPLACE
+                self._saved_times, is_anew = _TO_REPLACE, True
+        if is_anew:
+            self.save_if_possible()
 
     def replace(self, offsets: OffsetIndex, times: TimeIndex) -> None:
         """Both were made anew, and are in their files already."""

@@ -110,3 +110,5 @@ class Segments:
         for segment in self._row:
             self._cache.discard(segment)
             segment.release()
+            # What another thread still loads for a reader must not be saved: another log may have this path by then.
+            segment.indexes.disown_files()

@@ -238,3 +238,80 @@ def test_what_a_copy_loaded_before_a_truncation_is_not_taken_over(reopened: Log,
     fill(reopened, 40)
     raised.value.finish()
     check(reopened, read_batches, count=50)
+
+
+def cold_read(log: Log, *, offset: int) -> ColdRead:
+    with pytest.raises(ColdRead) as raised:
+        log.read(offset=offset, limit_bytes=300, wait=False)
+    return raised.value
+
+
+def damage(path: Path, *, at: int = 0) -> None:
+    data = bytearray(path.read_bytes())
+    data[at : at + 24] = b"\x7f" * 24
+    path.write_bytes(data)
+
+
+def test_what_was_made_anew_for_a_segment_that_is_sealed_is_saved(
+    tmp_path: Path, open_log: Any, reopened: Log, fill: Fill, read_batches: Any
+) -> None:
+    for name in INDEXES:
+        damage(tmp_path / "topic-0" / name)
+    reopened.roll()
+    cold = cold_read(reopened, offset=60)
+    cold.load()
+    cold.finish()
+    fill(reopened, 5)
+    check(reopened, read_batches, count=45)
+
+
+def test_an_index_without_entries_is_saved_when_it_was_made_anew(tmp_path: Path, open_log: Any, fill: Fill) -> None:
+    """Of a segment smaller than an index interval: else each reader makes it anew."""
+    log = open_log(config=LogConfig())
+    fill(log, 5)
+    log.roll()
+    fill(log, 1)
+    log.close()
+    damage(tmp_path / "topic-0" / INDEXES[0])
+    again = open_log(config=LogConfig())
+    cold = cold_read(again, offset=6)
+    cold.load()
+    cold.finish()
+    assert (tmp_path / "topic-0" / INDEXES[0]).read_bytes() == b""
+
+
+def test_what_is_loaded_for_a_reader_of_a_deleted_log_is_not_saved_into_the_next_of_its_name(
+    tmp_path: Path, open_log: Any, reopened: Log, fill: Fill, read_batches: Any
+) -> None:
+    fill(reopened, 1)
+    cold = cold_read(reopened, offset=60)
+    reopened.retire()  # its files have other names; what is open is indexed anew from the batches
+    another = open_log(config=CONFIG)
+    fill(another, 5)
+    another.segments.active.seal()
+    cold.load()
+    cold.finish()
+    check(another, read_batches, count=5)
+
+
+def test_a_copy_made_before_a_segment_was_sealed_does_not_take_its_last_entry_away(
+    tmp_path: Path, open_log: Any, fill: Fill, faulty_files: Any, read_batches: Any
+) -> None:
+    config = LogConfig(segment_bytes=1 << 24, index_interval_bytes=1000)
+    log = open_log(config=config)
+    fill(log)
+    log.close()
+    files = faulty_files(tmp_path)
+    again = open_log(config=config, files=files)
+    fill(again, 12)  # of which the last has no entry yet
+    files.room = 0
+    again.segments.active.indexes.save_if_possible()  # in vain: what is saved next replaces what is there
+    files.room = None
+    cold = cold_read(again, offset=60)
+    cold.load()
+    old = again.segments.active
+    again.roll()
+    old.release()  # as the cache does
+    cold.finish()
+    fill(again, 1)
+    check(again, read_batches, count=53)
