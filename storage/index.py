@@ -68,10 +68,10 @@ class OffsetIndex:
         at = bisect_right(self._offsets, min(offset - self._base, MAX_RELATIVE_OFFSET)) - 1
         return None if at < 0 else (self._base + self._offsets[at], self._positions[at])
 
-    def last_position_up_to(self, position: int) -> int:
-        """The last indexed position at or before `position`, or -1. It is where a batch starts."""
+    def last_up_to(self, position: int) -> tuple[int, int] | None:
+        """The last entry (offset, position) of a batch that starts at or before `position`."""
         at = bisect_right(self._positions, position) - 1
-        return -1 if at < 0 else self._positions[at]
+        return None if at < 0 else (self._base + self._offsets[at], self._positions[at])
 
     def keep_before(self, *, offset: int, position: int) -> None:
         """Drops entries of batches that end at or past `offset`, or start at or past `position`."""

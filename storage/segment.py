@@ -366,11 +366,18 @@ class Segment:
 
         Returns `start` when no indexed batch starts in between.
         """
-        position = self._searchable(files).last_position_up_to(start + limit)
-        if position <= start:
+        entry = self._searchable(files).last_up_to(start + limit)
+        if entry is None or entry[1] <= start:
             return start
-        self._memorize(self.base_offset_at(position, files), position)
-        return position
+        base_offset = self.base_offset_at(entry[1], files)
+        if not self.base_offset <= base_offset <= entry[0]:
+            # No batch starts there. A reader must not get a part of one, and wait for the rest for ever.
+            entry = self.rebuild_indexes()[0].last_up_to(start + limit)
+            if entry is None or entry[1] <= start:
+                return start
+            base_offset = self.base_offset_at(entry[1], files)
+        self._memorize(base_offset, entry[1])
+        return entry[1]
 
     def walk(self, *, start: int, limit: int, files: Files | None = None) -> int:
         """The last batch boundary within `limit` bytes from `start`, found batch by batch; `start` if there is none."""
@@ -431,15 +438,25 @@ class Segment:
 
     def position_for_timestamp(self, timestamp: int) -> int:
         """Where the first batch starts whose largest timestamp is at or after `timestamp`; the size if none."""
-        offset = self.time_index().floor(timestamp)
-        entry = self.offset_index().floor(offset)
+        for is_made_anew in (False, True):
+            entry = self.offset_index().floor(self.time_index().floor(timestamp))
+            try:
+                return self._first_at_or_after(timestamp, entry)
+            except Damage as damage:
+                if entry is None or is_made_anew:
+                    raise self._corrupt(damage) from None
+                self.rebuild_indexes()  # it is the index that is wrong, unless the log is too
+        raise AssertionError
+
+    def _first_at_or_after(self, timestamp: int, entry: tuple[int, int] | None) -> int:
+        """From the batch on that an entry of the offset index leads to; Damage if it is another one."""
         fd = self.open_file().fileno()
-        try:
-            for position, header in headers(self.files, fd, position=entry[1] if entry else 0, end=self.size):
-                if header.max_timestamp >= timestamp:
-                    return position
-        except Damage as damage:
-            raise self._corrupt(damage) from None
+        start = 0 if entry is None else entry[1]
+        for position, header in headers(self.files, fd, position=start, end=self.size):
+            if entry is not None and position == start and header.last_offset != entry[0]:
+                raise Damage(position, "the index does not match the log")
+            if header.max_timestamp >= timestamp:
+                return position
         return self.size
 
     def headers(self, *, position: int) -> Iterator[Placed]:
@@ -464,16 +481,21 @@ class Segment:
         if self.indexes.offsets is None and not self.indexes.load_ends(log_size=self.size):
             self.time_index()
             self.offset_index()
-        end_offset = self._read_tail()
-        last_time = self._time_index_end().last()
-        if end_offset is None or (last_time is not None and last_time[1] >= end_offset):
-            self.rebuild_indexes()  # they are not of this log
+        try:
             end_offset = self._read_tail()
-        assert end_offset is not None, "the indexes have just been made"
-        return end_offset
+            last_time = self._time_index_end().last()
+            if last_time is None or last_time[1] < end_offset:
+                return end_offset
+        except Damage as damage:
+            with suppress(CorruptLog):
+                self.rebuild_indexes()
+                return self._read_tail()
+            raise damage
+        self.rebuild_indexes()  # they are not of this log
+        return self._read_tail()
 
-    def _read_tail(self) -> int | None:
-        """The end offset; None if the offset index's last entry is not of the batch where it leads to."""
+    def _read_tail(self) -> int:
+        """The end offset; Damage if the offset index's last entry is not of the batch where it leads to."""
         offsets = self.indexes.offsets
         last = None if offsets is None else offsets.last()
         start = 0 if last is None else last[1]
@@ -484,7 +506,7 @@ class Segment:
         for position, header in headers(self.files, fd, position=start, end=self.size):
             end_offset = header.next_offset
             if position == start and last is not None and header.last_offset != last[0]:
-                return None
+                raise Damage(position, "the index does not match the log")
             if position == 0:
                 self.first_timestamp = header.max_timestamp
             if header.max_timestamp > self._largest_timestamp:

@@ -20,7 +20,7 @@ def test_an_empty_offset_index_finds_nothing():
     index = OffsetIndex(5)
     assert index.floor(7) is None
     assert index.last() is None
-    assert index.last_position_up_to(100) == -1
+    assert index.last_up_to(100) is None
 
 
 def test_offset_index_finds_the_last_entry_at_or_before_an_offset():
@@ -33,9 +33,9 @@ def test_offset_index_finds_the_last_entry_at_or_before_an_offset():
 
 def test_offset_index_finds_batch_starts_by_position():
     index = offset_index((1010, 50), (1020, 90))
-    assert index.last_position_up_to(49) == -1
-    assert index.last_position_up_to(89) == 50
-    assert index.last_position_up_to(90) == 90
+    assert index.last_up_to(49) is None
+    assert index.last_up_to(89) == (1010, 50)
+    assert index.last_up_to(90) == (1020, 90)
 
 
 def test_offset_index_drops_entries_past_an_offset_or_position():

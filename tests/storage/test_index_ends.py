@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tidemark.protocol.records import iter_batches
 from tidemark.storage import REAL_FILES, ColdRead, Files, Log, LogConfig
 from tidemark.storage.checking import Finding
 from tidemark.storage.tools.places import find_partitions
@@ -315,3 +316,54 @@ def test_a_copy_made_before_a_segment_was_sealed_does_not_take_its_last_entry_aw
     cold.finish()
     fill(again, 1)
     check(again, read_batches, count=53)
+
+
+def mislead(path: Path, *, entry: int | None = None) -> None:
+    """Entries of an offset index (all but the last, if `entry` is not told) lead into the middle of a batch. The
+    positions still rise, so that nothing but what lies there tells."""
+    data = bytearray(path.read_bytes())
+    for at in range(4, len(data) - 8, 8) if entry is None else (entry * 8 + 4,):
+        data[at : at + 4] = (int.from_bytes(data[at : at + 4], "big") + 150).to_bytes(4, "big")
+    path.write_bytes(data)
+
+
+@pytest.fixture
+def misled(tmp_path: Path, open_log: Any, fill: Fill) -> Callable[..., Log]:
+    def open_(entry: int | None = None) -> Log:
+        log: Log = open_log(config=CONFIG)
+        fill(log)
+        log.close()
+        mislead(tmp_path / "topic-0" / INDEXES[0], entry=entry)
+        again: Log = open_log(config=CONFIG)
+        return again
+
+    return open_
+
+
+def test_a_search_that_is_led_into_the_middle_of_a_batch_makes_the_index_anew(
+    misled: Callable[..., Log], read_batches: Any
+) -> None:
+    log = misled()
+    found = log.offset_for_timestamp(T0 + 60 * 1000)
+    assert found is not None
+    assert found.offset == 60
+    check(log, read_batches, count=40)
+
+
+def test_a_read_does_not_end_where_a_wrong_index_says(misled: Callable[..., Log], read_batches: Any) -> None:
+    log = misled()
+    (part,) = log.read(offset=0, limit_bytes=1000)
+    data = part.file.read_at(part.position, part.length)
+    assert sum(header.size for header, _ in iter_batches(data)) == len(data)
+    check(log, read_batches, count=40)
+
+
+def test_a_truncation_to_where_a_wrong_entry_becomes_the_last_makes_the_index_anew(
+    misled: Callable[..., Log], fill: Fill, read_batches: Any
+) -> None:
+    """Where to cut is known from a read, so that the entry is not looked at before."""
+    log = misled(entry=18)  # of the batch that ends at 59
+    log.read(offset=57, limit_bytes=300)
+    log.truncate_to(60)
+    fill(log, 5)
+    check(log, read_batches, count=25)
