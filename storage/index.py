@@ -183,15 +183,10 @@ class TimeIndex:
 
     @classmethod
     def last_in_file(cls, files: Files, path: str, *, base_offset: int) -> tuple[int, int] | None:
-        """The last entry of an index file, without reading the others; None when that would not be reliable."""
-        try:
-            tail = files.read_tail(path, cls.ENTRY_SIZE)
-        except FileNotFoundError:
-            return None
-        if len(tail) != cls.ENTRY_SIZE:
-            return None
-        timestamp, offset = cls.ENTRY.unpack(tail)
-        return (timestamp, base_offset + offset) if timestamp >= 0 and offset >= 0 else None
+        """The last entry of an index file, without reading the others; None when that would not be reliable. (Of one
+        that ends in zeros, as a power cut may leave it, or Kafka, it would tell retention that all is very old.)"""
+        index = cls.end_of_file(files, path, base_offset=base_offset)
+        return None if index is None else index.last()
 
     @classmethod
     def end_of_file(cls, files: Files, path: str, *, base_offset: int) -> TimeIndex | None:

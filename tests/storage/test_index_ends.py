@@ -367,3 +367,18 @@ def test_a_truncation_to_where_a_wrong_entry_becomes_the_last_makes_the_index_an
     log.truncate_to(60)
     fill(log, 5)
     check(log, read_batches, count=25)
+
+
+def test_a_time_index_that_ends_in_zeros_does_not_make_a_segment_old(
+    tmp_path: Path, open_log: Any, fill: Fill, read_batches: Any
+) -> None:
+    log = open_log(config=CONFIG)
+    fill(log, 20)
+    log.roll()
+    fill(log, 20)
+    log.close()
+    path = tmp_path / "topic-0" / INDEXES[1]
+    path.write_bytes(path.read_bytes() + bytes(12 * 20))
+    again = open_log(config=CONFIG)
+    assert not again.apply_retention(T0 + 200_000)
+    check(again, read_batches, count=40)
