@@ -6,6 +6,7 @@ without one the committed offset is told, and Prometheus can take it from the le
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
@@ -85,6 +86,7 @@ class GroupMetrics:
         self._coordinator = coordinator
         self._replicas = replicas
         self._detail = detail
+        self._loading: set[Replica] = set()
 
     def collect(self) -> Collected:
         coordinator = self._coordinator()
@@ -120,7 +122,7 @@ class GroupMetrics:
         sums: dict[Labels, list[float]] = {}
         for number, (topic, index, offset) in enumerate(_offsets(topics)):
             replica = self._replica(topic, index)
-            lag, seconds = (-1, 0.0) if replica is None else _lag(replica, offset, now_ms)
+            lag, seconds = (-1, 0.0) if replica is None else self._lag(replica, offset, now_ms)
             if detail == "partition":
                 name = f'{group},topic="{topic}",partition="{index}"'
                 found[OFFSET].append((name, offset))
@@ -140,6 +142,45 @@ class GroupMetrics:
         hosted = self._replicas.topics.get(topic)
         return None if hosted is None else hosted.replica(index)
 
+    def _lag(self, replica: Replica, offset: int, now_ms: int) -> tuple[int, float]:
+        lag = max(replica.high_watermark - max(offset, replica.log.start_offset), 0)
+        if not lag:
+            return 0, 0.0
+        header = self._header_at(replica, max(offset, replica.log.start_offset))
+        return lag, 0.0 if header is None else max(now_ms - header.base_timestamp, 0) / 1000
+
+    def _header_at(self, replica: Replica, offset: int) -> BatchHeader | None:
+        """Of the batch at an offset. None if that is not in memory: a scrape waits for no disk."""
+        if replica.is_truncating:
+            return None
+        try:
+            slices = replica.read(offset=offset, limit_bytes=1, at_least_one=True, wait=False)
+            if not slices:
+                return None
+            head = memoryview(bytearray(HEADER_BYTES))
+            got = slices[0].file.read_cached_into(head, slices[0].position)
+            return read_header(head) if got == HEADER_BYTES else None
+        except ColdRead as cold:
+            if offset >= replica.log.segments.active.base_offset:
+                self._load(replica, cold)
+            return None
+        except (StorageError, InvalidBatch, OSError):
+            return None
+
+    def _load(self, replica: Replica, cold: ColdRead) -> None:
+        """For the next scrape: after a start nobody may have looked up anything in the segment that is written to, if
+        the group is gone whose lag is told. What is loaded of that stays in memory."""
+        if replica in self._loading:
+            return
+        self._loading.add(replica)
+
+        def loaded(_done: asyncio.Future[None]) -> None:
+            self._loading.discard(replica)
+            if not replica.is_truncating:
+                cold.finish()
+
+        asyncio.get_running_loop().run_in_executor(self._replicas.readers, cold.load).add_done_callback(loaded)
+
 
 def _offsets(topics: Mapping[str, Mapping[int, Any]]) -> Iterator[tuple[str, int, int]]:
     for topic, partitions in list(topics.items()):
@@ -152,26 +193,3 @@ def _size_of(group: Any) -> tuple[int, int]:
     if hasattr(group, "members"):
         return len(group.members), group.generation
     return len(group.state.members), group.state.epoch
-
-
-def _lag(replica: Replica, offset: int, now_ms: int) -> tuple[int, float]:
-    lag = max(replica.high_watermark - max(offset, replica.log.start_offset), 0)
-    if not lag:
-        return 0, 0.0
-    header = _header_at(replica, max(offset, replica.log.start_offset))
-    return lag, 0.0 if header is None else max(now_ms - header.base_timestamp, 0) / 1000
-
-
-def _header_at(replica: Replica, offset: int) -> BatchHeader | None:
-    """Of the batch at an offset. None if that is not in memory: a scrape waits for no disk."""
-    if replica.is_truncating:
-        return None
-    try:
-        slices = replica.read(offset=offset, limit_bytes=1, at_least_one=True, wait=False)
-        if not slices:
-            return None
-        head = memoryview(bytearray(HEADER_BYTES))
-        got = slices[0].file.read_cached_into(head, slices[0].position)
-        return read_header(head) if got == HEADER_BYTES else None
-    except (ColdRead, StorageError, InvalidBatch, OSError):
-        return None
