@@ -15,6 +15,7 @@ HIGH_WATERMARKS = "replication-offset-checkpoint"
 CLEANED_UP_TO = "cleaner-offset-checkpoint"
 META_PROPERTIES = "meta.properties"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
+OURS = ".tidemark"
 
 NO_BROKER_EPOCH = -1
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
@@ -62,6 +63,7 @@ class LogDirectory:
         self._tables = new_lock()  # of what they tell; never held while the disk is waited for
         self._forgotten: set[TopicPartition] = set()  # partitions that are gone, and that the files may still tell of
         self._closed = False
+        self._is_ours = files.exists(os.path.join(path, checkpoints.OURS))  # see `_take_over`
         self._lock_identity = files.identity(os.path.join(path, _LOCK))
         self.id = bytes(16)  # the directory's own, as its owner says (KIP-858)
         self.failure: str | None = None  # why nothing here can be used any more
@@ -102,7 +104,18 @@ class LogDirectory:
         )
         directory._remove_leftovers()
         directory._forget_missing()
+        if clean_epoch is not None or next(directory.partitions(), None) is None:
+            directory._take_over()
         return directory
+
+    def _take_over(self) -> None:
+        """From now on only we clean here, and never past a recovery point that is on disk: a gap behind that is a loss.
+        (Apache Kafka cleans beyond it: a directory of Kafka's that was killed is taken over after our first clean
+        stop.)"""
+        mark = os.path.join(self.path, checkpoints.OURS)
+        if not self._is_ours:
+            self.files.replace(mark, b"Tidemark's\n", sync=True)
+            self._is_ours = True
 
     # Failing
 
@@ -155,11 +168,15 @@ class LogDirectory:
             recovery_point=self._recovery_points.get(key, 0),
             clean=self.was_clean,
             start_offset=self._start_offsets.get(key, 0),
-            cleaned_up_to=self.cleaned_up_to.get(key, 0),
+            cleaned_up_to=self._cleaned_up_to(key, config),
             cache=self._cache,
         )
         self._refused.discard(key)
         return log
+
+    def _cleaned_up_to(self, key: TopicPartition, config: LogConfig) -> int:
+        """Where compaction may have left gaps; anywhere, in a directory that is not known to be ours alone."""
+        return sys.maxsize if config.compact and not self._is_ours else self.cleaned_up_to.get(key, 0)
 
     def add_log(self, topic: str, partition: int, log: Log) -> Log:
         """The second half."""

@@ -52,7 +52,8 @@ class Recovered:
 def recover(
     segments: Sequence[Segment], *, recovery_point: int, config: LogConfig, epochs: EpochCache, cleaned_up_to: int = 0
 ) -> Recovered:
-    """Checks every batch from the segment that holds the recovery point on, and rebuilds those segments' indexes."""
+    """Checks every batch from the segment that holds the recovery point on, and rebuilds those segments' indexes.
+    Nothing past the recovery point was cleaned, and nothing past `cleaned_up_to`, whichever is later."""
     first = max((at for at, segment in enumerate(segments) if segment.base_offset <= recovery_point), default=0)
     scanned_from = end_offset = segments[first].base_offset
     if first > 0 and scanned_from == recovery_point:
@@ -68,7 +69,8 @@ def recover(
             segment,
             end_offset=end_offset,
             recovery_point=recovery_point,
-            may_have_gap=config.compact or segment.base_offset <= cleaned_up_to,
+            may_have_gap=segment.base_offset <= cleaned_up_to
+            or (config.compact and (end_offset < recovery_point or not recovery_point)),
         ):
             kept = at
             break
@@ -90,8 +92,8 @@ def recover(
 
 def _follows(segment: Segment, *, end_offset: int, recovery_point: int, may_have_gap: bool) -> bool:
     """Whether a segment begins where the one before ends. If it begins later, the end of that one never reached the
-    disk: what follows it was not synced either. Compaction leaves such gaps too, so there they mean nothing; nor does
-    a leap so large that the log itself begins a new segment for it."""
+    disk: what follows it was not synced either. Where a log was compacted there are such gaps, too, and they mean
+    nothing; nor does a leap so large that the log itself begins a new segment for it."""
     gap = segment.base_offset - end_offset
     if gap == 0 or (gap > 0 and may_have_gap) or gap > MAX_RELATIVE_OFFSET // 2:
         return True

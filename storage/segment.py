@@ -156,9 +156,8 @@ class Segment:
     def _add_entry(self, *, offset: int, position: int) -> None:
         indexes = self.indexes
         offsets = self.offset_index() if indexes.offsets is None else indexes.offsets
-        times = self._time_index_end()
         offsets.append(offset=offset, position=position)
-        times.append_if_later(timestamp=self._largest_timestamp, offset=self._largest_timestamp_offset)
+        self._time_index_end().append_if_later(timestamp=self._largest_timestamp, offset=self._largest_timestamp_offset)
         self._bytes_since_entry = 0
         if len(offsets) >= self.index_entries_max:
             self.roll_after_clock = -1  # any time is after that: the next append begins a new segment
@@ -254,15 +253,13 @@ class Segment:
 
     def release(self) -> None:
         """Lets go of what can be had again from disk. Slices in flight keep the file open for themselves."""
-        self.file = None
-        self.fd = -1
+        self.close_file()
         self.indexes.forget()
         self.memo.clear()
         self._aborted_index = None
 
     def close_file(self) -> None:
-        self.file = None
-        self.fd = -1
+        self.file, self.fd = None, -1
 
     def offset_index(self) -> OffsetIndex:
         index = self.indexes.offsets
@@ -486,12 +483,12 @@ class Segment:
             last_time = self._time_index_end().last()
             if last_time is None or last_time[1] < end_offset:
                 return end_offset
+            self.rebuild_indexes()  # they are not of this log
         except Damage as damage:
-            with suppress(CorruptLog):
+            try:
                 self.rebuild_indexes()
-                return self._read_tail()
-            raise damage
-        self.rebuild_indexes()  # they are not of this log
+            except CorruptLog:
+                raise damage from None
         return self._read_tail()
 
     def _read_tail(self) -> int:

@@ -188,15 +188,32 @@ def test_a_missing_end_below_the_recovery_point_is_refused(killed, open_log):
         reopen(open_log, recovery_point=int(second.stem) - 1)
 
 
-def test_gaps_between_segments_of_a_compacted_log_mean_nothing(open_log, make_batch, tmp_path):
-    config = LogConfig(segment_bytes=20_000, compact=True, delete=False)
+def log_with_a_gap(open_log, make_batch, path, config):
+    """Two segments: offsets 0 and 1, and 50 and 51 in one that begins at 40."""
     log = open_log(config=config)
     log.append_replicated(make_batch(2, base_offset=0, leader_epoch=0))
     log.roll()
     log.append_replicated(make_batch(2, base_offset=50, leader_epoch=0))
     log.close(clean=False)
-    os.rename(tmp_path / "topic-0" / f"{2:020d}.log", tmp_path / "topic-0" / f"{40:020d}.log")
-    assert open_log(config=config, clean=False).end_offset == 52
+    os.rename(path / "topic-0" / f"{2:020d}.log", path / "topic-0" / f"{40:020d}.log")
+
+
+@pytest.mark.parametrize(("recovery_point", "cleaned_up_to"), [(0, 0), (3, 0), (52, 0), (2, 40)])
+def test_gaps_between_segments_of_a_compacted_log_mean_nothing(
+    open_log, make_batch, tmp_path, recovery_point, cleaned_up_to
+):
+    """Where it may have been cleaned: below the recovery point, and below where the cleaner was."""
+    config = LogConfig(segment_bytes=20_000, compact=True, delete=False)
+    log_with_a_gap(open_log, make_batch, tmp_path, config)
+    log = open_log(config=config, clean=False, recovery_point=recovery_point, cleaned_up_to=cleaned_up_to)
+    assert log.end_offset == 52
+
+
+def test_a_gap_in_a_compacted_log_where_nothing_was_cleaned_is_a_lost_end(open_log, make_batch, tmp_path):
+    """A follower would never fetch what is missing, and could lead without it."""
+    config = LogConfig(segment_bytes=20_000, compact=True, delete=False)
+    log_with_a_gap(open_log, make_batch, tmp_path, config)
+    assert open_log(config=config, clean=False, recovery_point=2, cleaned_up_to=2).end_offset == 2
 
 
 def test_overlapping_segments_are_refused(killed, open_log):
