@@ -101,7 +101,8 @@ def _add_compact(actions: Subparsers) -> None:
         help="compact the log of a stopped broker: of every key only the last record stays",
         description="Compacts a log by the rules of cleanup.policy=compact, all but the segment that was written to"
         " last. The broker must be stopped, and have been stopped cleanly. A log with records that have no key is"
-        " refused.",
+        " refused. Of a directory with many partitions, only those are compacted that a broker has compacted before:"
+        " the files do not say which topics are meant to be. A partition whose own directory is named is compacted.",
     )
     parser.add_argument("path", metavar="DIR", help=DIRECTORY_HELP)
     parser.add_argument(
@@ -292,6 +293,9 @@ def compact(args: argparse.Namespace) -> int:
         places = _places(args.path)
         _lock(places, held)
         done = []
+        is_named = [each.path for each in places] == [os.path.abspath(args.path)]
+        left_alone = [each for each in places if not is_named and not tools.is_compacted(tools.REAL_FILES, each)]
+        places = [each for each in places if each not in left_alone]
         with progress(_COMPACTION_PASSES * sum(each.size_bytes for each in places)) as bar:
             for place in places:
                 advance = partial(bar.advance, label=place.name)
@@ -307,6 +311,8 @@ def compact(args: argparse.Namespace) -> int:
             print(f"{place.name}: {result.records_before} records in {sizes}, {result.records_after} are left.")
         else:
             print(f"{place.name}: nothing to compact.")
+    for place in left_alone:
+        print(f"{place.name}: left alone, as it was never compacted. To do so all the same: log compact {place.path}")
     return ExitCode.OK
 
 

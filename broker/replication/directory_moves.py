@@ -158,6 +158,7 @@ class DirectoryMoves:
     async def _copy(self, move: Move) -> None:
         """Everything but the last few bytes, which come with the next append."""
         move.generation = move.log.generation
+        self._check(move)  # a truncation may be under way, which has raised it already
         move.path = move.target.future_path(move.place)
         await self._on_thread(partial(begin_move, move.log.files, move.path))
         await self._copy_segments(move)

@@ -13,7 +13,7 @@ from tidemark.storage.directory import locked
 from tidemark.storage.errors import StorageError
 from tidemark.storage.files import REAL_FILES
 from tidemark.storage.tools.dump import dump
-from tidemark.storage.tools.places import NoLogHere, PartitionPlace, find_partitions, was_stopped_cleanly
+from tidemark.storage.tools.places import NoLogHere, PartitionPlace, find_partitions, is_compacted, was_stopped_cleanly
 from tidemark.storage.tools.repair import Repaired, repair
 from tidemark.storage.tools.verify import verify
 
@@ -44,6 +44,7 @@ __all__ = [
     "compact",
     "dump",
     "find_partitions",
+    "is_compacted",
     "locked",
     "repair",
     "stats",

@@ -217,8 +217,21 @@ def test_stats_says_where_it_looked(data: Path, capsys: Captured) -> None:
     assert "There is no log of missing in" in capsys.readouterr().err
 
 
-def test_compact_keeps_the_last_record_of_every_key(compacted: Path, capsys: Captured) -> None:
+def test_compact_leaves_alone_what_may_be_an_ordinary_topic_unless_it_is_named(
+    compacted: Path, capsys: Captured
+) -> None:
+    before = {path.name: path.read_bytes() for path in (compacted / "prices-0").iterdir()}
     assert main(["log", "compact", str(compacted)]) == ExitCode.OK
+    assert "prices-0: left alone, as it was never compacted" in capsys.readouterr().out
+    assert {path.name: path.read_bytes() for path in (compacted / "prices-0").iterdir()} == before
+    assert main(["log", "compact", str(compacted / "prices-0")]) == ExitCode.OK
+    assert "are left." in capsys.readouterr().out
+    assert main(["log", "compact", str(compacted)]) == ExitCode.OK
+    assert "prices-0: nothing to compact" in capsys.readouterr().out, "it is known to be compacted now"
+
+
+def test_compact_keeps_the_last_record_of_every_key(compacted: Path, capsys: Captured) -> None:
+    assert main(["log", "compact", str(compacted / "prices-0")]) == ExitCode.OK
     assert "prices-0: " in capsys.readouterr().out
     assert main(["log", "verify", str(compacted)]) == ExitCode.OK
     capsys.readouterr()
@@ -258,13 +271,13 @@ def test_compact_refuses_what_is_not_a_compacted_topic_or_was_not_stopped(tmp_pa
     for _ in range(20):
         batch = build_batch([Record(timestamp=T0, value=b"no key")])
         log.append(batch, read_header(batch), leader_epoch=0, now_ms=T0)
-    assert main(["log", "compact", str(tmp_path)]) == ExitCode.FAILED
+    assert main(["log", "compact", str(tmp_path / "events-0")]) == ExitCode.FAILED
     assert "is locked" in capsys.readouterr().err
     directory.close()
     before = {path.name: path.read_bytes() for path in (tmp_path / "events-0").iterdir()}
-    assert main(["log", "compact", str(tmp_path)]) == ExitCode.FAILED
+    assert main(["log", "compact", str(tmp_path / "events-0")]) == ExitCode.FAILED
     assert "records without a key" in capsys.readouterr().err
     assert {path.name: path.read_bytes() for path in (tmp_path / "events-0").iterdir()} == before
     (tmp_path / ".kafka_cleanshutdown").unlink()
-    assert main(["log", "compact", str(tmp_path)]) == ExitCode.FAILED
+    assert main(["log", "compact", str(tmp_path / "events-0")]) == ExitCode.FAILED
     assert "was not closed cleanly" in capsys.readouterr().err
