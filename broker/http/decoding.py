@@ -108,7 +108,7 @@ class Decoder:
         holder.hold(own_bytes)
         try:
             async with self._long if size_bytes > LONG_READ_BYTES else self._short:
-                await self._room.room(own_bytes)
+                await self._room.room(holder.held_bytes)
                 reading = _Reading(
                     offset,
                     wanted,

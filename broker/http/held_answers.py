@@ -15,6 +15,9 @@ from tidemark.broker.core.ordered_set import OrderedSet
 class Holder(Protocol):
     """Who counts what an answer holds: a connection."""
 
+    @property
+    def held_bytes(self) -> int: ...
+
     def hold(self, size_bytes: int) -> None: ...
 
     def release(self, size_bytes: int) -> None: ...
@@ -22,6 +25,8 @@ class Holder(Protocol):
 
 class Uncounted:
     """Of a request that came over no connection."""
+
+    held_bytes = 0
 
     def hold(self, size_bytes: int) -> None: ...
 

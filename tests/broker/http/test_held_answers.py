@@ -4,8 +4,9 @@ import asyncio
 from typing import Any
 
 from tidemark.broker.core.sliced_work import at_once
-from tidemark.broker.http.decoding import CROWDED_CHARS, Wanted, _Reading
+from tidemark.broker.http.decoding import CROWDED_CHARS, Decoder, Wanted, _Reading
 from tidemark.broker.http.held_answers import HeldAnswers
+from tidemark.protocol.messages.fetch import PartitionData
 from tidemark.protocol.records import Record, build_batch, iter_batches, payload_of
 
 
@@ -81,6 +82,23 @@ async def test_those_who_wait_do_not_wait_for_what_they_hold_themselves() -> Non
 
     await asyncio.wait_for(asyncio.gather(*map(read, readers)), 5)
     assert room.used_bytes == 0
+
+
+async def test_a_poll_of_several_partitions_does_not_wait_for_what_it_has_of_the_first() -> None:
+    room = HeldAnswers(100)
+    decoder, polls = Decoder(room), [Reader(room) for _ in range(3)]
+    batch = bytes(build_batch([Record(value=b"x")]))
+    wanted = Wanted(formats={"key": "string", "value": "string"})
+    for each in polls:
+        each.hold(90)  # of the first
+
+    async def read_second(poll: Reader) -> int:
+        data = PartitionData(records=batch)
+        found = await decoder.decoded(data, "t", 1, 0, wanted, chars_max=1 << 20, holder=poll)
+        poll.release(poll.held_bytes)  # it is sent
+        return len(found.records)
+
+    assert await asyncio.wait_for(asyncio.gather(*map(read_second, polls)), 5) == [1, 1, 1]
 
 
 def test_a_read_that_ends_for_want_of_room_goes_on_behind_its_last_record_though_there_is_room_again() -> None:
