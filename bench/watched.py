@@ -84,7 +84,7 @@ def in_pairs(count: int, seconds: float) -> None:
     more, url = {"http.listeners": f"HTTP://127.0.0.1:{port}"}, f"http://127.0.0.1:{port}/metrics"
     found: dict[bool, list[float]] = {False: [], True: []}  # by whether it is scraped
     with tempfile.TemporaryDirectory() as directory, ExitStack() as open_:
-        broker = open_.enter_context(Running(prepare_tidemark(Path(directory), more=more)))
+        broker = open_.enter_context(Running(prepare_tidemark(Path(directory) / "broker", more=more)))
         one_round = open_.enter_context(small(broker, Scale(small_s=seconds)))
         one_round()  # warm-up
         for number in range(count):
