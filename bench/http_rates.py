@@ -11,8 +11,8 @@ its slice of milliseconds before the Kafka client gets its turn. With --realtime
 client run whenever they want to (SCHED_FIFO), and the loader before all others: what the client waits for is the
 broker, also on a busy machine. With --paced single records come at these rates, too, at even intervals: what is left
 of a wait at a rate that the broker and the loader could exceed is not the broker's. With --lean single records come
-from a loader that takes far less of a processor, and so leaves the Kafka client one of two. Medians of the rounds. The
-loader sends bytes made beforehand.
+from a loader without an event loop, too, which takes half the processor time. Medians of the rounds. The loader sends
+bytes made beforehand.
 """
 
 from __future__ import annotations
