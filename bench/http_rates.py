@@ -1,4 +1,5 @@
-"""HTTP and JSON, on one broker: `python bench/http_rates.py [--quick] [--rounds 3] [--pinned] [--idle] [--realtime]`.
+"""HTTP and JSON, on one broker: `python bench/http_rates.py [--quick] [--rounds 3] [--pinned] [--idle] [--realtime]
+[--paced 3000,1000] [--lean]`.
 
 A broker process and a loader with 50 connections, each with one request under way: 1 KB produced singly and in batches
 of 100, and a topic read as a stream of lines. Beside them a Kafka client produces 100 B at a time and waits for each
@@ -8,14 +9,20 @@ broker has a processor to itself, and the clients share another: what is left is
 loader runs only when nobody else wants its processor (SCHED_IDLE); otherwise it is nice, and since Linux 6.6 finishes
 its slice of milliseconds before the Kafka client gets its turn. With --realtime (root only) the broker and the Kafka
 client run whenever they want to (SCHED_FIFO), and the loader before all others: what the client waits for is the
-broker, also on a busy machine. Medians of the rounds. The loader sends bytes made beforehand.
+broker, also on a busy machine. With --paced single records come at these rates, too, at even intervals: what is left
+of a wait at a rate that the broker and the loader could exceed is not the broker's. With --lean single records come
+from a loader without an event loop, too, which takes half the processor time. Medians of the rounds. The loader sends
+bytes made beforehand.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
+import selectors
+import socket
 import statistics
 import subprocess
 import sys
@@ -45,6 +52,8 @@ if "--idle" in sys.argv:
     os.environ["HTTP_RATES_IDLE"] = "1"  # likewise
 if "--realtime" in sys.argv:
     os.environ["HTTP_RATES_REALTIME"] = "1"
+PACES = sys.argv[sys.argv.index("--paced") + 1].split(",") if "--paced" in sys.argv else []
+LEAN = "--lean" in sys.argv
 CONNECTIONS = int(os.environ.get("HTTP_RATES_CONNECTIONS", "50"))
 BATCH = 100
 VALUE = "x" * 1000
@@ -56,9 +65,15 @@ def request(topic: str, body: object) -> bytes:
     return head.encode() + b"Content-Length: %d\r\n\r\n" % len(data) + data
 
 
-async def _send(port: int, data: bytes, until: float, took: list[float]) -> None:
+async def _send(
+    port: int, data: bytes, until: float, took: list[float], *, next_at: float = 0.0, every: float = 0.0
+) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     while (began := time.perf_counter()) < until:
+        if began < next_at:
+            await asyncio.sleep(next_at - began)
+            began = time.perf_counter()
+        next_at += every
         writer.write(data)
         head = await reader.readuntil(b"\r\n\r\n")
         assert head.startswith(b"HTTP/1.1 200"), head
@@ -67,7 +82,7 @@ async def _send(port: int, data: bytes, until: float, took: list[float]) -> None
     writer.close()
 
 
-async def _produce(port: int, topic: str, body: object) -> dict[str, float]:
+async def _produce(port: int, topic: str, body: object, *, pace: float = 0.0) -> dict[str, float]:
     # The loader makes way for the Kafka client, whose time is taken: processors are few.
     if os.environ.get("HTTP_RATES_REALTIME"):
         os.nice(-20)
@@ -77,8 +92,37 @@ async def _produce(port: int, topic: str, body: object) -> dict[str, float]:
         os.nice(10)
     took: list[float] = []
     data, until = request(topic, body), time.perf_counter() + SECONDS
-    await asyncio.gather(*(_send(port, data, until, took) for _ in range(CONNECTIONS)))
-    return {"count": len(took), "rate": len(took) / SECONDS, **_latency(took)}
+    began, every = time.perf_counter(), CONNECTIONS / pace if pace else 0.0
+    sends = [
+        _send(port, data, until, took, next_at=began + every * number / CONNECTIONS, every=every)
+        for number in range(CONNECTIONS)
+    ]
+    await asyncio.gather(*sends)
+    return _figures(took)
+
+
+def _produce_leanly(port: int, topic: str, body: object) -> dict[str, float]:
+    """As `_produce`, without an event loop: an answer is taken to be whole when it ends as one does."""
+    os.nice(10)
+    took: list[float] = []
+    data, until = request(topic, body), time.perf_counter() + SECONDS
+    began: dict[socket.socket, float] = {}
+    with selectors.DefaultSelector() as selector, contextlib.ExitStack() as opened:
+        for _ in range(CONNECTIONS):
+            client = opened.enter_context(socket.create_connection(("127.0.0.1", port)))
+            selector.register(client, selectors.EVENT_READ, client)
+            began[client] = time.perf_counter()
+            client.sendall(data)
+        while (now := time.perf_counter()) < until:
+            for key, _ in selector.select(1.0):
+                answer = key.data.recv(1 << 16)
+                assert answer.startswith(b"HTTP/1.1 200"), answer
+                assert answer.endswith(b"]}"), answer
+                now = time.perf_counter()
+                took.append(now - began[key.data])
+                began[key.data] = now
+                key.data.sendall(data)
+    return _figures(took)
 
 
 async def _stream(port: int, topic: str) -> dict[str, float]:
@@ -115,6 +159,12 @@ def burn() -> dict[str, float]:
     while time.perf_counter() < until:
         turns += 1
     return {"count": turns}
+
+
+def _figures(took: list[float]) -> dict[str, float]:
+    """With the loader's own processor time: what it takes, the Kafka client cannot have."""
+    loader_cpu_us = time.process_time() / len(took) * 1e6
+    return {"count": len(took), "rate": len(took) / SECONDS, "loader_cpu_us": loader_cpu_us, **_latency(took)}
 
 
 def _latency(took: list[float]) -> dict[str, float]:
@@ -154,6 +204,14 @@ def one_round(broker: Any, http_port: int) -> dict[str, dict[str, float]]:
     beside = started(*kafka)
     figures["singles"] = measured(broker, "single", port)
     figures["neighbour of singles"] = told(beside)
+    if LEAN:
+        beside = started(*kafka)
+        figures["lean singles"] = measured(broker, "lean", port)
+        figures["neighbour of lean"] = told(beside)
+    for pace in PACES:
+        beside = started(*kafka)
+        figures[f"singles at {pace}/s"] = measured(broker, "single", port, pace)
+        figures[f"neighbour at {pace}/s"] = told(beside)
     beside = started(*kafka)
     figures["batches"] = measured(broker, "batch", port)
     figures["neighbour of batches"] = told(beside)
@@ -191,8 +249,11 @@ if __name__ == "__main__":
         case ["burn", nice]:
             os.nice(int(nice))
             print(json.dumps(burn()))
-        case ["single", port]:
-            print(json.dumps(asyncio.run(_produce(int(port), "singles", {"value": VALUE}))))
+        case ["single", port, *pace]:
+            single = _produce(int(port), "singles", {"value": VALUE}, pace=float(pace[0]) if pace else 0.0)
+            print(json.dumps(asyncio.run(single)))
+        case ["lean", port]:
+            print(json.dumps(_produce_leanly(int(port), "singles", {"value": VALUE})))
         case ["batch", port]:
             print(json.dumps(asyncio.run(_produce(int(port), "batches", [{"value": VALUE}] * BATCH))))
         case ["stream", port]:

@@ -31,8 +31,8 @@ class HttpSettings(SaslSettings):
     http_queued_max_bytes: int = integer(
         64 << 20,
         "How many bytes of HTTP requests' bodies may be in memory at once; more are refused with 503. And how many of"
-        " long answers that their clients do not read; if they are more, the slowest clients are cut off. Tidemark's"
-        " own setting.",
+        " answers, from records that become JSON to what clients have not read; if they are more, the slowest clients"
+        " are cut off, and others wait. Tidemark's own setting.",
         check=Between(1_024),
     )
     http_request_timeout_ms: int = integer(

@@ -14,6 +14,7 @@ from tidemark.broker.http.consumers import Consumers
 from tidemark.broker.http.consuming import Consuming
 from tidemark.broker.http.fetching import Fetching
 from tidemark.broker.http.groups import Groups
+from tidemark.broker.http.held_answers import HeldAnswers
 from tidemark.broker.http.leaders import Leaders
 from tidemark.broker.http.producing import Producing
 from tidemark.broker.http.quotas import HttpQuotas
@@ -37,15 +38,16 @@ class HttpApi:
         guard: Guard | None,
         quotas: HttpQuotas,
         go_on: GoOn,
+        room: HeldAnswers,
     ) -> None:
-        """`handler_of`: what answers decoded requests, as the dispatcher has it."""
+        """`handler_of`: what answers decoded requests, as the dispatcher has it. `room`: for what answers hold."""
         node_id = config.node_id
         listener = config.parsed_listeners[0].name
         calls = Calls(handler_of, node_id=node_id, listener=listener, forwarding=forwarding, go_on=go_on)
         leaders = Leaders(store, calls)
         if guard is not None:
             leaders = Leaders(store, calls, may_describe=guard.lets_describe, may_read=guard.lets_read)
-        fetching = Fetching(calls, leaders, node_id=node_id)
+        fetching = Fetching(calls, leaders, node_id=node_id, room=room)
         addresses = Addresses(store, node_id=node_id, is_alone=forwarding is None)
 
         def brokers() -> list[int]:

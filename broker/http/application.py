@@ -40,10 +40,19 @@ class HttpApplication:
         return replace(answer, headers=answer.headers + headers)
 
     async def _answer(self, request: HttpRequest) -> Answer:
-        route = self.router.find(request)
+        route = self._route_of(request)
         if self.traces is None or route.is_open:  # health is asked for all the time
             return await self._routed(request, route)
         return await self.traces.traced(request, route.path, self._routed(request, route))
+
+    def _route_of(self, request: HttpRequest) -> HttpRoute:
+        """Raises Problem. Of a node that starts, most routes are not there yet: nobody is told that there are none."""
+        try:
+            return self.router.find(request)
+        except Problem:
+            if self.is_serving:
+                raise
+            raise starting_or_stopping() from None
 
     async def _routed(self, request: HttpRequest, route: HttpRoute) -> Answer:
         if not route.is_open:

@@ -35,7 +35,8 @@ PIECE_BYTES: Final = 4 << 10
 LINE_BYTES_MAX: Final = HEAD_BYTES_MAX + PIECE_BYTES
 LINGER_SECONDS: Final = 2.0
 GRACE_SECONDS: Final = 1.0
-UNSENT_BYTES_MAX: Final = 128 << 10  # in the transport's buffer, before a stream waits for its reader
+PART_BYTES: Final = 128 << 10  # of a long answer that are sent at once
+BUFFERED_BYTES_MAX: Final = 16 << 10  # in the transport, before an answer waits for its reader
 
 Answer = HttpResponse | StreamedResponse
 Application = Callable[[HttpRequest], Awaitable[Answer]]
@@ -52,7 +53,8 @@ class HttpConnection(asyncio.BufferedProtocol):
         self._is_encrypted = False
         self._waiting: deque[tuple[HttpRequest, bool]] = deque()  # whole requests, and whether the connection goes on
         self._unparsed = b""  # what came behind them
-        self.unsent_bytes = 0  # of a long answer
+        self.held_bytes = 0  # by an answer: records that become JSON, and what is not sent of it
+        self._buffered_bytes = 0  # of these, in the transport of a client that does not read
         self._task: asyncio.Task[None] | None = None
         self._answering: HttpRequest | None = None
         self._has_turn = False  # it is in line to be answered
@@ -86,7 +88,7 @@ class HttpConnection(asyncio.BufferedProtocol):
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         self._is_encrypted = transport.get_extra_info("ssl_object") is not None
-        transport.set_write_buffer_limits(high=UNSENT_BYTES_MAX)
+        transport.set_write_buffer_limits(high=BUFFERED_BYTES_MAX)
         address = transport.get_extra_info("peername") or ("?", 0)
         self.host, self.peer = str(address[0]), f"{address[0]}:{address[1]}"
         self.owner = self._listener.owner(self.host)
@@ -132,19 +134,21 @@ class HttpConnection(asyncio.BufferedProtocol):
         if self._task is not None:
             self._task.cancel()
         self._release_answered()
-        self._count_unsent(-self.unsent_bytes)
-        self._listener.unsent.unblocked(self)
+        self._listener.held.unblocked(self)
         self._listener.forget(self)
 
     def pause_writing(self) -> None:
         self._can_write.clear()
         self._deadline = self._listener.deadline()
-        if self.unsent_bytes:
-            self._listener.unsent.blocked(self)
+        self._buffered_bytes = self._transport.get_write_buffer_size()
+        self.hold(self._buffered_bytes)
+        self._listener.held.blocked(self)
 
     def resume_writing(self) -> None:
         self._deadline = self._listener.deadline()
-        self._listener.unsent.unblocked(self)
+        self._listener.held.unblocked(self)
+        self.release(self._buffered_bytes)
+        self._buffered_bytes = 0
         self._can_write.set()
 
     # -- the parser, and what it calls -------------------------------------
@@ -234,6 +238,7 @@ class HttpConnection(asyncio.BufferedProtocol):
             takes_chunks=self._parser.get_http_version() != "1.0",
             principal=self.principal,
             large_bodies=self._listener.large_bodies,
+            holder=self,
         )
         self._forget_request()
         self._waiting.append((request, self._parser.should_keep_alive()))
@@ -337,6 +342,7 @@ class HttpConnection(asyncio.BufferedProtocol):
         if self._answering is not None:
             self._release(len(self._answering.body))
             self._answering = None
+        self.release(self.held_bytes)
 
     async def _answered(self, request: HttpRequest) -> Answer:
         try:
@@ -354,24 +360,29 @@ class HttpConnection(asyncio.BufferedProtocol):
     async def _send(self, answer: HttpResponse, method: str, *, goes_on: bool) -> None:
         if self._closing:
             return
-        if len(answer.body) <= UNSENT_BYTES_MAX or method == "HEAD":
+        if len(answer.body) <= PART_BYTES or method == "HEAD":
             self._transport.write(self._whole(answer, method, goes_on=goes_on))
             return
-        # A piece at a time: else all of a long one is copied again and again.
         self._transport.write(self._whole(answer, "HEAD", goes_on=goes_on))
-        body = memoryview(answer.body)
-        self._count_unsent(len(body))
-        for start in range(0, len(body), UNSENT_BYTES_MAX):
-            self._transport.write(body[start : start + UNSENT_BYTES_MAX])
-            await self._written()
-        self._count_unsent(-self.unsent_bytes)
+        self.hold(len(answer.body))
+        await self._send_parts(answer.body)
 
-    def _count_unsent(self, size_bytes: int) -> None:
-        self.unsent_bytes += size_bytes
-        if size_bytes > 0:
-            self._listener.unsent.count(size_bytes)
-        else:
-            self._listener.unsent.release(-size_bytes)
+    async def _send_parts(self, data: bytes) -> None:
+        """A part at a time: else all that is not sent is copied again and again."""
+        view = memoryview(data)
+        for start in range(0, len(data), PART_BYTES):
+            self._transport.write(view[start : start + PART_BYTES])
+            await self._written()
+
+    def hold(self, size_bytes: int) -> None:
+        if not self._closing:
+            self.held_bytes += size_bytes
+            self._listener.held.count(size_bytes)
+
+    def release(self, size_bytes: int) -> None:
+        size_bytes = min(size_bytes, self.held_bytes)  # the rest was released when the answer was over
+        self.held_bytes -= size_bytes
+        self._listener.held.release(size_bytes)
 
     def _whole(self, answer: HttpResponse, method: str, *, goes_on: bool) -> bytes:
         head = self._head(answer.status, answer.content_type if answer.body else "", answer.headers, goes_on)
@@ -389,11 +400,17 @@ class HttpConnection(asyncio.BufferedProtocol):
             if request.method == "HEAD":
                 return goes_on
             async for chunk in answer.chunks:
-                if chunk:
-                    self._count_unsent(len(chunk))
+                self.hold(len(chunk))
+                if len(chunk) > PART_BYTES:
+                    if in_chunks:
+                        self._transport.write(b"%x\r\n" % len(chunk))
+                    await self._send_parts(chunk)
+                    if in_chunks:
+                        self._transport.write(b"\r\n")
+                elif chunk:
                     self._transport.write(b"%x\r\n%b\r\n" % (len(chunk), chunk) if in_chunks else chunk)
                 await self._written()
-                self._count_unsent(-self.unsent_bytes)
+                self.release(len(chunk))
             if in_chunks:
                 self._transport.write(b"0\r\n\r\n")
             return goes_on
@@ -470,6 +487,7 @@ class HttpConnection(asyncio.BufferedProtocol):
         if self._closing and self._transport.is_closing() and not self._transport.get_write_buffer_size():
             return
         self._closing = True
+        self.release(self.held_bytes)
         self._transport.abort()
 
     def close_when_quiet(self) -> None:

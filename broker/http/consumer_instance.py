@@ -18,6 +18,7 @@ from tidemark.broker.http.calls import Calls, HttpCaller
 from tidemark.broker.http.decoding import ANSWER_CHARS_MAX, Decoded, Wanted
 from tidemark.broker.http.fetching import EARLIEST, LATEST, NEXT_LEADER, Fetching, TopicPartition
 from tidemark.broker.http.group_member import GroupMember
+from tidemark.broker.http.held_answers import Holder
 from tidemark.broker.http.leaders import Leaders
 from tidemark.broker.http.problems import Problem
 from tidemark.broker.http.quotas import HttpQuotas
@@ -120,7 +121,7 @@ class ConsumerInstance:
         asked = {each: self.positions[each] for places in led.values() for each in places}
         found, chars_left = [], ANSWER_CHARS_MAX
         for place, data in (await self._read(led, asked, until, limit_bytes)).items():
-            looked_at = await self._looked_at(place, asked[place], data, chars_max=chars_left)
+            looked_at = await self._looked_at(place, asked[place], data, chars_max=chars_left, holder=standing.holder)
             found.append((place, asked[place], looked_at))
             chars_left -= 0 if looked_at is None else looked_at.chars
             if chars_left <= 0:
@@ -177,7 +178,7 @@ class ConsumerInstance:
         return found
 
     async def _looked_at(
-        self, place: TopicPartition, offset: int, data: PartitionData, *, chars_max: int
+        self, place: TopicPartition, offset: int, data: PartitionData, *, chars_max: int, holder: Holder
     ) -> Decoded | None:
         """The records of a partition. None: there are none for now."""
         if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
@@ -190,7 +191,9 @@ class ConsumerInstance:
             raise Problem.of(data.error_code)
         if not data.records:
             return None
-        found = await self._fetching.decoder.decoded(data, *place, offset, self.options.wanted, chars_max=chars_max)
+        found = await self._fetching.decoder.decoded(
+            data, *place, offset, self.options.wanted, chars_max=chars_max, holder=holder
+        )
         self._quotas.fetched(self.caller, found.size_bytes)
         return found
 

@@ -232,6 +232,7 @@ class Consumers:
             standing = Standing(request, instance.caller, self._leaders)
             records = await instance.poll(standing, wait_ms=wait_ms, limit_bytes=limit_bytes)
         body = f'{{"records":[{",".join(records)}]}}'
+        request.holder.release(len(body))  # at least what the records held; the connection counts it from here on
         return HttpResponse(body=body.encode(errors="replace"), headers=NO_STORE)
 
     async def commit(self, request: HttpRequest) -> HttpResponse:

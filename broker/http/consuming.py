@@ -63,7 +63,13 @@ class Consuming:
             )
             await standing.check(topic)
             found = await self._fetching.decoder.decoded(
-                data, topic, partition, offset, wanted, chars_max=ANSWER_CHARS_MAX
+                data,
+                topic,
+                partition,
+                offset,
+                wanted,
+                chars_max=ANSWER_CHARS_MAX,
+                holder=request.holder,
             )
             self._quotas.fetched(caller, found.size_bytes)
             if found.records or monotonic() >= until:
@@ -74,6 +80,7 @@ class Consuming:
         parts = list(found.records) or [""]
         parts[0] = '{"records":[' + parts[0]
         parts[-1] += f'],"next_offset":{found.next_offset},{ends}}}'
+        request.holder.release(found.chars)  # from here on the connection counts it
         return HttpResponse(body=",".join(parts).encode(errors="replace"))  # many megabytes, perhaps: one copy fewer
 
 

@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from tidemark.broker.core.sliced_work import Job, finished_in_background
 from tidemark.broker.http.calls import bytes_of
+from tidemark.broker.http.held_answers import HeldAnswers, Holder
 from tidemark.broker.http.inputs import fail, query_choice
 from tidemark.broker.http.messages import HttpRequest
 from tidemark.broker.http.record_json import ANY_FORMAT, FORMATS, record_text
@@ -35,6 +36,8 @@ DECOMPRESSED_AT_ONCE_BYTES: Final = 256 << 10  # on the event loop; more is deco
 LARGE_BATCHES_MAX: Final = 4  # that are in memory at once
 LONG_READ_BYTES: Final = 256 << 10
 LONG_READS_MAX: Final = 8  # that become JSON at once: each has its bytes in memory, and up to four times as much
+SHORT_READS_MAX: Final = 32  # likewise
+CROWDED_CHARS: Final = 128 << 10  # of each, when there is no room for more: batches are not decompressed for a record
 ANSWER_CHARS_MAX: Final = 16 << 20
 
 
@@ -76,36 +79,60 @@ class Decoded(NamedTuple):
     records: list[str]  # as JSON
     next_offset: int  # after what was looked at
     size_bytes: int  # of what was looked at, as it is stored
-    chars: int  # of the records
+    chars: int  # of the records: held for whoever asked, who releases them
 
 
 class Decoder:
-    def __init__(self) -> None:
+    def __init__(self, room: HeldAnswers) -> None:
+        self._room = room
         # A few kilobytes may hold gigabytes when decompressed, and anybody may read them over many connections.
         self._large = asyncio.Semaphore(LARGE_BATCHES_MAX)
         self._long = asyncio.Semaphore(LONG_READS_MAX)
+        self._short = asyncio.Semaphore(SHORT_READS_MAX)
 
     async def decoded(
-        self, data: PartitionData, topic: str, partition: int, offset: int, wanted: Wanted, *, chars_max: int
+        self,
+        data: PartitionData,
+        topic: str,
+        partition: int,
+        offset: int,
+        wanted: Wanted,
+        *,
+        chars_max: int,
+        holder: Holder,
     ) -> Decoded:
-        """The records from `offset` on: until their JSON has `chars_max` characters, and one at least."""
-        async with self._long if _size_of(data) > LONG_READ_BYTES else contextlib.nullcontext():
-            return await self._decoded(data, topic, partition, offset, wanted, chars_max=chars_max)
+        """The records from `offset` on: until their JSON has `chars_max` characters, or there is no room for more, and
+        one at least."""
+        size_bytes = _size_of(data)
+        own_bytes = 0 if isinstance(data.records, list) else size_bytes  # of another node's answer
+        holder.hold(own_bytes)
+        try:
+            async with self._long if size_bytes > LONG_READ_BYTES else self._short:
+                await self._room.room(holder.held_bytes)
+                reading = _Reading(
+                    offset,
+                    wanted,
+                    topic=topic,
+                    partition=partition,
+                    chars_max=chars_max,
+                    room=self._room,
+                    holder=holder,
+                )
+                return await self._decoded(data, reading)
+        finally:
+            holder.release(own_bytes)
 
-    async def _decoded(
-        self, data: PartitionData, topic: str, partition: int, offset: int, wanted: Wanted, *, chars_max: int
-    ) -> Decoded:
+    async def _decoded(self, data: PartitionData, reading: _Reading) -> Decoded:
         raw = await bytes_of(data.records)
-        reading = _Reading(offset, wanted, topic=topic, partition=partition, chars_max=chars_max)
         aborted = _Aborted(data)
         for header, batch in iter_batches(raw, partial_tail=True):
-            if reading.is_full:
+            if reading.ends():
                 break
             if header.attributes & CONTROL:
                 aborted.ended(header, batch)
             elif not aborted.covers(header):
                 await self._read(reading, header, batch)
-            if not reading.is_full:
+            if not reading.is_over:
                 reading.next_offset = max(reading.next_offset, header.last_offset + 1)
         return Decoded(reading.records, reading.next_offset, len(raw), reading.chars)
 
@@ -132,19 +159,34 @@ def _size_of(data: PartitionData) -> int:
 class _Reading:
     """What was found so far."""
 
-    def __init__(self, offset: int, wanted: Wanted, *, topic: str, partition: int, chars_max: int) -> None:
+    def __init__(
+        self,
+        offset: int,
+        wanted: Wanted,
+        *,
+        topic: str,
+        partition: int,
+        chars_max: int,
+        room: HeldAnswers,
+        holder: Holder,
+    ) -> None:
         self.records: list[str] = []
         self.next_offset = offset
         self.chars = 0
+        self.is_over = False
         self._offset = offset
         self._wanted = wanted
         self._topic = topic if wanted.names_topic else None
         self._partition = partition
         self._chars_max = chars_max
+        self._room = room
+        self._holder = holder
 
-    @property
-    def is_full(self) -> bool:
-        return self.chars >= self._chars_max and bool(self.records)
+    def ends(self) -> bool:
+        """Whether it is enough: once it is, it stays so, also if there is room again."""
+        if self.chars >= (min(self._chars_max, CROWDED_CHARS) if self._room.is_full else self._chars_max):
+            self.is_over = bool(self.records)
+        return self.is_over
 
     def read(self, header: BatchHeader, payload: memoryview) -> Job[None]:
         wanted = self._wanted
@@ -152,7 +194,7 @@ class _Reading:
             if record is None or record.offset < self._offset:
                 yield
                 continue
-            if self.is_full:
+            if self.ends():
                 return
             if wanted.takes(record):
                 text = yield from record_text(
@@ -160,6 +202,7 @@ class _Reading:
                 )
                 self.records.append(text)
                 self.chars += len(text)
+                self._holder.hold(len(text))
             self.next_offset = record.offset + 1
             yield
 

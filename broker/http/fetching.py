@@ -9,6 +9,7 @@ from typing import Final
 
 from tidemark.broker.http.calls import Calls, HttpCaller
 from tidemark.broker.http.decoding import Decoder
+from tidemark.broker.http.held_answers import HeldAnswers
 from tidemark.broker.http.leaders import Leaders
 from tidemark.broker.http.problems import Problem
 from tidemark.protocol.errors import ErrorCode
@@ -22,6 +23,7 @@ from tidemark.protocol.messages.list_offsets import (
 
 FETCH_VERSION: Final = 12  # the last that names topics
 OFFSETS_VERSION: Final = 6
+REMOTE_BYTES_MAX: Final = 256 << 10  # another node's answer is in memory; of one's own, only where it lies
 REMOTE_WAIT_MS_MAX: Final = 500  # another node answers one after the other: nobody should wait long for those before
 EARLIEST, LATEST = -2, -1
 RETRY_SECONDS: Final = 0.1
@@ -39,11 +41,12 @@ TopicPartition = tuple[str, int]
 
 
 class Fetching:
-    def __init__(self, calls: Calls, leaders: Leaders, *, node_id: int) -> None:
+    def __init__(self, calls: Calls, leaders: Leaders, *, node_id: int, room: HeldAnswers) -> None:
+        """`room`: for what answers hold in memory."""
         self._calls = calls
         self._leaders = leaders
         self._node_id = node_id
-        self.decoder = Decoder()
+        self.decoder = Decoder(room)
 
     async def offset_at(self, topic: str, partition: int, timestamp: int, caller: HttpCaller) -> int:
         """The first offset of a time on, or of the log (EARLIEST), or the end (LATEST). -1: there is none."""
@@ -145,11 +148,13 @@ class Fetching:
     ) -> dict[TopicPartition, PartitionData]:
         """Of partitions that one broker leads, with whatever error each has."""
         topics: dict[str, list[FetchPartition]] = {}
+        if leader != self._node_id:
+            limit_bytes, wait_ms = min(limit_bytes, REMOTE_BYTES_MAX), min(wait_ms, REMOTE_WAIT_MS_MAX)
         for (topic, partition), offset in positions.items():
             asked = FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=limit_bytes)
             topics.setdefault(topic, []).append(asked)
         request = FetchRequest(
-            max_wait_ms=wait_ms if leader == self._node_id else min(wait_ms, REMOTE_WAIT_MS_MAX),
+            max_wait_ms=wait_ms,
             min_bytes=1,
             max_bytes=limit_bytes,
             isolation_level=isolation,

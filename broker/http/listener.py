@@ -16,9 +16,9 @@ from tidemark.broker.core.limited_log import LimitedLog
 from tidemark.broker.core.ordered_set import OrderedSet
 from tidemark.broker.core.owners import Owner, Owners
 from tidemark.broker.core.sliced_work import SlicedWork
-from tidemark.broker.http.connection import UNSENT_BYTES_MAX, Application, HttpConnection
+from tidemark.broker.http.connection import PART_BYTES, Application, HttpConnection
 from tidemark.broker.http.fair_turns import FairTurns
-from tidemark.broker.http.unsent_answers import UnsentAnswers
+from tidemark.broker.http.held_answers import HeldAnswers
 from tidemark.broker.quotas.connections import AT_ONCE, Admission
 from tidemark.broker.server.listening_socket import listening_socket
 from tidemark.broker.server.waiting_turns import WaitingTurns
@@ -45,7 +45,7 @@ class HttpListener:
         self.application = application
         self.body_bytes_max = config.http_request_max_bytes
         self.scratch = memoryview(bytearray(SCRATCH_BYTES))  # nothing is kept in it: connections share it
-        self.unsent = UnsentAnswers(config.http_queued_max_bytes)
+        self.held = HeldAnswers(config.http_queued_max_bytes)
         self.large_bodies = FairTurns(LARGE_BODIES_MAX)
         self.endpoints: dict[str, tuple[str, int]] = {}
         self._config = config
@@ -80,7 +80,7 @@ class HttpListener:
         sock = listening_socket(listener.host, listener.port, self._config)
         # Accepted sockets inherit it: a reader that is slow gets so much ahead, not megabytes in the system's memory.
         with contextlib.suppress(OSError):
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, UNSENT_BYTES_MAX)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, PART_BYTES)
         acceptor = None if self._tls is None else self._tls.acceptor(listener.name)
 
         def accept() -> asyncio.BufferedProtocol:

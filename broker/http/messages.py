@@ -11,6 +11,7 @@ from urllib.parse import parse_qsl, unquote
 from tidemark.broker.core.principal import ANONYMOUS, Principal
 from tidemark.broker.core.sliced_work import Job, finished_in_background
 from tidemark.broker.http.fair_turns import FairTurns
+from tidemark.broker.http.held_answers import Holder, Uncounted
 from tidemark.broker.http.problems import Problem
 from tidemark.broker.http.sliced_json import parsed, text_of, written
 
@@ -41,6 +42,7 @@ class HttpRequest:
     authenticate: Authenticate = by_connection  # again, for what takes long
     meter: Any = None  # of the client's quotas, once it is known
     large_bodies: FairTurns | None = None  # those that are read at once
+    holder: Holder = field(default_factory=Uncounted)  # counts what its answer holds in memory
     record_headers: tuple[tuple[str, bytes], ...] = ()  # of its trace: for records that belong to none yet
     ends_with_client: bool = False  # nothing is done any more for a client that will send nothing more
     path_values: Mapping[str, str] = field(default_factory=dict)  # what stands for the names in the route's path

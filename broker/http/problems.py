@@ -8,6 +8,9 @@ from typing import Final
 from tidemark.protocol.errors import ErrorCode
 
 PROBLEM_TYPE: Final = "application/problem+json"
+# What passes: nobody leads or answers yet, too few replicas, no room. The same request may be sent again.
+PASSING: Final = frozenset((503, 504))
+RETRY_AFTER: Final = ("Retry-After", "1")
 
 REASONS: Final = {
     200: "OK",
@@ -83,7 +86,8 @@ class Problem(Exception):
         self.status = status
         self.error = error
         self.detail = detail
-        self.headers = headers
+        says_when = status not in PASSING or any(name == RETRY_AFTER[0] for name, _ in headers)
+        self.headers = headers if says_when else (*headers, RETRY_AFTER)
 
     @classmethod
     def of(cls, code: int, detail: str | None = None, *, headers: tuple[tuple[str, str], ...] = ()) -> Problem:

@@ -95,6 +95,7 @@ class HttpRuntime:
             guard=guard,
             quotas=held,
             go_on=self._listener.go_on_in_turn,
+            room=self._listener.held,
         )
         self._application.router.add(*api.routes(), HttpRoute("GET", "/openapi.json", self._openapi, query=()))
         listeners = self._config.parsed_http_listeners
@@ -119,9 +120,9 @@ class HttpRuntime:
         return await json_response(await loop.run_in_executor(None, document, tuple(self._application.router.routes)))
 
     @property
-    def load(self) -> tuple[int, int]:
-        """Connections, and bytes of requests' bodies."""
-        return self._listener.connection_count, self._listener.body_bytes
+    def load(self) -> tuple[int, int, int]:
+        """Connections, bytes of requests' bodies, and of answers."""
+        return self._listener.connection_count, self._listener.body_bytes, self._listener.held.used_bytes
 
     def serve(self) -> None:
         """The node serves clients from now on."""

@@ -21,6 +21,7 @@ class Standing:
         self._caller = caller
         self._leaders = leaders
         self._checked_at = monotonic()
+        self.holder = request.holder
 
     async def check(self, *topics: str) -> None:
         """Before records of these topics are given away. Raises Problem."""

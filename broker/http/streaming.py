@@ -10,7 +10,7 @@ from typing import Final
 from tidemark.broker.core.owners import Owner, Owners
 from tidemark.broker.http.calls import Calls, HttpCaller
 from tidemark.broker.http.consuming import OFFSET_MAX, QUERY, start_of
-from tidemark.broker.http.decoding import Wanted, wanted_by
+from tidemark.broker.http.decoding import Decoded, Wanted, wanted_by
 from tidemark.broker.http.fetching import Fetching
 from tidemark.broker.http.inputs import fail, query_integer
 from tidemark.broker.http.leaders import Leaders
@@ -125,10 +125,12 @@ class _Stream:
         self._wanted = wanted
         self._positions = positions
         self._as_events = as_events
-        self._queue: asyncio.Queue[tuple[int, list[str], int] | Problem] = asyncio.Queue(QUEUED_MAX)
+        self._queue: asyncio.Queue[tuple[int, Decoded] | Problem] = asyncio.Queue(QUEUED_MAX)
         self._tasks: list[asyncio.Future[None]] = []
         self._end: Problem | None = None  # why it is over
-        self._turn = asyncio.Lock()  # one partition's records at a time are in memory, however many there are
+        # One partition's records at a time are in memory, however many there are; and nothing more is read before the
+        # client has read these.
+        self._turn = asyncio.Lock()
 
     @property
     def followed_count(self) -> int:
@@ -154,7 +156,9 @@ class _Stream:
                     yield self._last_words(found)
                     return
                 if found is not None:
-                    yield self._text(*found)
+                    chunk, found = self._text(*found), None
+                    yield chunk
+                    self._queue.task_done()
                 elif monotonic() < told_at + ALIVE_SECONDS:
                     continue
                 else:
@@ -164,7 +168,7 @@ class _Stream:
             self._stop()
             await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    async def _next(self) -> tuple[int, list[str], int] | Problem | None:
+    async def _next(self) -> tuple[int, Decoded] | Problem | None:
         """What its reader gets next, if it may still have it. None: nothing for now."""
         found = None
         with contextlib.suppress(TimeoutError):
@@ -182,6 +186,8 @@ class _Stream:
         try:
             while True:
                 await self._quotas.wait_to_fetch(self._caller)
+                async with self._turn:
+                    pass  # another node's answer would wait in memory
                 try:
                     data = await self._read(index, offset)
                 except Problem as problem:
@@ -192,12 +198,21 @@ class _Stream:
                 served_at = monotonic()
                 async with self._turn:
                     found = await self._fetching.decoder.decoded(
-                        data, self._topic, index, offset, self._wanted, chars_max=CHUNK_CHARS_MAX
+                        data,
+                        self._topic,
+                        index,
+                        offset,
+                        self._wanted,
+                        chars_max=CHUNK_CHARS_MAX,
+                        holder=self._standing.holder,
                     )
+                    del data
                     self._quotas.fetched(self._caller, found.size_bytes)
                     offset = found.next_offset
                     if found.records:
-                        await self._queue.put((index, found.records, offset))
+                        await self._queue.put((index, found))
+                        del found
+                        await self._queue.join()
         except Problem as problem:
             await self._queue.put(problem)
         except Exception as error:
@@ -214,8 +229,10 @@ class _Stream:
             isolation=self._wanted.isolation,
         )
 
-    def _text(self, index: int, lines: list[str], following: int) -> bytes:
-        self._positions[index] = following
+    def _text(self, index: int, found: Decoded) -> bytes:
+        self._positions[index] = found.next_offset
+        self._standing.holder.release(found.chars)  # from here on the connection counts it
+        lines = found.records
         if not self._as_events:
             return "".join(f"{line}\n" for line in lines).encode(errors="replace")
         # The last event of a chunk carries where every partition stands: a client that comes back sends it.

@@ -41,7 +41,7 @@ def node_metrics(
     quotas: Quotas,
     telemetry: Callable[[], Telemetry | None],
     logins: Callable[[], LoginLog | None],
-    http: Callable[[], tuple[int, int]],
+    http: Callable[[], tuple[int, int, int]],
 ) -> Metrics:
     def detail() -> str:
         return settings.current.tidemark_metrics_detail

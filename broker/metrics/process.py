@@ -50,7 +50,8 @@ MEMORY: Final = Metric(
     kind=Kind.GAUGE,
     labels=("part",),
     help="Bytes held by parts of the broker: requests that arrive, or wait (requests), those of other nodes to the"
-    " controller (controller), bodies of HTTP requests (http).",
+    " controller (controller), bodies of HTTP requests (http), records that become JSON for HTTP clients,"
+    " and what these have not read yet (http_answers).",
 )
 BUILD: Final = Metric(
     name="tidemark_build", kind=Kind.INFO, labels=("version", "node_id"), help="The version that runs."
@@ -87,7 +88,7 @@ class ProcessMetrics:
         server: Server,
         *,
         logins: Callable[[], LoginLog | None],
-        http: Callable[[], tuple[int, int]],
+        http: Callable[[], tuple[int, int, int]],
         version: Callable[[], str],
         node_id: int,
     ) -> None:
@@ -109,7 +110,7 @@ class ProcessMetrics:
                 software[connection.listener, connection.client_software] += 1
             if not number % 500:
                 yield
-        http_connections, http_bytes = self._http()
+        http_connections, http_bytes, http_answer_bytes = self._http()
         yield
         return [
             (CONNECTIONS, _by_listener(per_listener)),
@@ -125,6 +126,7 @@ class ProcessMetrics:
                     (labels(part="requests"), server.memory.used_bytes),
                     (labels(part="controller"), server.controller_memory.used_bytes),
                     (labels(part="http"), http_bytes),
+                    (labels(part="http_answers"), http_answer_bytes),
                 ],
             ),
             (BUILD, [(labels(version=self._version(), node_id=self._node_id), 1)]),

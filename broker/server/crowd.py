@@ -27,6 +27,7 @@ from tidemark.environment import monotonic
 CROWD_MIN: Final = 8
 TURN_SECONDS: Final = 0.01  # of clients, that others wait for at most; one request may take longer
 LIMIT_MAX: Final = 64  # of the crowd in one turn
+READY: Final = "_ready"  # what asyncio's own event loop calls its list of calls; where it has none, see below
 SLICE_SECONDS_MAX: Final = 0.002  # of requests that arrived together, before other connections have their turn
 
 
@@ -168,14 +169,13 @@ class BrokerLoop(asyncio.SelectorEventLoop):
     def _process_events(self, events: list[Event]) -> None:
         """Called by `asyncio`, which puts what sockets are ready for behind all that was to be called in this turn.
         Where there is HTTP, that is the next step of it: here sockets come first, so that a request of Kafka's which
-        arrived during one step need not wait for another."""
-        if self.selector.background is None:
-            super()._process_events(events)  # type: ignore[misc]
-            return
-        ready: deque[asyncio.Handle] = self._ready  # type: ignore[attr-defined]
-        waiting = len(ready)
+        arrived during one step need not wait for another. Tasks go on by `call_soon`, so only that list can tell. An
+        event loop that keeps it elsewhere serves all the same, and Kafka's requests may wait for two steps."""
+        ready = None if self.selector.background is None else getattr(self, READY, None)
+        waiting = len(ready) if isinstance(ready, deque) else 0
         super()._process_events(events)  # type: ignore[misc]
         if waiting:
+            assert ready is not None
             ready.rotate(len(ready) - waiting)
 
     @property

@@ -248,7 +248,7 @@ async def test_long_answers_that_nobody_reads_are_not_kept(start_http: Any, brow
     for _ in range(4):
         await kafka.produce("t", b"x" * 1_000_000)
     path = "/topics/t/partitions/0/records?max_bytes=4194304"
-    unsent, most = node._http._listener.unsent, 0
+    held, most = node._http._listener.held, 0
     with contextlib.ExitStack() as opened:
         for _ in range(10):
             slow = opened.enter_context(socket.socket())
@@ -259,7 +259,7 @@ async def test_long_answers_that_nobody_reads_are_not_kept(start_http: Any, brow
         for _ in range(5):
             answer = await client.get(path)
             assert len(answer.json()["records"]) == 4, "who reads gets it all"
-            most = max(most, unsent.used_bytes)
+            most = max(most, held.used_bytes)
         async with asyncio.timeout(20):
             while node._http.load[0] > 3:  # two that fit, and the one who reads
                 await asyncio.sleep(0.05)

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from tidemark.broker.http.router import Router
+
 
 async def test_a_node_that_serves_is_live_and_ready(start_http: Any, browse: Any) -> None:
     client = browse(await start_http())
@@ -48,3 +50,13 @@ async def test_a_node_that_still_opens_its_logs_says_how_far_it_is(start_http: A
     assert (await client.get("/readyz")).status_code == 200  # it serves: these are of new topics
     node._http.stop_serving()
     assert (await client.get("/readyz")).json()["checks"]["logs"] == "350 of 2000 logs are open"
+
+
+async def test_a_node_that_joins_its_cluster_does_not_tell_topics_as_missing(start_http: Any, browse: Any) -> None:
+    """Its listener is open already, what answers for topics is not there yet: 404 would be final for clients."""
+    node = await start_http()
+    node._http.stop_serving()
+    node._http._application.router = Router()
+    answer = await browse(node).post("/topics/t/records", json={"value": 1})
+    assert (answer.status_code, answer.json()["error"]) == (503, "BROKER_NOT_AVAILABLE")
+    assert answer.headers["retry-after"] == "1"

@@ -6,7 +6,7 @@ import selectors
 import socket
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -162,8 +162,10 @@ def test_one_behind_the_crowd_that_wants_no_more_is_not_served(selector: CrowdSe
     assert set(found) == {first}, "the others were ready before, and have stopped reading"
 
 
-def test_where_there_is_http_sockets_come_before_what_was_to_be_called() -> None:
-    """That is the next step of HTTP: a request that arrived during one step does not wait for another."""
+@contextlib.contextmanager
+def loop_with_two_sockets() -> Iterator[tuple[BrokerLoop, Callable[[], list[str]]]]:
+    """A loop that reads from `kafka` and from `http`, which is behind; and what is done in a turn in which both are
+    ready, and a step was to be called."""
     loop, order = BrokerLoop(), list[str]()
     with contextlib.closing(loop):
         [kafka, http], others = zip(*(socket.socketpair() for _ in range(2)), strict=True)
@@ -188,8 +190,26 @@ def test_where_there_is_http_sockets_come_before_what_was_to_be_called() -> None
 
         assert turn()[0] == "step"
         loop.selector.put_behind(http.fileno(), is_busy=lambda: False)
-        assert turn() == ["kafka", "http", "step"]
+        yield loop, turn
         for each in (kafka, http):
             loop.remove_reader(each.fileno())
         for each in (kafka, http, *others):
             each.close()
+
+
+def test_where_there_is_http_sockets_come_before_what_was_to_be_called() -> None:
+    """That is the next step of HTTP: a request that arrived during one step does not wait for another."""
+    with loop_with_two_sockets() as (_, turn):
+        assert turn() == ["kafka", "http", "step"]
+
+
+@pytest.mark.parametrize("found", [None, ()], ids=["gone", "of another kind"])
+def test_an_event_loop_that_keeps_its_calls_elsewhere_serves_in_its_own_order(
+    monkeypatch: pytest.MonkeyPatch, found: object
+) -> None:
+    """`_ready` is asyncio's own affair, and may be called otherwise one day."""
+    monkeypatch.setattr("tidemark.broker.server.crowd.READY", "_elsewhere")
+    with loop_with_two_sockets() as (loop, turn):
+        if found is not None:
+            monkeypatch.setattr(loop, "_elsewhere", found, raising=False)
+        assert turn() == ["step", "kafka", "http"]
