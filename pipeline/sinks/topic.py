@@ -179,8 +179,7 @@ class TopicBatches:
     def _take_over(self, writing: Writing) -> None:
         writers = self._sink.writers
         self._cluster.create_topic(self._topic, partitions=1 + writers, config=BATCHES_CONFIG)
-        self._cluster.grow_topic(self._topic, partitions=1 + writers)
-        known = len(self._cluster.topics()[self._topic]) - 1
+        known = self._cluster.grow_topic(self._topic, partitions=1 + writers) - 1
         fence_writers(writing, known_writers=known)
         self._known_writers = known
 
