@@ -78,7 +78,7 @@ def _clickstream(broker: Running, scale: Scale) -> Iterator[Round]:
             stem = f"{fresh_name('clicks')}-{next(names)}"
             name = stack.enter_context(topic(broker, stem, partitions=2))
             stack.enter_context(topic(broker, f"{name}.counts", partitions=1))
-            _fill_with_clicks(broker, name, scale.clicks)
+            fill_with_clicks(broker.bootstrap, name, scale.clicks)
             write_dirty_pages()
             parameters = {
                 "master": MASTER, "broker_pid": broker.pid, "bootstrap": broker.bootstrap, "topic": name,
@@ -94,8 +94,8 @@ def _clickstream(broker: Running, scale: Scale) -> Iterator[Round]:
         yield one_round
 
 
-def _fill_with_clicks(broker: Running, name: str, count: int) -> None:
-    sender = Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": 20, "partitioner": "murmur2_random"})
+def fill_with_clicks(bootstrap: str, name: str, count: int) -> None:
+    sender = Producer({"bootstrap.servers": bootstrap, "linger.ms": 20, "partitioner": "murmur2_random"})
     for made in itertools.islice(clickstream.records(Random(1), rate=CLICKS_PER_SECOND), count):
         _produce(sender, name, made.value, made.key)
     if sender.flush(60):

@@ -7,6 +7,7 @@ share; the few that differ are translated for Spark's connector.
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 Partition = tuple[str, int]
 TIMEOUT_S = 15.0
+SHOWN_LOOK_EVERY_S = 0.05
 BROKER_MAX_S = 900.0  # Kafka's transaction.max.timeout.ms, where a cluster does not tell its own
 
 
@@ -103,11 +105,28 @@ class ClusterAdmin:
             if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise CommandFailed(f"The topic {name!r} cannot be created: {error.args[0].str()}.") from None
 
-    def grow_topic(self, name: str, *, partitions: int) -> None:
+    def grow_topic(self, name: str, *, partitions: int) -> int:
+        """How many it has once it has at least so many. The controller makes topics and partitions, and the broker that
+        we ask may hear of it a moment later: one that it does not show is no reason to make it again."""
+        from confluent_kafka import KafkaError, KafkaException
         from confluent_kafka.admin import NewPartitions
 
-        if len(self.topics().get(name, ())) < partitions:
-            self.admin.create_partitions([NewPartitions(name, partitions)], request_timeout=TIMEOUT_S)[name].result()
+        deadline, is_asked = time.monotonic() + TIMEOUT_S, False
+        while (there := len(self.topics().get(name, ()))) < partitions:
+            if time.monotonic() > deadline:
+                raise CommandFailed(
+                    f"The topic {name!r} has {there} partitions after {TIMEOUT_S:.0f} s, not {partitions}."
+                )
+            if there and not is_asked:
+                is_asked = True
+                try:
+                    wanted = [NewPartitions(name, partitions)]
+                    self.admin.create_partitions(wanted, request_timeout=TIMEOUT_S)[name].result()
+                except KafkaException as error:
+                    if error.args[0].code() != KafkaError.INVALID_PARTITIONS:  # it has them, and does not show them yet
+                        raise
+            time.sleep(SHOWN_LOOK_EVERY_S)
+        return there
 
     def ranges(self, partitions: Iterable[Partition]) -> dict[Partition, tuple[int, int]]:
         """The first offset that a partition still holds, and the one after its last."""

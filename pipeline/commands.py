@@ -192,7 +192,9 @@ def _views(pipeline: Pipeline, master: str) -> dict[str, Any]:
     from pyspark.errors import AnalysisException
 
     from tidemark.pipeline.graph import Graph, all_sinks
+    from tidemark.pipeline.repeatable import require_sure_division
     from tidemark.pipeline.schemas import resolve_schemas
+    from tidemark.pipeline.sharing import reads_of
     from tidemark.pipeline.sinks.files import columns_of_table, require_fitting
     from tidemark.pipeline.sinks.rows import rows_for
     from tidemark.pipeline.sinks.topic import division_of
@@ -201,8 +203,12 @@ def _views(pipeline: Pipeline, master: str) -> dict[str, Any]:
 
     spark = _session(pipeline, master, log=_passing_log(), **{"spark.ui.enabled": "false"})
     cluster = ClusterAdmin(pipeline.bootstrap, pipeline.kafka)
-    schemas = resolve_schemas(spark, pipeline, cluster, Checkpoint(pipeline.checkpoint, spark), keep=False)
+    checkpoint = Checkpoint(pipeline.checkpoint, spark)
+    schemas = resolve_schemas(spark, pipeline, cluster, checkpoint, keep=False)
     graph = Graph(spark, pipeline, schemas=schemas)
+    reads = reads_of(pipeline, all_sinks(pipeline), graph, checkpoint)
+    by_sink = {sink.name: graph.view_of(sink) for sink in pipeline.sinks}
+    require_sure_division(by_sink, pipeline, [each.names for each in reads])
     views = {}
     for sink in all_sinks(pipeline):
         view = graph.view_of(sink)

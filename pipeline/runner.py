@@ -28,9 +28,10 @@ from tidemark.pipeline.places import places, require_unmoved
 from tidemark.pipeline.positions import GroupPosition
 from tidemark.pipeline.progress import Progress, ProgressKey, key_of, line, read_progress, unread
 from tidemark.pipeline.recreated import TopicIds
+from tidemark.pipeline.repeatable import require_sure_division
 from tidemark.pipeline.schemas import resolve_schemas
 from tidemark.pipeline.shared_batches import SharedBatches
-from tidemark.pipeline.sharing import Read, reads_of
+from tidemark.pipeline.sharing import Read, keep_reads, reads_of
 from tidemark.pipeline.sinks import files, upsert
 from tidemark.pipeline.sinks.batches import BatchesUnreadable
 from tidemark.pipeline.sinks.row_order import require_same_order
@@ -108,7 +109,11 @@ class Runner:
                 plans=self._read_plans(),
                 lakes=list_lakes(self._spark, self._pipeline, self._checkpoint),
             )
-            for read in reads_of(self._pipeline, self._sinks, graph, self._checkpoint):
+            reads = reads_of(self._pipeline, self._sinks, graph, self._checkpoint)
+            views = {sink.name: graph.view_of(sink) for sink in self._pipeline.sinks}
+            require_sure_division(views, self._pipeline, [each.names for each in reads])
+            keep_reads(reads, self._checkpoint)
+            for read in reads:
                 running = _Running(read)
                 self._start(graph, running)
                 self._running.append(running)

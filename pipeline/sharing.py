@@ -7,7 +7,7 @@ is a plain set of rows, and each sink takes its part of it, exactly once by the 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,7 +34,11 @@ class Read:
     @property
     def label(self) -> str:
         """For people."""
-        return "+".join(sink.name for sink in self.sinks)
+        return "+".join(self.names)
+
+    @property
+    def names(self) -> list[str]:
+        return [sink.name for sink in self.sinks]
 
     @property
     def trigger_s(self) -> float:
@@ -45,7 +49,7 @@ def reads_of(pipeline: Pipeline, sinks: list[Sink], graph: Graph, checkpoint: Ch
     """Every sink in one of them. What was shared in earlier runs stays so: its position is that of the shared read."""
     before: Mapping[str, list[str]] = checkpoint.read_note(READS_NOTE)
     member_of = {sink: read for read, members in before.items() for sink in members}
-    left = _left(before, sinks, checkpoint)
+    _left(before, sinks, checkpoint)
     shared: dict[str, list[Sink]] = {}
     sources: dict[str, TopicSource] = {}
     for sink in sinks:
@@ -70,12 +74,18 @@ def reads_of(pipeline: Pipeline, sinks: list[Sink], graph: Graph, checkpoint: Ch
     made = [each for each in made if each.name in before or _is_worth_it(each, pipeline)]
     together = {sink.name for each in made for sink in each.sinks}
     alone = [sink for sink in sinks if sink.name not in together]
-    checkpoint.write_note(LEFT_NOTE, left)
-    checkpoint.write_note(READS_NOTE, {each.name: [sink.name for sink in each.sinks] for each in made})
     return [*made, *(Read(name=sink.name, sinks=(sink,)) for sink in alone)]
 
 
-def _left(before: Mapping[str, list[str]], sinks: list[Sink], checkpoint: Checkpoint) -> dict[str, Any]:
+def keep_reads(reads: Sequence[Read], checkpoint: Checkpoint) -> None:
+    """For later runs."""
+    left = _left(checkpoint.read_note(READS_NOTE), [sink for each in reads for sink in each.sinks], checkpoint)
+    checkpoint.write_note(LEFT_NOTE, left)
+    shared = {each.name: each.names for each in reads if each.source is not None}
+    checkpoint.write_note(READS_NOTE, shared)
+
+
+def _left(before: Mapping[str, list[str]], sinks: Sequence[Sink], checkpoint: Checkpoint) -> dict[str, Any]:
     """The sinks that were taken out of a read, and where it was then. One that comes back has missed what the others
     got meanwhile, or would begin again and write what it has: neither is done in silence."""
     now = {sink.name for sink in sinks}

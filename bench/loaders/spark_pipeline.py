@@ -1,5 +1,7 @@
 """The shipped clickstream pipeline in one Spark session: a backlog read to its end, then single events followed."""
 
+from __future__ import annotations
+
 import datetime
 import io
 import itertools
@@ -11,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import psutil
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -24,48 +26,62 @@ from tidemark.pipeline.runner import Runner
 from tidemark.pipeline.spark import session
 from tidemark.pipeline.spec import load
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 FILE = ROOT / "config" / "pipelines" / "clickstream.yaml"
 BACKGROUND_RATE = 500
 PROBE_EVERY_S = 0.7  # no multiple of the trigger's second: probes fall into every part of it
 PROBE_SECONDS_MAX = 120.0
 
 
-def prepare(parameters: dict[str, Any]) -> Callable[[], dict[str, Any]]:
-    spark = session("bench", master=parameters["master"], settings={"spark.ui.enabled": "false"})
-    broker = psutil.Process(int(parameters["broker_pid"]))
-    topic, bootstrap = str(parameters["topic"]), str(parameters["bootstrap"])
-    scratch = Path(tempfile.mkdtemp(prefix="bench-pipeline-"))
-    runs = itertools.count()
+class Clickstream:
+    """The pipeline on one topic of one broker, as often as it is wanted, each time with a checkpoint of its own."""
 
-    def runner(*overrides: str, once: bool) -> Runner:
-        place = scratch / str(next(runs))
-        ours = [
-            f"bootstrap={bootstrap}", f"sources.clicks.topic={topic}", f"checkpoint={place}/checkpoint",
-            f"sources.clicks.dead_letter_topic={topic}.dead", f"sinks.counts-topic.topic={topic}.counts",
-            f"sinks.sessions-lake.path={place}/sessions", "metrics_port=0",
-        ]  # fmt: skip
-        return Runner(spark, load(FILE, overrides=[*ours, *overrides]), once=once, out=io.StringIO())
+    def __init__(self, spark: SparkSession, bootstrap: str, topic: str) -> None:
+        self._spark = spark
+        self._bootstrap = bootstrap
+        self._topic = topic
+        self._scratch = Path(tempfile.mkdtemp(prefix="bench-pipeline-"))
+        self._runs = itertools.count()
 
-    def backlog() -> dict[str, float]:
-        began_cpu, began = cpu_s(broker), time.monotonic()
-        runner(once=True).run()
-        return {"wall_s": time.monotonic() - began, "cpu_s": cpu_s(broker) - began_cpu}
+    def backlog_s(self) -> float:
+        began = time.monotonic()
+        self._runner(once=True).run()
+        return time.monotonic() - began
 
-    def latencies() -> list[float]:
-        live = runner("sinks.counts-topic.mode=update", "sources.clicks.start=latest", once=False)
+    def latencies_s(self, *, probes: int) -> list[float]:
+        live = self._runner("sinks.counts-topic.mode=update", "sources.clicks.start=latest", once=False)
         thread = threading.Thread(target=live.run)
         thread.start()
         try:
-            with _background(bootstrap, topic):
-                return _probe(bootstrap, topic, count=int(parameters["probes"]))
+            with _background(self._bootstrap, self._topic):
+                return _probe(self._bootstrap, self._topic, count=probes)
         finally:
             live.stop_soon()
             thread.join()
 
+    def _runner(self, *overrides: str, once: bool) -> Runner:
+        place, topic = self._scratch / str(next(self._runs)), self._topic
+        ours = [
+            f"bootstrap={self._bootstrap}", f"sources.clicks.topic={topic}", f"checkpoint={place}/checkpoint",
+            f"sources.clicks.dead_letter_topic={topic}.dead", f"sinks.counts-topic.topic={topic}.counts",
+            f"sinks.sessions-lake.path={place}/sessions", "metrics_port=0",
+        ]  # fmt: skip
+        return Runner(self._spark, load(FILE, overrides=[*ours, *overrides]), once=once, out=io.StringIO())
+
+
+def prepare(parameters: dict[str, Any]) -> Callable[[], dict[str, Any]]:
+    spark = session("bench", master=parameters["master"], settings={"spark.ui.enabled": "false"})
+    broker = psutil.Process(int(parameters["broker_pid"]))
+    pipeline = Clickstream(spark, str(parameters["bootstrap"]), str(parameters["topic"]))
+
     def work() -> dict[str, Any]:
-        backlog()
-        taken = backlog()
-        found = latencies()
+        pipeline.backlog_s()
+        began_cpu = cpu_s(broker)
+        wall_s = pipeline.backlog_s()
+        taken = {"wall_s": wall_s, "cpu_s": cpu_s(broker) - began_cpu}
+        found = pipeline.latencies_s(probes=int(parameters["probes"]))
         return {"records": int(parameters["records"]), **taken, "latency_s": statistics.median(found)}
 
     return work

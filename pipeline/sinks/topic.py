@@ -12,7 +12,7 @@ from tidemark.failure import CommandFailed, ExitCode
 from tidemark.pipeline.checkpoint import Checkpoint, as_json
 from tidemark.pipeline.cluster import ClusterAdmin
 from tidemark.pipeline.registry.client import RegistrySettings
-from tidemark.pipeline.repeatable import may_differ
+from tidemark.pipeline.repeatable import may_differ, survivors_may_move
 from tidemark.pipeline.sinks.batches import BY_KEY, BY_POSITION, last_part
 from tidemark.pipeline.sinks.transactional import (
     Row,
@@ -112,13 +112,23 @@ def _is_binary(view: DataFrame, expression: str | None) -> bool:
 
 def division_of(view: DataFrame, sink: TopicSink, pipeline: Pipeline) -> str:
     """How rows are divided among writers. Raises CommandFailed where no way is the same when a batch is tried again."""
-    if sink.writers == 1 or not may_differ(view, sink, pipeline):
+    if sink.writers == 1:
+        return BY_KEY
+    if survivors_may_move(view, sink):
+        raise CommandFailed(
+            f"sinks.{sink.name}: of records with one key 'dedupe' may keep another when a batch is tried again, and "
+            "several writers could then each have one of them, or none; let the sink's 'key' be made of dedupe's keys "
+            "alone (under their own names), or set 'writers: 1'.",
+            code=ExitCode.USAGE,
+        )
+    if not may_differ(view, sink, pipeline):
         return BY_KEY
     missing = [name for name in SOURCE_ORDER if name not in view.columns]
     if missing:
         raise CommandFailed(
-            f"sinks.{sink.name}: rows that are joined with a table, or made by chance (as by uuid()), may differ when "
-            "a batch is tried again, so several writers share them by their source's partitions; select "
+            f"sinks.{sink.name}: rows that are joined with a table, made by chance (as by uuid()) or by a step in "
+            "Python may differ when a batch is tried again, so several writers share them by their source's "
+            "partitions; select "
             f"{', '.join(missing)} in the view {sink.view!r} too, or set 'writers: 1'.",
             code=ExitCode.USAGE,
         )
@@ -179,8 +189,7 @@ class TopicBatches:
     def _take_over(self, writing: Writing) -> None:
         writers = self._sink.writers
         self._cluster.create_topic(self._topic, partitions=1 + writers, config=BATCHES_CONFIG)
-        self._cluster.grow_topic(self._topic, partitions=1 + writers)
-        known = len(self._cluster.topics()[self._topic]) - 1
+        known = self._cluster.grow_topic(self._topic, partitions=1 + writers) - 1
         fence_writers(writing, known_writers=known)
         self._known_writers = known
 

@@ -6,6 +6,7 @@ a copy, the same numbers stand for other records, and taking them for written wo
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 from tidemark.failure import CommandFailed
@@ -33,10 +34,25 @@ def require_same_history(
         part = last_part(cluster, batches_topic, query=query)
         if part is not None and is_older(checkpoint, sink.name, part):
             raise CommandFailed(f"sinks.{sink.name}: {older_checkpoint(part, -1 if planned is None else planned)}")
+        if part is None:
+            _require_record_of_begun(sink, batches_topic, cluster, checkpoint)
         return
     written = last_batch_of_table(spark, sink, query=query)
     if written is not None and written > (-1 if planned is None else planned):
         raise CommandFailed(_older_than_table(sink, written=written, planned=planned))
+
+
+def _require_record_of_begun(sink: TopicSink, topic: str, cluster: ClusterAdmin, checkpoint: Checkpoint) -> None:
+    """Of a sink that has finished batches there was such a topic: whether the next batch is written, it alone knew."""
+    done, planned = checkpoint.last_batch(sink.name), checkpoint.last_planned(sink.name)
+    if done is None or planned is None or planned <= done or topic in cluster.topics():
+        return
+    ends = json.dumps(as_json(checkpoint.planned(sink.name, planned)))
+    raise CommandFailed(
+        f"sinks.{sink.name}: batch {planned} was begun, and the topic {topic!r}, which says whether it is written, is "
+        "gone. Going on could write its rows twice. See whether they are in the sink's topic; then start with an empty "
+        f"checkpoint and a 'start' after the batch (its records end before {ends}), or where it began."
+    )
 
 
 def is_older(checkpoint: Checkpoint, sink: str, part: Part) -> bool:

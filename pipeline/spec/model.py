@@ -248,6 +248,7 @@ class Pipeline:
     maintenance: Maintenance | None = None
     lineage: Lineage | None = None
     share_reads: bool = True  # one read of a source for all sinks that can be fed by it
+    tables_change: bool = True  # those that the SQL names itself, while the pipeline runs
 
     @property
     def views(self) -> list[str]:

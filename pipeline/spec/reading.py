@@ -42,7 +42,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 TOP = (
     "name", "description", "bootstrap", "kafka", "directory", "checkpoint", "warehouse", "group", "sources", "steps",
     "sinks", "spark", "registry", "metrics_host", "metrics_port", "restarts_max", "drain",
-    "share_reads", "maintenance", "lineage",
+    "share_reads", "tables_change", "maintenance", "lineage",
 )  # fmt: skip
 TOPIC_SOURCE = (
     "type", "topic", "topics", "pattern", "start", "end_time", "format", "schema", "on_malformed", "dead_letter_topic",
@@ -94,6 +94,7 @@ def load(path: Path, *, overrides: Sequence[str] = ()) -> Pipeline:
         restarts_max=top.number("restarts_max", 5),
         registry=_registry(top),
         share_reads=top.flag("share_reads", True),
+        tables_change=top.flag("tables_change", True),
         maintenance=_maintenance(top),
         lineage=_lineage(top, home),
     )

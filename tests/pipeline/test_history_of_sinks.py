@@ -52,6 +52,27 @@ def test_a_restored_checkpoint_is_refused_and_the_way_on_it_names_loses_nothing(
     assert numbers(committed(f"{trial.name}-out")) == [0, 1, 2, 3]
 
 
+def test_a_begun_batch_is_not_written_again_where_the_record_of_batches_is_gone(
+    trial: Trial, committed: Committed, cluster: ClusterAdmin
+) -> None:
+    """Killed after the sink's commit, and before Spark's: only that topic tells that the batch is written."""
+    record = f"{trial.name}.out.batches"
+    for number in (0, 1):
+        trial.produce(b'{"a": %d}' % number)
+        trial.run()
+    commits = trial.checkpoint / "sinks" / "out" / "commits"
+    (commits / "1").rename(trial.checkpoint / "kept")
+    (commits / ".1.crc").unlink()
+    cluster.admin.delete_topics([record])[record].result()
+    with pytest.raises(CommandFailed, match=rf"sinks\.out: batch 1 was begun, and the topic '{record}'.* is gone"):
+        trial.run()
+    assert numbers(committed(f"{trial.name}-out")) == [0, 1]
+    (trial.checkpoint / "kept").rename(commits / "1")  # no batch is begun: there is nothing to be known of the last one
+    trial.produce(b'{"a": 2}')
+    trial.run()
+    assert numbers(committed(f"{trial.name}-out")) == [0, 1, 2]
+
+
 def test_a_checkpoint_elsewhere_is_known_by_its_records_and_topics_too(
     trial: Trial, committed: Committed, cluster: ClusterAdmin, spark: SparkSession
 ) -> None:

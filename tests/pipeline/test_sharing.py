@@ -224,6 +224,11 @@ def test_a_batch_tried_again_sees_its_tables_as_before(
     assert "Starting again (1/5)" in trial.said.getvalue()
     assert written() == [["1"], ["2"]]
 
+    # By queries of their own, each would see the table at another time.
+    for apart in ("share_reads=false", "sinks.rejected.trigger=3 seconds"):
+        with pytest.raises(CommandFailed, match=r"sinks\.good and sinks\.rejected: a 'type: table' source, which each"):
+            trial.run(*all_of_it, apart, f"checkpoint={trial.checkpoint}-apart")
+
     # What the table was made of is gone: nothing is decided in silence.
     meanwhile.append(lambda: trial.delete_before(2, topic=names))
     trial.produce(b'{"id": "1"}', b'{"id": "2"}')
