@@ -10,6 +10,7 @@ from tidemark.failure import CommandFailed, ExitCode
 from tidemark.pipeline.spec import Pipeline, Sink, TopicSink, words_in
 
 if TYPE_CHECKING:
+    from py4j.java_gateway import JavaObject
     from pyspark.sql import DataFrame
 
 # A stream fixes the time of its batches in its checkpoint; rows of ours, outside of a stream, would not have it.
@@ -89,7 +90,7 @@ def _unsure(sinks: tuple[str, str], table: str, remedy: str) -> CommandFailed:
     )
 
 
-def _plan(view: DataFrame) -> Any:
+def _plan(view: DataFrame) -> JavaObject:
     return view._jdf.queryExecution().analyzed()
 
 
