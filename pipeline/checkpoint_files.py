@@ -99,7 +99,7 @@ class SparkFiles:
 
     @contextmanager
     def _store(self, place: str) -> Iterator[tuple[Any, Any]]:
-        from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+        from py4j.protocol import Py4JJavaError
 
         jvm: Any = self._spark._jvm
         path = jvm.org.apache.hadoop.fs.Path(place)

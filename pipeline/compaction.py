@@ -219,7 +219,7 @@ def _rewritten(spark: SparkSession, folder: Path, files: list[Path], wanted: int
 def read_all_columns(spark: SparkSession, *paths: str) -> DataFrame:
     """Each Parquet file has the columns that its batch had. Without this Spark takes those of one of them, and leaves
     out what the others have more."""
-    from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+    from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 
     try:

@@ -471,7 +471,7 @@ class Runner:
             self._losses.see(self._cluster.ranges(partitions), at=now)
 
     def _stop(self) -> None:
-        from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+        from py4j.protocol import Py4JError
         from pyspark.errors import StreamingQueryException
 
         if self._stopping:
