@@ -137,8 +137,8 @@ def test_a_batch_of_a_python_step_that_differs_when_tried_again_is_written_once(
     trial.create_topic(good)
     cluster.create_topic(small, partitions=1, config={"max.message.bytes": "60"})
     produce(GeneratedRecord(topic=things, key=b"%d" % n, value=b'{"id": %d}' % n) for n in range(40))
-    beside = trial.file.parent
-    (beside / "own_steps.py").write_text(
+    beside = trial.file.parent  # no other test may have a module of this name: Spark ships each name once
+    (beside / "changing_steps.py").write_text(
         "from pathlib import Path\nfrom pyspark.sql import functions as f\n\n\ndef named(rows):\n"
         "    name = (Path(__file__).parent / 'name.txt').read_text()\n"
         f"    to = f.when(f.col('_partition') == 0, '{small}').otherwise('{good}')\n"
@@ -150,7 +150,7 @@ def test_a_batch_of_a_python_step_that_differs_when_tried_again_is_written_once(
     sinks = {"out": {"from": "named", "topic_column": "to", "key": key, "writers": 2}}
     described = [
         f"sources={json.dumps({'things': {'topic': things, 'format': 'json', 'schema': {'id': 'LONG'}}})}",
-        f"steps={json.dumps([{'name': 'named', 'from': 'things', 'python': 'own_steps:named'}])}",
+        f"steps={json.dumps([{'name': 'named', 'from': 'things', 'python': 'changing_steps:named'}])}",
         f"sinks={json.dumps(sinks)}",
     ]
 
