@@ -303,7 +303,8 @@ def compact(args: argparse.Namespace) -> int:
                     (place, tools.compact(place, advance=advance, delete_retention_ms=args.delete_retention_ms))
                 )
     if args.json:
-        print_json([{"topic": place.topic, "partition": place.partition, **asdict(each)} for place, each in done])
+        told = [(place, asdict(each)) for place, each in done] + [(place, {"left_alone": True}) for place in left_alone]
+        print_json([{"topic": place.topic, "partition": place.partition, **each} for place, each in told])
         return ExitCode.OK
     for place, result in done:
         if result.bytes_before:

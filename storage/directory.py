@@ -112,10 +112,13 @@ class LogDirectory:
         """From now on only we clean here, and never past a recovery point that is on disk: a gap behind that is a loss.
         (Apache Kafka cleans beyond it: a directory of Kafka's that was killed is taken over after our first clean
         stop.)"""
-        mark = os.path.join(self.path, checkpoints.OURS)
-        if not self._is_ours:
-            self.files.replace(mark, b"Tidemark's\n", sync=True)
+        if self._is_ours:
+            return
+        try:
+            self.files.replace(os.path.join(self.path, checkpoints.OURS), b"Tidemark's\n", sync=True)
             self._is_ours = True
+        except OSError as error:  # on a full disk, say, which is no reason not to serve what is here
+            _logger.warning("%s cannot be marked as ours: %s", self.path, error)
 
     # Failing
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import itertools
 import json
 import threading
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -67,7 +68,7 @@ class Load:
             self.faults.append(f"{partition}@{offset} was {self.seen[partition][offset]}, and is {value}")
 
 
-class Client:
+class Client(ABC):
     """Asks one node after the other, also those that are down or just starting."""
 
     def __init__(self, load: Load, number: int) -> None:
@@ -93,8 +94,9 @@ class Client:
         for client in self._clients:
             client.close()
 
+    @abstractmethod
     def step(self) -> None:
-        raise NotImplementedError
+        """What it does again and again."""
 
 
 class Writer(Client):

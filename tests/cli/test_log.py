@@ -223,6 +223,8 @@ def test_compact_leaves_alone_what_may_be_an_ordinary_topic_unless_it_is_named(
     before = {path.name: path.read_bytes() for path in (compacted / "prices-0").iterdir()}
     assert main(["log", "compact", str(compacted)]) == ExitCode.OK
     assert "prices-0: left alone, as it was never compacted" in capsys.readouterr().out
+    assert main(["log", "compact", str(compacted), "--json"]) == ExitCode.OK
+    assert json.loads(capsys.readouterr().out) == [{"topic": "prices", "partition": 0, "left_alone": True}]
     assert {path.name: path.read_bytes() for path in (compacted / "prices-0").iterdir()} == before
     assert main(["log", "compact", str(compacted / "prices-0")]) == ExitCode.OK
     assert "are left." in capsys.readouterr().out

@@ -12,7 +12,7 @@ from random import Random
 import pytest
 
 from tidemark.protocol.records import BatchHeader, Record, build_batch, iter_batches, read_header
-from tidemark.storage import Files, Log, LogConfig, job_for, measure, swap
+from tidemark.storage import Files, Log, LogConfig, LogDirectory, job_for, measure, swap
 from tidemark.storage.cleaning.clean import clean
 
 ROOT = Path(__file__).parents[2]
@@ -301,6 +301,26 @@ def open_log(tmp_path: Path) -> Iterator[Callable[..., Log]]:
     for log in opened:
         if not log.is_offline:
             log.close(clean=False)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Of the log directory that `open_directory` opens."""
+    return tmp_path / "data"
+
+
+@pytest.fixture
+def open_directory(path: Path) -> Iterator[Callable[..., LogDirectory]]:
+    opened: list[LogDirectory] = []
+
+    def open_(files: Files | None = None) -> LogDirectory:
+        directory = LogDirectory.open(str(path), files=files, now_ms=lambda: T0)
+        opened.append(directory)
+        return directory
+
+    yield open_
+    for directory in opened:
+        directory.close(clean=False)
 
 
 @pytest.fixture(scope="session")

@@ -17,25 +17,6 @@ T0 = 1_700_000_000_000
 CONFIG = LogConfig(segment_bytes=4000, file_delete_delay_ms=60_000)
 
 
-@pytest.fixture
-def path(tmp_path):
-    return tmp_path / "data"
-
-
-@pytest.fixture
-def open_directory(path):
-    opened = []
-
-    def open_() -> LogDirectory:
-        directory = LogDirectory.open(str(path), now_ms=lambda: T0)
-        opened.append(directory)
-        return directory
-
-    yield open_
-    for directory in opened:
-        directory.close(clean=False)
-
-
 def open_all(directory):
     return directory.open_all(lambda topic, partition: CONFIG)
 

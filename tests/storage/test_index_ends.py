@@ -36,12 +36,18 @@ def fill(make_batch: Any, append: Any) -> Fill:
 
 
 @pytest.fixture
-def reopened(open_log: Any, fill: Fill) -> Log:
-    log: Log = open_log(config=CONFIG)
+def closed(open_log: Any, fill: Fill, tmp_path: Path) -> Path:
+    """The directory of a log that was closed cleanly, with 120 records in one segment."""
+    log = open_log(config=CONFIG)
     fill(log)
     log.close()
-    again: Log = open_log(config=CONFIG)
-    return again
+    return tmp_path / "topic-0"
+
+
+@pytest.fixture
+def reopened(open_log: Any, closed: Path) -> Log:
+    log: Log = open_log(config=CONFIG)
+    return log
 
 
 def check(log: Log, read_batches: Any, *, count: int) -> None:
@@ -116,12 +122,9 @@ def test_a_roll_leaves_the_old_segment_whole(open_log: Any, reopened: Log, fill:
 @pytest.mark.parametrize("name", INDEXES)
 @pytest.mark.parametrize("entry", [0, 7, -2])
 def test_damage_before_the_end_is_found_when_it_is_looked_up(
-    name: str, entry: int, tmp_path: Path, open_log: Any, fill: Fill, read_batches: Any
+    name: str, entry: int, closed: Path, open_log: Any, fill: Fill, read_batches: Any
 ) -> None:
-    log = open_log(config=CONFIG)
-    fill(log)
-    log.close()
-    path = tmp_path / "topic-0" / name
+    path = closed / name
     size = 8 if name.endswith(".index") else 12
     data = bytearray(path.read_bytes())
     at = entry * size if entry >= 0 else len(data) + entry * size
@@ -134,13 +137,10 @@ def test_damage_before_the_end_is_found_when_it_is_looked_up(
 
 @pytest.mark.parametrize("name", INDEXES)
 def test_an_end_that_is_not_of_this_log_is_found_at_the_start(
-    name: str, tmp_path: Path, open_log: Any, fill: Fill, read_batches: Any
+    name: str, closed: Path, open_log: Any, read_batches: Any
 ) -> None:
     """It would be the place where the next start begins to read, and where the next entry is compared to."""
-    log = open_log(config=CONFIG)
-    fill(log)
-    log.close()
-    path = tmp_path / "topic-0" / name
+    path = closed / name
     for offset_at in (-8, -4) if name.endswith(".index") else (-12, -4):
         sound = path.read_bytes()
         data = bytearray(sound)
@@ -166,11 +166,8 @@ def test_a_file_that_lost_its_beginning_is_made_anew(
 
 @pytest.mark.parametrize("room", range(0, 40, 3))
 def test_a_disk_that_took_a_part_of_the_new_entries_leaves_sound_indexes(
-    room: int, tmp_path: Path, open_log: Any, fill: Fill, faulty_files: Any, read_batches: Any
+    room: int, closed: Path, tmp_path: Path, open_log: Any, fill: Fill, faulty_files: Any, read_batches: Any
 ) -> None:
-    log = open_log(config=CONFIG)
-    fill(log)
-    log.close()
     files = faulty_files(tmp_path)
     again = open_log(config=CONFIG, files=files)
     fill(again, 10)

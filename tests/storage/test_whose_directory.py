@@ -4,7 +4,7 @@ we have cleaned, one past the recovery point is a lost end; Apache Kafka may hav
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,29 +12,9 @@ import pytest
 
 from tidemark.storage import LogConfig, LogDirectory
 
-T0 = 1_700_000_000_000
 CONFIG = LogConfig(segment_bytes=4000, compact=True, delete=False)
 
-OpenDirectory = Callable[[], LogDirectory]
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "data"
-
-
-@pytest.fixture
-def open_directory(path: Path) -> Iterator[OpenDirectory]:
-    opened = []
-
-    def open_() -> LogDirectory:
-        directory = LogDirectory.open(str(path), now_ms=lambda: T0)
-        opened.append(directory)
-        return directory
-
-    yield open_
-    for directory in opened:
-        directory.close(clean=False)
+OpenDirectory = Callable[..., LogDirectory]
 
 
 @pytest.mark.parametrize("is_ours", [True, False])
@@ -74,3 +54,19 @@ def test_a_directory_of_kafkas_is_ours_once_it_was_stopped_cleanly(
     directory.close()
     open_directory()
     assert mark.exists()
+
+
+def test_a_full_disk_does_not_keep_a_directory_from_being_opened(
+    open_directory: OpenDirectory, path: Path, tmp_path: Path, faulty_files: Any, make_batch: Any, append: Any
+) -> None:
+    """It cannot be marked then, and stays as careful as before."""
+    directory = open_directory()
+    append(directory.open_log("t", 0, config=CONFIG), make_batch(2))
+    directory.close()
+    (path / ".tidemark").unlink()
+    files = faulty_files(tmp_path)
+    files.room = 0
+    directory = open_directory(files)
+    assert directory.was_clean
+    assert directory.open_log("t", 0, config=CONFIG).end_offset == 2
+    assert not (path / ".tidemark").exists()
