@@ -7,8 +7,10 @@ asked over the cluster's own listener and told who asks (`cluster/forwarding`).
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import inspect
 from collections.abc import Callable
+from functools import partial
 from types import GeneratorType
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -19,7 +21,7 @@ from tidemark.broker.core.registry import Call, Handler, Route, find_route
 from tidemark.broker.core.sliced_work import finished
 from tidemark.broker.http.messages import HttpRequest
 from tidemark.broker.http.problems import Problem
-from tidemark.broker.peers import PeerUnavailable
+from tidemark.broker.peers import PeerUnavailable, PeerUnreachable
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.schema import api
 from tidemark.storage import FileSlice
@@ -100,8 +102,11 @@ class Calls:
     async def _ask_other(self, route: Route, version: int, request: object, call: Call, node_id: int) -> object:
         if self._forwarding is None:
             raise Problem.of(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"Node {node_id} is not known here.")
+        ask = partial(self._forwarding.ask_broker, node_id, route, version, request, call, seconds_max=SECONDS_MAX)
         try:
-            return await self._forwarding.ask_broker(node_id, route, version, request, call, seconds_max=SECONDS_MAX)
+            with contextlib.suppress(PeerUnreachable):
+                return await ask()
+            return await ask()  # on a busy machine, a connection that takes too long once is there the next time
         except PeerUnavailable as error:
             raise Problem(503, "BROKER_NOT_AVAILABLE", f"Node {node_id} does not answer: {error}.") from error
 

@@ -16,7 +16,7 @@ from typing import Final
 
 from tidemark.broker.http.calls import Calls, HttpCaller
 from tidemark.broker.http.decoding import ANSWER_CHARS_MAX, Decoded, Wanted
-from tidemark.broker.http.fetching import EARLIEST, LATEST, NEXT_LEADER, Fetching, TopicPartition
+from tidemark.broker.http.fetching import EARLIEST, LATEST, Fetching, TopicPartition
 from tidemark.broker.http.group_member import GroupMember
 from tidemark.broker.http.held_answers import Holder
 from tidemark.broker.http.leaders import Leaders
@@ -31,7 +31,16 @@ from tidemark.protocol.messages.fetch import PartitionData
 RESETS: Final = {"earliest": EARLIEST, "latest": LATEST, "none": None}
 RETRY_SECONDS: Final = 0.1
 # What passes by itself: the next heartbeat or the next leader mends it.
-PASSING: Final = frozenset((*NEXT_LEADER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.KAFKA_STORAGE_ERROR))
+PASSING: Final = frozenset(
+    (
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+    )
+)
 PASSING_NAMES: Final = frozenset(("UNSTABLE_OFFSET_COMMIT", "STALE_MEMBER_EPOCH", "UNKNOWN_MEMBER_ID"))
 
 

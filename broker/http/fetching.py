@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Iterable, Mapping
-from typing import Final
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Final, TypeVar
 
 from tidemark.broker.http.calls import Calls, HttpCaller
 from tidemark.broker.http.decoding import Decoder
 from tidemark.broker.http.held_answers import HeldAnswers
 from tidemark.broker.http.leaders import Leaders
 from tidemark.broker.http.problems import Problem
+from tidemark.environment import monotonic
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
 from tidemark.protocol.messages.list_offsets import (
     ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,
     ListOffsetsTopic,
@@ -27,16 +29,10 @@ REMOTE_BYTES_MAX: Final = 256 << 10  # another node's answer is in memory; of on
 REMOTE_WAIT_MS_MAX: Final = 500  # another node answers one after the other: nobody should wait long for those before
 EARLIEST, LATEST = -2, -1
 RETRY_SECONDS: Final = 0.1
-RETRIES: Final = 20
-NEXT_LEADER: Final = frozenset(
-    (
-        ErrorCode.NOT_LEADER_OR_FOLLOWER,
-        ErrorCode.LEADER_NOT_AVAILABLE,
-        ErrorCode.FENCED_LEADER_EPOCH,
-        ErrorCode.UNKNOWN_LEADER_EPOCH,
-    )
-)
+RETRYING_SECONDS: Final = 5.0
+UNAVAILABLE: Final = 503
 
+Answer = TypeVar("Answer", ListOffsetsPartitionResponse, PartitionData)
 TopicPartition = tuple[str, int]
 
 
@@ -52,21 +48,14 @@ class Fetching:
         """The first offset of a time on, or of the log (EARLIEST), or the end (LATEST). -1: there is none."""
         asked = ListOffsetsPartition(partition_index=partition, timestamp=timestamp)
         request = ListOffsetsRequest(topics=[ListOffsetsTopic(name=topic, partitions=[asked])])
-        problem = Problem.of(ErrorCode.LEADER_NOT_AVAILABLE, f"{topic}-{partition} has no leader.")
-        for _ in range(RETRIES):
-            leader = self._leaders.leader_of(topic, partition)
-            if leader >= 0:
-                answer = await self._calls.ask(
-                    request, ListOffsetsResponse, caller, version=OFFSETS_VERSION, node_id=leader
-                )
-                found = answer.topics[0].partitions[0]
-                if not found.error_code:
-                    return found.offset
-                problem = self._leaders.refusal_by_leader(topic, partition, found.error_code)
-                if found.error_code not in NEXT_LEADER:
-                    break
-            await asyncio.sleep(RETRY_SECONDS)
-        raise problem
+
+        async def ask(leader: int) -> ListOffsetsPartitionResponse:
+            answer = await self._calls.ask(
+                request, ListOffsetsResponse, caller, version=OFFSETS_VERSION, node_id=leader
+            )
+            return answer.topics[0].partitions[0]
+
+        return (await self._answer_of_leader(topic, partition, ask)).offset
 
     async def offset_from(self, topic: str, partition: int, timestamp: int, caller: HttpCaller) -> int:
         """As `offset_at`; where nothing is that new, the end."""
@@ -115,26 +104,40 @@ class Fetching:
         isolation: int,
     ) -> PartitionData:
         """Of one partition. Raises Problem."""
+
+        async def ask(leader: int) -> PartitionData:
+            found = await self.read_from(
+                leader,
+                {(topic, partition): offset},
+                caller,
+                limit_bytes=limit_bytes,
+                wait_ms=wait_ms,
+                isolation=isolation,
+            )
+            return found[topic, partition]
+
+        return await self._answer_of_leader(topic, partition, ask)
+
+    async def _answer_of_leader(self, topic: str, partition: int, ask: Callable[[int], Awaitable[Answer]]) -> Answer:
+        """Asked again while what is wrong may pass, since reading twice does no harm: there is no leader, the one asked
+        leads no more or does not know it yet, its node is gone or hung up."""
         problem = Problem.of(ErrorCode.LEADER_NOT_AVAILABLE, f"{topic}-{partition} has no leader.")
-        for _ in range(RETRIES):
+        until = monotonic() + RETRYING_SECONDS
+        while True:
             leader = self._leaders.leader_of(topic, partition)
             if leader >= 0:
-                found = await self.read_from(
-                    leader,
-                    {(topic, partition): offset},
-                    caller,
-                    limit_bytes=limit_bytes,
-                    wait_ms=wait_ms,
-                    isolation=isolation,
-                )
-                data = found[topic, partition]
-                if not data.error_code:
-                    return data
-                problem = self._leaders.refusal_by_leader(topic, partition, data.error_code)
-                if data.error_code not in NEXT_LEADER:
-                    break
+                try:
+                    answer = await ask(leader)
+                    if not answer.error_code:
+                        return answer
+                    problem = self._leaders.refusal_by_leader(topic, partition, answer.error_code)
+                except Problem as raised:
+                    problem = raised
+                if problem.status != UNAVAILABLE:
+                    raise problem
+            if monotonic() >= until:
+                raise problem
             await asyncio.sleep(RETRY_SECONDS)
-        raise problem
 
     async def read_from(
         self,

@@ -44,6 +44,10 @@ class PeerUnavailable(Exception):
     """The other node cannot be reached, does not answer, or is not known. Whether it got the request is unknown."""
 
 
+class PeerUnreachable(PeerUnavailable):
+    """There is no connection: it did not get the request."""
+
+
 class Connector(Protocol):
     """Connects by more than a socket: over TLS, with a login."""
 
@@ -216,7 +220,7 @@ class PeerLink:
         except (OSError, TimeoutError) as error:
             self._backoff = min(max(self._backoff * 2, BACKOFF_SECONDS_MIN), BACKOFF_SECONDS_MAX)
             self._not_before = loop.time() + self._backoff
-            raise PeerUnavailable(f"{self.name} cannot be reached: {error or 'it takes too long'}") from error
+            raise PeerUnreachable(f"{self.name} cannot be reached: {str(error) or 'it takes too long'}") from error
         finally:
             self._connecting = None
         self._backoff = 0.0

