@@ -315,12 +315,22 @@ def _check_epochs(files: Files, directory: str, known: Known) -> Iterator[Findin
         reason = "it cannot be read as a checkpoint"
     elif data != encode_lines([f"{epoch} {start}" for epoch, start in entries]):
         reason = "it is not as it was written"
-    elif known.epochs is not None and not _is_prefix(entries, known.epochs):
+    elif known.epochs is not None and not _is_prefix(_from_start_of(known.epochs, entries), known.epochs):
         reason = f"it says {entries}, and should {list(known.epochs)}"
     elif any(a[0] >= b[0] or a[1] >= b[1] for a, b in pairwise(entries)):
         reason = "epochs and their offsets must rise"
     if reason is not None:
         yield Finding(path=path, position=0, reason=reason, is_derived=True)
+
+
+def _from_start_of(known: Sequence[tuple[int, int]], written: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Where the log's start has moved on, the file still says what was before."""
+    start = known[0][1] if known else 0
+    before = [epoch for epoch, first in written if first < start]
+    rest = [(epoch, first) for epoch, first in written if first >= start]
+    if before and (not rest or rest[0][1] > start):
+        rest.insert(0, (before[-1], start))
+    return rest
 
 
 def _is_prefix(written: Sequence[tuple[int, int]], known: Sequence[tuple[int, int]]) -> bool:

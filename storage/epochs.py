@@ -13,9 +13,10 @@ UNDEFINED = -1
 
 
 class EpochCache:
-    """Epochs and their first offsets, both rising; every change is written to leader-epoch-checkpoint, but for an epoch
-    that has no records yet: that is written with its first, as a log that is opened anew knows nothing of it either.
-    (When a node takes over thousands of logs, most of them get no record for a while.)"""
+    """Epochs and their first offsets, both rising; every change is written to leader-epoch-checkpoint, but for two that
+    a log that is opened anew finds by itself. An epoch that has no records yet is written with its first. (When a node
+    takes over thousands of logs, most of them get no record for a while.) What the log's start leaves behind is cut off
+    in the file with the next change."""
 
     __slots__ = ("_epochs", "_files", "_is_new", "_path", "_starts", "changes", "is_known", "latest", "saved")
 
@@ -112,12 +113,13 @@ class EpochCache:
             self._cut(slice(kept, None))
 
     def truncate_start(self, offset: int) -> None:
-        """The log now starts at `offset`: the epoch that holds it begins there, earlier ones are gone."""
+        """The log now starts at `offset`: the epoch that holds it begins there, earlier ones are gone. That is not
+        worth a write, which on a busy disk takes long: a log that is opened starts at its first segment or later, and
+        cuts off as much."""
         first = bisect_right(self._starts, offset) - 1
-        if first < 0 or (first == 0 and self._starts[0] == offset):
-            return
-        self._starts[first] = offset
-        self._cut(slice(0, first))
+        if first >= 0:
+            self._starts[first] = offset
+            del self._epochs[:first], self._starts[:first]
 
     def clear(self) -> None:
         self._cut(slice(None))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from itertools import islice, pairwise, takewhile
 from typing import TYPE_CHECKING
@@ -15,8 +14,6 @@ from tidemark.storage.segments import Segments
 if TYPE_CHECKING:
     from tidemark.storage.log import Log
 
-_logger = logging.getLogger(__name__)
-
 
 def delete_before(log: Log, offset: int) -> None:
     """See `Log.delete_before`."""
@@ -26,7 +23,7 @@ def delete_before(log: Log, offset: int) -> None:
     if offset <= log.start_offset:
         return
     log.start_offset = offset
-    _advance_epochs(log)
+    log.epochs.truncate_start(log.start_offset)
     _delete_first(log, wholly_before(log.segments, offset))
 
 
@@ -48,7 +45,7 @@ def apply(log: Log, now_ms: int, *, high_watermark: int | None) -> bool:
     finally:  # of those that went, if not all could go
         if log.start_offset < log.segments.first_offset:
             log.start_offset = log.segments.first_offset
-            _advance_epochs(log)
+            log.epochs.truncate_start(log.start_offset)
     return count > 0
 
 
@@ -62,13 +59,6 @@ def _roll_or_keep_active(log: Log, count: int) -> int:
     except WriteFailed:
         return count - 1
     return count
-
-
-def _advance_epochs(log: Log) -> None:
-    try:
-        log.epochs.truncate_start(log.start_offset)
-    except OSError as error:
-        _logger.warning("%s: cannot write %s: %s", log.directory, log.epochs.path, error)  # loading repeats it
 
 
 def _delete_first(log: Log, count: int) -> None:

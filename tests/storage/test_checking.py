@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,24 @@ def test_a_sound_log_has_no_findings(closed_log: tuple[Path, Known]) -> None:
     directory, known = closed_log
     assert findings(directory, known) == []
     assert findings(directory) == []
+
+
+def test_epochs_that_the_start_of_the_log_left_behind_may_stay_in_the_file(closed_log: tuple[Path, Known]) -> None:
+    directory, known = closed_log
+    (first, _), (second, began) = known.epochs or ()
+    for start, epochs in [
+        (3, [(first, 3), (second, began)]),
+        (began, [(second, began)]),
+        (began + 2, [(second, began + 2)]),
+    ]:
+        assert findings(directory, replace(known, epochs=epochs)) == [], start
+    for wrong in (
+        [(second, 3), (second + 1, began)],
+        [(first, began + 2)],
+        [(first, 3)],
+        [(first, 3), (second, began + 1)],
+    ):
+        assert findings(directory, replace(known, epochs=wrong)), wrong
 
 
 def test_every_flipped_bit_is_found(closed_log: tuple[Path, Known]) -> None:

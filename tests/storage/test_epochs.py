@@ -65,7 +65,16 @@ def test_truncating_the_end_drops_epochs_that_began_there(cache):
 def test_truncating_the_start_lets_the_epoch_there_begin_there(cache, path):
     cache.truncate_start(20)
     assert cache.entries() == [(4, 20), (7, 30)]
-    assert EpochCache.load(Files(), path).entries() == [(4, 20), (7, 30)]
+    again = EpochCache.load(Files(), path)
+    again.truncate_start(20)
+    assert again.entries() == [(4, 20), (7, 30)], "a log that is opened starts there, too"
+
+
+def test_what_the_start_leaves_behind_goes_from_the_file_with_the_next_change(cache, path):
+    cache.truncate_start(20)
+    assert cache.changes == 3, "nothing was written for it"
+    cache.assign(epoch=8, start=40)
+    assert EpochCache.load(Files(), path).entries() == [(4, 20), (7, 30), (8, 40)]
 
 
 def test_truncating_before_the_first_epoch_changes_nothing(cache):
