@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator
 from typing import Final
 
@@ -26,6 +27,7 @@ def background_jobs(settings: DynamicConfig, replicas: Replicas, coordinators: C
 
     async def tick() -> None:
         await in_chunks(replicas.table, housekeeping.flush_due)
+        await asyncio.sleep(0)  # it looks at all logs
         housekeeping.remove_deleted()
         if replicas.table.peers is None:  # with peers, replication sees to it
             replicas.roles.retries.retry()
