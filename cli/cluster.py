@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,7 +35,13 @@ def add_parser(commands: Subparsers, *, help: str) -> None:
 
 
 def _add_status(actions: Subparsers, options: argparse.ArgumentParser) -> None:
-    parser = actions.add_parser("status", parents=[options], help="show nodes, controller, quorum and partitions")
+    parser = actions.add_parser(
+        "status",
+        parents=[options],
+        help="show nodes, controller, quorum and partitions",
+        description="Shows nodes, controller, quorum and partitions. With --http the exit code is 0 if all nodes that"
+        " were named are ready, 1 if one is not, 3 if one does not answer.",
+    )
     parser.add_argument(
         "--http",
         action="append",
@@ -130,7 +137,7 @@ def status(args: argparse.Namespace) -> int:
     if args.json:
         places = {"log_dirs": [each.as_json() for each in directories]}
         print_json(view.as_json() | places | ({"readiness": readiness} if args.http else {}))
-        return ExitCode.OK
+        return _tell_who_is_not_ready(readiness)
     lacking = list(_under_replicated(view))
     leaderless = [each for each in view.partitions if each.leader < 0]
     print(f"cluster {view.cluster_id}, controller {view.controller_id} in epoch {view.epoch}")
@@ -147,9 +154,7 @@ def status(args: argparse.Namespace) -> int:
     print(table(heads, rows))
     if len(directories) > len(up) or any(each.error for each in directories):
         print(table(log_dirs.HEADS, [each.row for each in directories]))
-    for line in _complaints(readiness):
-        print(line)
-    return ExitCode.OK
+    return _tell_who_is_not_ready(readiness)
 
 
 def _readiness(args: argparse.Namespace) -> list[dict[str, Any]]:
@@ -157,7 +162,10 @@ def _readiness(args: argparse.Namespace) -> list[dict[str, Any]]:
     found = []
     for url in args.http:
         try:
-            found.append({"url": url, **get_json(url, "/readyz", seconds_max=args.timeout)[1]})
+            _, document = get_json(url, "/readyz", seconds_max=args.timeout)
+            if not isinstance(document, dict) or not {"node_id", "status"} <= document.keys():
+                raise CommandFailed(f"{url} does not answer: it is no node of Tidemark's.", code=ExitCode.NOT_REACHABLE)
+            found.append({"url": url, **document})
         except CommandFailed as failure:
             if failure.code == ExitCode.USAGE:
                 raise
@@ -165,13 +173,19 @@ def _readiness(args: argparse.Namespace) -> list[dict[str, Any]]:
     return found
 
 
-def _complaints(readiness: list[dict[str, Any]]) -> Iterator[str]:
+def _tell_who_is_not_ready(readiness: list[dict[str, Any]]) -> ExitCode:
+    """As `tidemark health` ends: with a code of its own if a node does not answer, another if one is not ready."""
+    code = ExitCode.OK
     for each in readiness:
         if "node_id" not in each:
-            yield each["status"]
-        for name, finding in each.get("checks", {}).items():
-            if finding != "ok":
-                yield f"node {each['node_id']}: {name}: {finding}"
+            code = ExitCode.NOT_REACHABLE
+            print(f"tidemark: {each['status']}", file=sys.stderr)
+        elif each["status"] != "ready":
+            code = code or ExitCode.FAILED
+            for name, finding in each.get("checks", {}).items():
+                if finding != "ok":
+                    print(f"tidemark: node {each['node_id']}: {name}: {finding}", file=sys.stderr)
+    return code
 
 
 def _row(view: ClusterState, broker: Broker) -> list[object]:

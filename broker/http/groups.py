@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -11,7 +12,7 @@ from tidemark.broker.http.fetching import EARLIEST, LATEST, Fetching, TopicParti
 from tidemark.broker.http.inputs import Fields, fail, fields_of
 from tidemark.broker.http.leaders import Leaders
 from tidemark.broker.http.messages import HttpRequest, HttpResponse, json_response
-from tidemark.broker.http.problems import check
+from tidemark.broker.http.problems import Problem, check
 from tidemark.broker.http.router import HttpRoute
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.messages.consumer_group_describe import (
@@ -54,20 +55,30 @@ class Groups:
         ]
 
     async def groups(self, request: HttpRequest) -> HttpResponse:
-        """Of all coordinators: each knows its own."""
+        """Of all coordinators: each knows its own. Where one does not answer, what the others know is told, and who it
+        is, as `ListGroupsResult` of Kafka's Admin has it."""
         caller = self._calls.caller(request)
-        found: dict[str, dict[str, Any]] = {}
-        for node_id in self._brokers():
+        brokers = self._brokers()
+        answers = await asyncio.gather(*(self._groups_of(node_id, caller) for node_id in brokers))
+        failed = {node_id: each for node_id, each in zip(brokers, answers, strict=True) if isinstance(each, Problem)}
+        if failed and len(failed) == len(answers):
+            raise next(iter(failed.values()))
+        # While a coordinator moves, two may know the same group.
+        found = {each["group"]: each for some in answers if not isinstance(some, Problem) for each in some}
+        errors = [{"broker": node_id, "error": each.error, "detail": each.detail} for node_id, each in failed.items()]
+        shown = {"groups": [found[name] for name in sorted(found)]} | ({"errors": errors} if errors else {})
+        return await json_response(shown, status=207 if errors else 200)
+
+    async def _groups_of(self, node_id: int, caller: HttpCaller) -> list[dict[str, Any]] | Problem:
+        try:
             answer = await self._calls.ask(ListGroupsRequest(), ListGroupsResponse, caller, node_id=node_id)
             check(answer.error_code)
-            for each in answer.groups:
-                found[each.group_id] = {
-                    "group": each.group_id,
-                    "state": each.group_state,
-                    "type": each.group_type,
-                    "coordinator": node_id,
-                }
-        return await json_response({"groups": [found[name] for name in sorted(found)]})
+        except Problem as problem:
+            return problem
+        return [
+            {"group": each.group_id, "state": each.group_state, "type": each.group_type, "coordinator": node_id}
+            for each in answer.groups
+        ]
 
     async def group(self, request: HttpRequest) -> HttpResponse:
         """Its state and members, in either protocol."""

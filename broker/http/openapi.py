@@ -69,7 +69,7 @@ OPERATIONS: Final = {
     "PATCH /topics/{topic}/configs": Operation(
         "alter_topic_configs", "Change settings of a topic; null: take them away", {204: None}, body="NewConfigs"
     ),
-    "GET /groups": Operation("groups", "All groups", {200: "Groups"}),
+    "GET /groups": Operation("groups", "All groups", {200: "Groups", 207: "Groups"}),
     "GET /groups/{group}": Operation("group", "A group's state and members", {200: "Group"}),
     "DELETE /groups/{group}": Operation("delete_group", "Delete a group without members", {204: None}),
     "GET /groups/{group}/offsets": Operation("offsets", "Committed offsets, and lag", {200: "GroupOffsets"}),
@@ -106,7 +106,7 @@ DESCRIPTIONS: Final = {
     200: "Done.",
     201: "Made.",
     204: "Done; there is nothing to tell.",
-    207: "Only some of the records could be appended.",
+    207: "Only a part: some records could not be appended, or some brokers did not answer.",
     307: "Another node has it.",
     503: "Not ready.",
 }

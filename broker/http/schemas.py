@@ -143,7 +143,13 @@ COMPONENTS: Final[dict[str, Schema]] = {
         controller_id=WHOLE,
         brokers=_list(_told(id=WHOLE, host=TEXT, port=WHOLE, rack=TEXT_OR_NULL)),
     ),
-    "Groups": _told(groups=_list(_told(group=TEXT, state=TEXT, type=TEXT, coordinator=WHOLE))),
+    "Groups": _object(
+        "groups",
+        closed=False,
+        groups=_list(_told(group=TEXT, state=TEXT, type=TEXT, coordinator=WHOLE)),
+        errors=_list(_told(broker=WHOLE, error=TEXT, detail=TEXT))
+        | {"description": "Brokers that did not answer, whose groups are missing; with status 207 only."},
+    ),
     "Group": _told(
         group=TEXT,
         state=TEXT,

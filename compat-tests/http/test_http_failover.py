@@ -135,6 +135,26 @@ def test_streams_consumers_and_scrapes_go_on_when_the_leader_is_killed(cluster: 
     nodes[leader].start()
 
 
+def test_groups_are_listed_by_those_who_answer_while_a_dead_node_is_not_known_for_one(cluster: Any) -> None:
+    """Kafka's Admin likewise has `valid` and `errors` in a `ListGroupsResult`."""
+    topic_with(cluster, "listed")
+    nodes: dict[int, HttpNode] = dict(cluster.nodes)
+    wish = {"offsets": [{"topic": "listed", "partition": 0, "offset": 0}]}
+    eventually(lambda: nodes[1].http.put("/groups/listed/offsets", json=wish).status_code == 204)
+    whole = eventually(lambda: (answer := nodes[1].http.get("/groups")).status_code == 200 and answer).json()
+    assert "errors" not in whole
+    coordinator = next(each["coordinator"] for each in whole["groups"] if each["group"] == "listed")
+    dead = next(node_id for node_id in nodes if node_id != coordinator)
+    nodes[dead].kill()
+    asked = nodes[coordinator].http.get("/groups")
+    assert asked.status_code == 207, asked.text
+    assert [(each["broker"], each["error"]) for each in asked.json()["errors"]] == [(dead, "BROKER_NOT_AVAILABLE")]
+    assert "listed" in [each["group"] for each in asked.json()["groups"]]
+    fenced = eventually(lambda: (answer := nodes[coordinator].http.get("/groups")).status_code == 200 and answer)
+    assert "listed" in [each["group"] for each in fenced.json()["groups"]]
+    nodes[dead].start()
+
+
 def scrape(node: HttpNode) -> str:
     answer = node.http.get("/metrics")
     assert answer.status_code == 200
