@@ -95,6 +95,8 @@ class MeasuredDispatcher(Dispatcher):
 
     def _bind(self, selector: int, frame: bytearray) -> BoundApi:
         bound = super()._bind(selector, frame)
+        if self._bound.get(selector) is not bound:
+            return bound  # made for this request only, a version of ApiVersions that is not known: not measured
         bound.unmeasured = 1
         count = count_errors(bound.response)
         if count is not None:

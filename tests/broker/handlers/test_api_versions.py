@@ -66,8 +66,13 @@ async def test_a_client_must_have_a_legal_name_from_version_3_on(client: Any, na
     assert (await ask(client, 2)).error_code == ErrorCode.NONE
 
 
-async def test_an_unknown_version_is_answered_in_the_oldest_form(client: Any) -> None:
-    client.writer.write(b"\0\0\0\x0e" + b"\0\x12" + b"\0\x7f" + b"\0\0\0\x01" + b"\0\x04test")
-    answer = await client.receive(ApiVersionsResponse, 0)
-    assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
-    assert [(each.api_key, each.min_version, each.max_version) for each in answer.api_keys] == [(18, 0, 4)]
+@pytest.mark.parametrize("listeners", ["", "HTTP://127.0.0.1:0"], ids=["plain", "measured"])
+async def test_an_unknown_version_is_answered_in_the_oldest_form(start_node: Any, connect: Any, listeners: str) -> None:
+    """As Java clients since 4.4 begin; where there is HTTP, requests are measured."""
+    client = await connect(await start_node(http_listeners=listeners))
+    for _ in range(3):
+        client.writer.write(b"\0\0\0\x0e" + b"\0\x12" + b"\0\x7f" + b"\0\0\0\x01" + b"\0\x04test")
+        answer = await client.receive(ApiVersionsResponse, 0)
+        assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
+        assert [(each.api_key, each.min_version, each.max_version) for each in answer.api_keys] == [(18, 0, 4)]
+    assert (await ask(client, 4)).error_code == ErrorCode.NONE
