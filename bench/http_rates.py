@@ -1,22 +1,29 @@
-"""HTTP and JSON, on one broker: `python bench/http_rates.py [--quick] [--rounds 3] [--pinned] [--idle] [--realtime]
-[--paced 3000,1000] [--lean]`.
+"""HTTP and JSON, on one broker: `python -m bench.http_rates [--quick] [--rounds 3] [--seconds 8] [--pinned] [--idle]
+[--realtime] [--paced 3000,1000] [--lean]`.
 
 A broker process and a loader with 50 connections, each with one request under way: 1 KB produced singly and in batches
 of 100, and a topic read as a stream of lines. Beside them a Kafka client produces 100 B at a time and waits for each
 answer. The same client alone comes first, and then beside two processes that only burn their processors, while the
-broker has nothing else to do: what the machine makes of three busy processes on two processors. With --pinned the
-broker has a processor to itself, and the clients share another: what is left is the broker's doing. With --idle the
-loader runs only when nobody else wants its processor (SCHED_IDLE); otherwise it is nice, and since Linux 6.6 finishes
-its slice of milliseconds before the Kafka client gets its turn. With --realtime (root only) the broker and the Kafka
-client run whenever they want to (SCHED_FIFO), and the loader before all others: what the client waits for is the
-broker, also on a busy machine. With --paced single records come at these rates, too, at even intervals: what is left
-of a wait at a rate that the broker and the loader could exceed is not the broker's. With --lean single records come
-from a loader without an event loop, too, which takes half the processor time. Medians of the rounds. The loader sends
-bytes made beforehand.
+broker has nothing else to do: what the machine makes of three busy processes on two processors.
+
+The client is also measured "elsewhere": the same load of HTTP goes to another broker, and the Kafka client has its own
+to itself. What the neighbour of singles or batches waits for beyond that is the doing of the broker that serves both;
+the rest is that of processors which are busy. How much of their time the hypervisor took away is told, too
+(stolen_pct), and the latencies in tenths of seconds in which it took nothing (calm_…): where it is some percent, the
+slowest hundredth is made of nothing else.
+
+With --pinned the broker has a processor to itself, and the clients share another. With --idle the loader runs only when
+nobody else wants its processor (SCHED_IDLE); otherwise it is nice, and since Linux 6.6 finishes its slice of
+milliseconds before the Kafka client gets its turn. With --realtime (root only) the broker and the Kafka client run
+whenever they want to (SCHED_FIFO), and the loader before all others: what the client waits for is the broker, also on a
+busy machine. With --paced single records come at these rates, too, at even intervals: what is left of a wait at a rate
+that the broker and the loader could exceed is not the broker's. With --lean single records come from a loader without
+an event loop, too, which takes half the processor time. Medians of the rounds. The loader sends bytes made beforehand.
 """
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import contextlib
 import json
@@ -29,7 +36,6 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
 
 import psutil
 
@@ -44,19 +50,12 @@ from harness.wire import Wire  # noqa: E402
 
 from tidemark.cli.main import main as tidemark  # noqa: E402
 
-QUICK = "--quick" in sys.argv
-ROUNDS = int(sys.argv[sys.argv.index("--rounds") + 1]) if "--rounds" in sys.argv else 1 if QUICK else 3
-SECONDS = float(os.environ.setdefault("HTTP_RATES_SECONDS", "2" if QUICK else "8"))  # processes inherit it
-PINNED = "--pinned" in sys.argv
-if "--idle" in sys.argv:
-    os.environ["HTTP_RATES_IDLE"] = "1"  # likewise
-if "--realtime" in sys.argv:
-    os.environ["HTTP_RATES_REALTIME"] = "1"
-PACES = sys.argv[sys.argv.index("--paced") + 1].split(",") if "--paced" in sys.argv else []
-LEAN = "--lean" in sys.argv
+SECONDS = float(os.environ.get("HTTP_RATES_SECONDS", "8"))  # of one measurement; the processes get it so
 CONNECTIONS = int(os.environ.get("HTTP_RATES_CONNECTIONS", "50"))
 BATCH = 100
 VALUE = "x" * 1000
+WINDOW_SECONDS = 0.1
+KEPT_MIN = 200  # requests: fewer have no slowest hundredth
 
 
 def request(topic: str, body: object) -> bytes:
@@ -142,16 +141,36 @@ async def _stream(port: int, topic: str) -> dict[str, float]:
 
 
 def neighbour(host: str, port: int) -> dict[str, float]:
-    took = []
+    """Latencies of all requests, and of those that fell into calm windows: the hypervisor took nothing away."""
+    windows: list[list[float]] = [[]]
+    stolen_in = [0]
     if os.environ.get("HTTP_RATES_REALTIME"):
         os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(10))
     with Wire(host, port) as wire:
-        until = time.perf_counter() + SECONDS
+        first = stolen = stolen_ticks()
+        began_all = window_began = time.perf_counter()
+        until = began_all + SECONDS
         while (began := time.perf_counter()) < until:
             assert produce(wire, "other", batch_of(bytes(100)), acks=1).error_code == 0
-            took.append(time.perf_counter() - began)
+            ended = time.perf_counter()
+            windows[-1].append(ended - began)
+            if ended - window_began >= WINDOW_SECONDS:
+                now = stolen_ticks()
+                stolen_in[-1] = now - stolen
+                stolen, window_began = now, ended
+                windows.append([])
+                stolen_in.append(0)
             time.sleep(0.001)
-    return _latency(took)
+        of_all = (time.perf_counter() - began_all) * (os.cpu_count() or 1)
+    # Time is told by hundredths of a second, so what was taken away in a window may be told in the next.
+    told_in = [*stolen_in[1:], 0]
+    calm = [each for each, here, later in zip(windows, stolen_in, told_in, strict=True) if not here and not later]
+    kept = [took for each in calm for took in each]
+    figures = _latency([took for each in windows for took in each])
+    figures |= {"stolen_pct": (stolen - first) / of_all, "calm_pct": 100 * len(calm) / len(windows)}
+    return figures | (
+        {f"calm_{name}": value for name, value in _latency(kept).items()} if len(kept) >= KEPT_MIN else {}
+    )
 
 
 def burn() -> dict[str, float]:
@@ -172,11 +191,92 @@ def _latency(took: list[float]) -> dict[str, float]:
     return {f"p{each}_ms": hundredths[each - 1] * 1000 for each in (50, 90, 95, 99)}
 
 
-def started(*arguments: str) -> subprocess.Popen[str]:
-    process = subprocess.Popen([sys.executable, __file__, *arguments], stdout=subprocess.PIPE, text=True)
-    if PINNED:
-        psutil.Process(process.pid).cpu_affinity([1])
-    return process
+def stolen_ticks() -> int:
+    """Of all processors' time, by the hypervisor: hundredths of seconds."""
+    with contextlib.suppress(OSError):
+        return int(Path("/proc/stat").read_text().split()[8])
+    return 0
+
+
+class Bench:
+    def __init__(self, args: argparse.Namespace) -> None:
+        self._args = args
+        self._port, self._port_elsewhere = free_port(), free_port()
+        self._broker, self._elsewhere = _broker(self._port), _broker(self._port_elsewhere)
+
+    def __enter__(self) -> Bench:
+        self._broker.start()
+        self._elsewhere.start()
+        for broker in (self._broker, self._elsewhere):
+            for topic in ("other", "singles", "batches"):
+                tidemark(["topics", "create", topic, "-b", broker.bootstrap])
+            for thread in psutil.Process(broker.pid).threads():
+                if self._args.pinned:
+                    os.sched_setaffinity(thread.id, [0])
+                if self._args.realtime:
+                    os.sched_setscheduler(thread.id, os.SCHED_FIFO, os.sched_param(5))
+        self.neighbour()  # everything is warm
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._broker.close()
+        self._elsewhere.close()
+
+    def one_round(self) -> dict[str, dict[str, float]]:
+        figures = {"neighbour alone": self.neighbour()}
+        burners = [self._started("burn", nice) for nice in ("0", "10")]  # as the broker and the loader are
+        figures["neighbour of burners"] = self.neighbour()
+        for each in burners:
+            told(each)
+        figures |= self._beside("singles", "single")
+        if self._args.lean:
+            figures |= self._beside("lean", "lean")
+        for pace in self._args.paced:
+            figures |= self._beside(f"{pace}/s", "single", pace)
+        figures |= self._beside("batches", "batch")
+        figures["stream"] = self._load("stream")
+        return figures
+
+    def _beside(self, name: str, *arguments: str) -> dict[str, dict[str, float]]:
+        """A load, with the neighbour beside it; and the neighbour while another broker has that load."""
+        load, *more = arguments
+        figures = {}
+        neighbour = self._start_neighbour()
+        figures[name] = self._load(load, *more)
+        figures[f"neighbour of {name}"] = told(neighbour)
+        elsewhere = self._started(load, str(self._port_elsewhere), *more)
+        figures[f"neighbour, {name} elsewhere"] = self.neighbour()
+        told(elsewhere)
+        return figures
+
+    def _load(self, load: str, *more: str) -> dict[str, float]:
+        """The loader's figures, and the broker's CPU time per request or record."""
+        of_broker = psutil.Process(self._broker.pid)
+        before = sum(of_broker.cpu_times()[:2])
+        found = told(self._started(load, str(self._port), *more))
+        cpu_seconds = sum(of_broker.cpu_times()[:2]) - before
+        return {**found, "cpu_us": cpu_seconds / found["count"] * 1e6}
+
+    def neighbour(self) -> dict[str, float]:
+        return told(self._start_neighbour())
+
+    def _start_neighbour(self) -> subprocess.Popen[str]:
+        return self._started("neighbour", self._broker.host, str(self._broker.port))
+
+    def _started(self, *arguments: str) -> subprocess.Popen[str]:
+        environment = {**os.environ, "HTTP_RATES_SECONDS": str(self._args.seconds)}
+        for name in ("idle", "realtime"):
+            if getattr(self._args, name):
+                environment[f"HTTP_RATES_{name.upper()}"] = "1"
+        command = [sys.executable, __file__, *arguments]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
+        if self._args.pinned:
+            psutil.Process(process.pid).cpu_affinity([1])
+        return process
+
+
+def _broker(http_port: int) -> Tidemark:
+    return Tidemark(Path(tempfile.mkdtemp()), settings={"http.listeners": f"HTTP://127.0.0.1:{http_port}"})
 
 
 def told(process: subprocess.Popen[str]) -> dict[str, float]:
@@ -185,61 +285,23 @@ def told(process: subprocess.Popen[str]) -> dict[str, float]:
         return found
 
 
-def measured(broker: Any, *arguments: str) -> dict[str, float]:
-    """The loader's figures, and the broker's CPU time per request or record."""
-    of_broker = psutil.Process(broker.pid)
-    before = sum(of_broker.cpu_times()[:2])
-    found = told(started(*arguments))
-    cpu_seconds = sum(of_broker.cpu_times()[:2]) - before
-    return {**found, "cpu_us": cpu_seconds / found["count"] * 1e6}
-
-
-def one_round(broker: Any, http_port: int) -> dict[str, dict[str, float]]:
-    port, kafka = str(http_port), ("neighbour", broker.host, str(broker.port))
-    figures = {"neighbour alone": told(started(*kafka))}
-    burners = [started("burn", nice) for nice in ("0", "10")]  # as the broker and the loader are
-    figures["neighbour of burners"] = told(started(*kafka))
-    for each in burners:
-        told(each)
-    beside = started(*kafka)
-    figures["singles"] = measured(broker, "single", port)
-    figures["neighbour of singles"] = told(beside)
-    if LEAN:
-        beside = started(*kafka)
-        figures["lean singles"] = measured(broker, "lean", port)
-        figures["neighbour of lean"] = told(beside)
-    for pace in PACES:
-        beside = started(*kafka)
-        figures[f"singles at {pace}/s"] = measured(broker, "single", port, pace)
-        figures[f"neighbour at {pace}/s"] = told(beside)
-    beside = started(*kafka)
-    figures["batches"] = measured(broker, "batch", port)
-    figures["neighbour of batches"] = told(beside)
-    figures["stream"] = measured(broker, "stream", port)
-    return figures
-
-
 def main() -> None:
-    port = free_port()
-    broker = Tidemark(Path(tempfile.mkdtemp()), settings={"http.listeners": f"HTTP://127.0.0.1:{port}"})
-    broker.start()
-    try:
-        for topic in ("other", "singles", "batches"):
-            tidemark(["topics", "create", topic, "-b", broker.bootstrap])
-        if PINNED:
-            for thread in psutil.Process(broker.pid).threads():
-                os.sched_setaffinity(thread.id, [0])
-        if os.environ.get("HTTP_RATES_REALTIME"):
-            for thread in psutil.Process(broker.pid).threads():
-                os.sched_setscheduler(thread.id, os.SCHED_FIFO, os.sched_param(5))
-        told(started("neighbour", broker.host, str(broker.port)))  # everything is warm
-        rounds = [one_round(broker, port) for _ in range(ROUNDS)]
-    finally:
-        broker.close()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--rounds", type=int)
+    parser.add_argument("--seconds", type=float)
+    parser.add_argument("--paced", type=lambda text: text.split(","), default=[])
+    for name in ("pinned", "idle", "realtime", "lean"):
+        parser.add_argument(f"--{name}", action="store_true")
+    args = parser.parse_args()
+    args.rounds = args.rounds or (1 if args.quick else 3)
+    args.seconds = args.seconds or (2.0 if args.quick else 8.0)
+    with Bench(args) as bench:
+        rounds = [bench.one_round() for _ in range(args.rounds)]
     for case in rounds[0]:
-        names = rounds[0][case]
-        middle = {name: statistics.median(each[case][name] for each in rounds) for name in names}
-        print(f"{case:22}", ", ".join(f"{name} {value:,.2f}" for name, value in middle.items()))
+        names = dict.fromkeys(name for each in rounds for name in each[case])
+        middle = {name: statistics.median(each[case][name] for each in rounds if name in each[case]) for name in names}
+        print(f"{case:28}", ", ".join(f"{name} {value:,.2f}" for name, value in middle.items()))
 
 
 if __name__ == "__main__":

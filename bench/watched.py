@@ -1,10 +1,14 @@
-"""What being watched costs small requests: `python -m bench.watched [--seconds S] [--rounds N] [--pairs N]`.
+"""What being watched costs small requests: `python -m bench.watched [--seconds S] [--rounds N] [--slices N]`.
 
 The case `small` of `python -m bench` against brokers that differ only in who looks: nobody, with the log of slow
 requests, with an HTTP listener (then requests are measured), and with a scrape of /metrics every second. They are
 measured in turns, one at a time; the medians of broker CPU per request are shown, and what each adds to the first.
-Processes differ by more than what is looked for: with --pairs one broker is measured with and without the scrapes, so
-many times, now one first and now the other, and the differences within pairs are shown.
+
+Processes, and seconds, differ by more than what is looked for. With --slices there is one broker under one load that
+goes on, cut into so many slices of a second, and every other one has scrapes in it. Of each slice the processor time
+of the broker's threads is read (in nanoseconds), and from the size of its files how many requests there were: nobody
+asks the broker for anything. Each slice with scrapes is compared with the mean of its two neighbours. A slice has ten
+of them, and a tenth of what they cost is told: seconds differ by several percent, and one scrape would not be seen.
 """
 
 from __future__ import annotations
@@ -13,15 +17,19 @@ import argparse
 import statistics
 import tempfile
 import threading
+import time
 import urllib.request
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 from bench.brokers import Running, free_port, prepare_tidemark
 from bench.cases import Scale, small
 
 SCRAPE_SECONDS = 1.0
+SCRAPES = 10  # in a slice that has some
+BATCH_BYTES = 170  # of one record of 100 bytes, on disk
 
 
 @contextmanager
@@ -46,10 +54,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=4.0)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--pairs", type=int, default=0)
+    parser.add_argument("--slices", type=int, default=0)
     args = parser.parse_args()
-    if args.pairs:
-        in_pairs(args.pairs, args.seconds)
+    if args.slices:
+        in_slices(args.slices)
         return
     port = {"http": free_port(), "scraped": free_port()}
     nobody: Mapping[str, str] = {"tidemark.log.slow.request.ms": "-1"}
@@ -79,23 +87,60 @@ def main() -> None:
         print(f"{name:14} {middle:6.2f} µs ({spread})  {100 * (middle / first - 1):+.1f} %")
 
 
-def in_pairs(count: int, seconds: float) -> None:
+def in_slices(count: int) -> None:
     port = free_port()
     more, url = {"http.listeners": f"HTTP://127.0.0.1:{port}"}, f"http://127.0.0.1:{port}/metrics"
-    found: dict[bool, list[float]] = {False: [], True: []}  # by whether it is scraped
     with tempfile.TemporaryDirectory() as directory, ExitStack() as open_:
         broker = open_.enter_context(Running(prepare_tidemark(Path(directory) / "broker", more=more)))
+        seconds = (count + 1) * SCRAPE_SECONDS
         one_round = open_.enter_context(small(broker, Scale(small_s=seconds)))
-        one_round()  # warm-up
-        for number in range(count):
-            for scraped in (False, True) if number % 2 else (True, False):
-                with scraping(url) if scraped else nullcontext():
-                    found[scraped].append(one_round()["small.cpu_us"])
-    ratios = sorted(with_ / without for without, with_ in zip(found[False], found[True], strict=True))
-    without, with_ = statistics.median(found[False]), statistics.median(found[True])
-    print(f"{without:.2f} µs a request without scrapes, {with_:.2f} with one every {SCRAPE_SECONDS:g} s")
-    told = ", ".join(f"{100 * (each - 1):+.1f}" for each in ratios)
-    print(f"median of {count} pairs: {100 * (statistics.median(ratios) - 1):+.1f} % ({told})")
+        load = threading.Thread(target=one_round)
+        load.start()
+        while not held_bytes(broker):
+            time.sleep(0.01)
+        ends = time.monotonic() + seconds - 3 * SCRAPE_SECONDS
+        time.sleep(2 * SCRAPE_SECONDS)  # everything is warm
+        slices: list[Slice] = []
+        while time.monotonic() < ends:
+            slices.append(one_slice(broker, url if len(slices) % 2 else None))
+        load.join()
+    costs = [each.cpu_ns / each.size for each in slices]
+    adds = []
+    for at in range(1, len(costs) - 1, 2):
+        more_by = 2 * costs[at] / (costs[at - 1] + costs[at + 1]) - 1
+        adds.append(100 * more_by * slices[at].seconds / SCRAPES)  # of one scrape a second
+    error = statistics.stdev(adds) / len(adds) ** 0.5
+    requests = sum(each.size for each in slices) / BATCH_BYTES
+    cpu_us = sum(each.cpu_ns for each in slices) / 1000
+    print(f"{cpu_us / requests:.2f} µs of CPU a request, {requests:,.0f} requests")
+    quartiles = ", ".join(f"{each:+.1f}" for each in statistics.quantiles(adds, n=4))
+    print(f"{len(adds)} slices with {SCRAPES} scrapes, beside their neighbours; of one scrape every second:")
+    print(f"mean {statistics.mean(adds):+.2f} % (standard error {error:.2f}), quartiles {quartiles}")
+
+
+class Slice(NamedTuple):
+    seconds: float
+    cpu_ns: int  # of the broker
+    size: int  # bytes that came
+
+
+def one_slice(broker: Running, url: str | None) -> Slice:
+    """With scrapes in it, or without."""
+    began, cpu_ns, size = time.monotonic(), running_ns(broker.pid), held_bytes(broker)
+    for number in range(SCRAPES):
+        if url is not None:
+            with urllib.request.urlopen(url, timeout=10) as answer:
+                answer.read()
+        time.sleep(max(began + (number + 1) * SCRAPE_SECONDS / SCRAPES - time.monotonic(), 0))
+    return Slice(time.monotonic() - began, running_ns(broker.pid) - cpu_ns, held_bytes(broker) - size)
+
+
+def running_ns(pid: int) -> int:
+    return sum(int(each.read_text().split()[0]) for each in Path(f"/proc/{pid}/task").glob("*/schedstat"))
+
+
+def held_bytes(broker: Running) -> int:
+    return sum(each.stat().st_size for each in broker.data.glob("bench-small*/*.log"))
 
 
 if __name__ == "__main__":
