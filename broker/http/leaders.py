@@ -42,6 +42,11 @@ class Leaders:
             raise Problem.of(ErrorCode.LEADER_NOT_AVAILABLE, f"{topic} is being created; try again.")
         return count
 
+    def known_count(self, topic: str) -> int:
+        """Of a topic's partitions, as far as this node knows; 0: there is no such topic."""
+        found = self._store.image.topics.get(topic)
+        return 0 if found is None else len(found.partitions)
+
     async def _described(self, topic: str, caller: HttpCaller, *, create: bool = False) -> int:
         request = MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=create)
         answer = await self._calls.ask(request, MetadataResponse, caller, version=METADATA_VERSION)

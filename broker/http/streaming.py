@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
 from typing import Final
 
 from tidemark.broker.core.owners import Owner, Owners
@@ -67,6 +67,8 @@ class Streaming:
         as_events = EVENTS in request.headers.get("accept", "")
         standing = Standing(request, caller, self._leaders)
         stream = _Stream(self._fetching, self._quotas, topic, caller, standing, wanted, starts, as_events=as_events)
+        if only < 0:
+            stream.known_count = lambda: self._leaders.known_count(topic)
         headers = (("Cache-Control", "no-store"), ("X-Accel-Buffering", "no"))
         kind = EVENTS if as_events else NDJSON
         return StreamedResponse(chunks=self._counted(stream, caller), content_type=kind, headers=headers)
@@ -87,6 +89,18 @@ class Streaming:
         self._followed_count += stream.followed_count
         owner.size += stream.followed_count
         self._owners.add(owner, stream)
+
+        def grow(count: int) -> None:
+            if stream.followed_count + count > PARTITIONS_MAX:
+                raise fail(
+                    f"The topic has more than {PARTITIONS_MAX} partitions by now: ask for one of them (partition=)."
+                )
+            self._make_room(owner, count)
+            if stream in owner.items:  # or it has made way itself
+                self._followed_count += count
+                owner.size += count
+
+        stream.grow = grow
         chunks = stream.chunks()
         try:
             async for chunk in chunks:
@@ -128,6 +142,9 @@ class _Stream:
         self._queue: asyncio.Queue[tuple[int, Decoded] | Problem] = asyncio.Queue(QUEUED_MAX)
         self._tasks: list[asyncio.Future[None]] = []
         self._end: Problem | None = None  # why it is over
+        # Where all partitions are followed: how many there are by now, and what counts those that were added.
+        self.known_count: Callable[[], int] = lambda: len(self._positions)
+        self.grow: Callable[[int], None] = lambda _count: None
         # One partition's records at a time are in memory, however many there are; and nothing more is read before the
         # client has read these.
         self._turn = asyncio.Lock()
@@ -146,8 +163,7 @@ class _Stream:
             task.cancel()
 
     async def chunks(self) -> AsyncGenerator[bytes, None]:
-        follow = [self._quotas.timed(self._caller, self._follow(index)) for index in self._positions]
-        self._tasks = [asyncio.ensure_future(each) for each in follow]
+        self._begin(self._positions)
         told_at = monotonic()
         try:
             while True:
@@ -168,6 +184,22 @@ class _Stream:
             self._stop()
             await asyncio.gather(*self._tasks, return_exceptions=True)
 
+    def _begin(self, indexes: Iterable[int]) -> None:
+        for index in indexes:
+            follow = self._quotas.timed(self._caller, self._follow(index))
+            self._tasks.append(asyncio.ensure_future(follow))
+
+    def _follow_added(self) -> None:
+        """Partitions that were added since: all that is in them came later than the stream. Raises Problem."""
+        before, count = len(self._positions), self.known_count()
+        if count <= before or self._end is not None:
+            return
+        self.grow(count - before)
+        if self._end is None:
+            added = range(before, count)
+            self._positions |= dict.fromkeys(added, 0)
+            self._begin(added)
+
     async def _next(self) -> tuple[int, Decoded] | Problem | None:
         """What its reader gets next, if it may still have it. None: nothing for now."""
         found = None
@@ -176,6 +208,7 @@ class _Stream:
                 found = await self._queue.get()
         try:
             await self._standing.check(self._topic)
+            self._follow_added()
         except Problem as problem:
             return problem
         return self._end or found

@@ -18,6 +18,7 @@ from harness.waiting import eventually
 
 CLIENT_METRICS = "org.apache.kafka.tools.ClientMetricsCommand"
 CONFIGS = "kafka.admin.ConfigCommand"
+SUBSCRIPTION = "--entity-type client-metrics --entity-name all"
 LOGGERS = "--entity-type broker-loggers --entity-name 0"
 PERFORMANCE = "org.apache.kafka.tools.ProducerPerformance"
 
@@ -61,11 +62,13 @@ def test_kafkas_commands_subscribe_and_java_and_librdkafka_push(broker: tuple[st
     bootstrap, metrics = broker
     words = "--alter --name all --metrics org.apache.kafka. --interval 100 --match client_id=app.*"
     given = "--topic t --num-records 30 --record-size 10 --throughput 20 --producer-props client.id=app-java"
-    altered, listed, described, wrong, produced, level, levels, unknown = run_tools(
+    altered, listed, described, wrong, changed, shown, produced, level, levels, unknown = run_tools(
         [CLIENT_METRICS, "--bootstrap-server", bootstrap, *words.split()],
         [CLIENT_METRICS, "--bootstrap-server", bootstrap, "--list"],
         [CLIENT_METRICS, "--bootstrap-server", bootstrap, "--describe", "--name", "all"],
         [CLIENT_METRICS, "--bootstrap-server", bootstrap, "--alter", "--name", "all", "--match", "nobody=x"],
+        [CONFIGS, "--bootstrap-server", bootstrap, "--alter", *SUBSCRIPTION.split(), "--add-config", "interval.ms=200"],
+        [CONFIGS, "--bootstrap-server", bootstrap, "--describe", *SUBSCRIPTION.split()],
         [PERFORMANCE, *given.split(), f"bootstrap.servers={bootstrap}"],
         [CONFIGS, "--bootstrap-server", bootstrap, "--alter", *LOGGERS.split(), "--add-config", "tidemark.raft=DEBUG"],
         [CONFIGS, "--bootstrap-server", bootstrap, "--describe", *LOGGERS.split()],
@@ -75,6 +78,8 @@ def test_kafkas_commands_subscribe_and_java_and_librdkafka_push(broker: tuple[st
     assert listed.checked().lines == ["all"]
     assert "interval.ms=100" in described.checked().stdout
     assert wrong.code == 1
+    changed.checked()
+    assert "interval.ms=200 sensitive=false" in shown.checked().stdout
     produced.checked()
     pushes = re.search(r"^kafka_server_client_metrics_push_total (\d+)", scraped(metrics), re.MULTILINE)
     assert pushes is not None

@@ -136,6 +136,33 @@ async def test_a_stream_ends_with_a_word_when_its_topic_is_deleted(start_http: A
         assert [line async for line in lines] == []
 
 
+@pytest.mark.parametrize("start", ["earliest", "latest"])
+async def test_a_stream_follows_partitions_that_are_added(start_http: Any, browse: Any, start: str) -> None:
+    client = browse(await start_http())
+    await client.post("/topics", json={"name": "t", "partitions": 1})
+    async with client.stream("GET", f"/topics/t/stream?offset={start}") as stream, asyncio.timeout(15):
+        lines = stream.aiter_lines()
+        assert (await client.patch("/topics/t", json={"partitions": 3})).status_code == 204
+        records = [{"value": partition, "partition": partition} for partition in range(3)]
+        assert (await client.post("/topics/t/records", json=records)).status_code == 200
+        assert {json.loads(await anext(lines))["value"] for _ in range(3)} == {0, 1, 2}
+
+
+async def test_a_stream_that_grows_counts_and_ends_with_a_word_if_there_is_no_room(
+    start_http: Any, browse: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(streaming, "FOLLOWED_MAX", 5)
+    client = browse(await start_http())
+    await client.post("/topics", json={"name": "t", "partitions": 2})
+    async with client.stream("GET", "/topics/t/stream") as stream, asyncio.timeout(15):
+        assert (await client.patch("/topics/t", json={"partitions": 6})).status_code == 204
+        last = [line async for line in stream.aiter_lines() if line][-1]
+        assert json.loads(last)["status"] == 503
+    await client.post("/topics", json={"name": "u", "partitions": 5})
+    async with asyncio.timeout(10), client.stream("GET", "/topics/u/stream") as stream:
+        assert stream.status_code == 200, "nothing is counted any more"
+
+
 async def test_clients_that_send_a_byte_now_and_then_are_cut_off_in_time(
     start_http: Any, browse: Any, dial: Any
 ) -> None:
