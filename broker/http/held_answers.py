@@ -1,12 +1,12 @@
 """What answers hold in memory, from the first record that becomes JSON until their clients have read it. There is room
-for so many bytes of all of them together. If they are more, whoever has kept us waiting longest is cut off, reads that
-are under way end with what they have, and others begin when there is room again. Clients that read are done before it
-is their turn."""
+for so many bytes of all of them together. If they are more, someone is cut off: of the client whose answers hold most,
+whoever has kept us waiting longest, so that nobody is cut off for what another asks for. Reads that are under way end
+with what they have, and others begin when there is room again. Clients that read are done before it is their turn."""
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+from collections import Counter, deque
 from typing import Protocol
 
 from tidemark.broker.core.ordered_set import OrderedSet
@@ -36,6 +36,11 @@ class Uncounted:
 class Reader(Protocol):
     @property
     def held_bytes(self) -> int: ...
+
+    @property
+    def host(self) -> str:
+        """Whose it is: an address, as for connections."""
+        ...
 
     def abort(self) -> None: ...
 
@@ -81,10 +86,17 @@ class HeldAnswers:
 
     def _cut_off(self, too_many_bytes: int) -> None:
         while too_many_bytes > 0 and self._blocked:
-            reader = next(iter(self._blocked))
+            reader = self._next_to_go()
             self._blocked.discard(reader)
             too_many_bytes -= reader.held_bytes
             reader.abort()  # which releases what it holds
+
+    def _next_to_go(self) -> Reader:
+        held: Counter[str] = Counter()
+        for each in self._blocked:
+            held[each.host] += each.held_bytes
+        most = max(held, key=held.__getitem__)
+        return next(each for each in self._blocked if each.host == most)
 
     def blocked(self, reader: Reader) -> None:
         self._blocked.add(reader)

@@ -11,8 +11,9 @@ from tidemark.protocol.records import Record, build_batch, iter_batches, payload
 
 
 class Reader:
-    def __init__(self, room: HeldAnswers) -> None:
+    def __init__(self, room: HeldAnswers, host: str = "here") -> None:
         self.room = room
+        self.host = host
         self.held_bytes = 0
         self.is_cut_off = False
 
@@ -39,6 +40,19 @@ def test_whoever_does_not_read_for_longest_is_cut_off_and_no_more_than_is_needed
     readers[3].hold(30)
     assert [each.is_cut_off for each in readers] == [False, True, False, False]
     assert room.used_bytes == 90
+
+
+def test_nobody_is_cut_off_for_what_another_client_asks_for() -> None:
+    room = HeldAnswers(100)
+    modest = Reader(room, "modest")
+    greedy = [Reader(room, "greedy") for _ in range(4)]
+    modest.hold(20)
+    room.blocked(modest)  # it is far away: each of its reads takes a while
+    for each in greedy:
+        each.hold(30)
+        room.blocked(each)
+    assert not modest.is_cut_off
+    assert [each.is_cut_off for each in greedy] == [True, True, False, False]
 
 
 async def test_who_needs_room_waits_for_it_in_the_order_of_coming() -> None:
