@@ -18,7 +18,7 @@ from tidemark.broker.core.deferred import Deferred
 from tidemark.broker.core.errors import CloseConnection, Refused
 from tidemark.broker.core.principal import Principal
 from tidemark.broker.core.registry import Call, Handler, Route, find_route
-from tidemark.broker.core.sliced_work import finished
+from tidemark.broker.core.sliced_work import finished_in_background
 from tidemark.broker.http.messages import HttpRequest
 from tidemark.broker.http.problems import Problem
 from tidemark.broker.peers import PeerUnavailable, PeerUnreachable
@@ -119,7 +119,7 @@ class Calls:
     async def _answered(self, answer: Any) -> object:
         """What a handler comes to. A wait that nobody wants any more is given up."""
         if type(answer) is GeneratorType:
-            answer = await finished(answer)
+            answer = await finished_in_background(answer)
         if isinstance(answer, Deferred):
             return await self._resolved(answer)
         return await answer if inspect.isawaitable(answer) else answer

@@ -5,22 +5,24 @@ from __future__ import annotations
 import asyncio
 import socket
 import threading
+import time
 from collections import Counter
 from typing import Any
 
 import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
 from harness.ports import free_port
 
 import tidemark
 from tidemark.broker.core.background_work import BackgroundWork
-from tidemark.broker.core.sliced_work import Job
+from tidemark.broker.core.sliced_work import SLICE_SECONDS, Job
 from tidemark.broker.http.application import HttpApplication
 from tidemark.broker.http.calls import Calls
 from tidemark.broker.http.connection import HttpConnection
 from tidemark.broker.http.listener import HttpListener
-from tidemark.broker.http.messages import HttpResponse
-from tidemark.broker.server.crowd import CrowdSelector
-from tidemark.protocol.messages.produce import ProduceRequest
+from tidemark.broker.http.messages import HttpRequest, HttpResponse
+from tidemark.broker.server.crowd import BrokerLoop, CrowdSelector
+from tidemark.protocol.messages.produce import ProduceRequest, ProduceResponse
 
 CONNECTIONS, REQUESTS = 30, 20
 BODY = b'{"value": "x"}'
@@ -105,7 +107,10 @@ def is_long(request: object) -> bool:
 def flood(body: bytes, count: int) -> None:
     """Of many connections, each of which sends so many requests one after the other."""
     port, failed, start = free_port(), list[Exception](), threading.Barrier(CONNECTIONS)
-    with tidemark.embedded(**{"http.listeners": f"HTTP://127.0.0.1:{port}"}):
+    with tidemark.embedded(**{"http.listeners": f"HTTP://127.0.0.1:{port}"}) as broker:
+        # Or those who come first ask for it, in steps of their own.
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+        admin.create_topics([NewTopic("t")])["t"].result(10)
         arguments = [port, body, count, failed, start]
         clients = [threading.Thread(target=produce, args=arguments) for _ in range(CONNECTIONS)]
         for client in clients:
@@ -167,3 +172,26 @@ def test_new_requests_are_taken_while_others_have_work_without_an_end(
     flood(BODY, 1)
     assert len(ended) == CONNECTIONS
     assert max(ended) - min(began) <= 8 * CONNECTIONS, "slices of the others' work meanwhile"
+
+
+def test_what_a_handler_does_in_slices_has_slices_of_https() -> None:
+    """A list of all topics, say: at a time Kafka's clients wait for no more of it than of other work of HTTP's."""
+    used: list[str] = []
+
+    def handler(_request: Any, _call: Any) -> Job[ProduceResponse]:
+        for _ in range(3):
+            loop = asyncio.get_running_loop()
+            assert isinstance(loop, BrokerLoop)
+            used.append("background" if loop.background_work.is_busy else "shared" if loop.shared_work.is_busy else "")
+            time.sleep(SLICE_SECONDS)
+            yield
+        return ProduceResponse()
+
+    async def ask() -> None:
+        calls = Calls(lambda _route, _version: handler, node_id=0, listener="", forwarding=None, go_on=lambda *_: None)
+        request = HttpRequest(method="GET", target="/", headers={}, body=b"", host="", listener="")
+        assert await calls.ask(ProduceRequest(), ProduceResponse, calls.caller(request)) == ProduceResponse()
+
+    with asyncio.Runner(loop_factory=BrokerLoop) as runner:
+        runner.run(ask())
+    assert used == ["", "background", "background"]
