@@ -49,6 +49,7 @@ class HttpRuntime:
         self._store = store
         self._replicas = replicas
         self._api: HttpApi | None = None
+        self._described: tuple[tuple[HttpRoute, ...], asyncio.Future[HttpResponse]] | None = None
         router = Router()
         self.health = Health(self._checks(), node_id=config.node_id)
         router.add(*self.health.routes())
@@ -114,10 +115,11 @@ class HttpRuntime:
         self._application.authenticate = authenticate
 
     async def _openapi(self, _request: HttpRequest) -> HttpResponse:
-        from tidemark.broker.http.openapi import document  # few ask for it
-
-        loop = asyncio.get_running_loop()
-        return await json_response(await loop.run_in_executor(None, document, tuple(self._application.router.routes)))
+        """Made once, by a thread: some that are busy in Python keep the event loop waiting for the interpreter."""
+        routes = tuple(self._application.router.routes)
+        if self._described is None or self._described[0] != routes:
+            self._described = routes, asyncio.ensure_future(_described(routes))
+        return await asyncio.shield(self._described[1])  # others may wait for it, too
 
     @property
     def load(self) -> tuple[int, int, int]:
@@ -177,3 +179,9 @@ class HttpRuntime:
     def _log_dirs_lack(self) -> str | None:
         offline = self._replicas.offline_directories
         return None if not offline else "; ".join(f"{path} is offline: {offline[path]}" for path in sorted(offline))
+
+
+async def _described(routes: tuple[HttpRoute, ...]) -> HttpResponse:
+    from tidemark.broker.http.openapi import document  # few ask for it
+
+    return await json_response(await asyncio.get_running_loop().run_in_executor(None, document, routes))

@@ -13,7 +13,7 @@ from harness.ports import free_port
 
 import tidemark
 from tests.broker.server.loop_watch import LoopWatch
-from tidemark.broker.http import sliced_json, streaming
+from tidemark.broker.http import openapi, sliced_json, streaming
 from tidemark.broker.http.application import HttpApplication
 from tidemark.broker.http.messages import HttpRequest
 
@@ -291,6 +291,23 @@ async def test_long_answers_that_nobody_reads_are_not_kept(start_http: Any, brow
             while node._http.load[0] > 3:  # two that fit, and the one who reads
                 await asyncio.sleep(0.05)
     assert most <= limit + (5 << 20), "but for the one that is being sent"
+
+
+async def test_the_openapi_document_is_made_once(start_http: Any, browse: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Threads that make it for whoever asks would keep the event loop waiting for the interpreter."""
+    client, made = browse(await start_http()), list[int]()
+    make = openapi.document
+
+    def make_counted(routes: Any) -> Any:
+        made.append(1)
+        return make(routes)
+
+    monkeypatch.setattr(openapi, "document", make_counted)
+    answers = await asyncio.gather(*(client.get("/openapi.json") for _ in range(5)))
+    answers.append(await client.get("/openapi.json"))
+    assert {each.status_code for each in answers} == {200}
+    assert len({each.text for each in answers}) == 1
+    assert made == [1]
 
 
 async def test_those_who_scrape_at_the_same_time_get_the_same(start_http: Any, browse: Any) -> None:
