@@ -18,6 +18,7 @@ from typing import Any, Final, NoReturn
 from tidemark.broker.core.sliced_work import Job
 
 WINDOW_CHARS: Final = 16 << 10
+BRACKETS_MAX: Final = 1_000  # in a window: a text of little else would become thousands of objects at once
 # Of arrays and objects that are longer than a window. Each of them costs a window that is read in vain.
 DEPTH_MAX: Final = 16
 NODES_MAX: Final = 2_000  # members that are written at once
@@ -145,6 +146,14 @@ class _Reader:
         """The members of an array or object that begin here and end within a window, and the place of the comma behind
         them. None: they are not found that easily."""
         window = self._text[at : at + WINDOW_CHARS]
+        brackets = window.count("[") + window.count("{")
+        if brackets > BRACKETS_MAX:
+            part = window[: len(window) * BRACKETS_MAX // brackets]
+            if (found := self._several_of(part, at, opening, closing)) is not None:
+                return found
+        return self._several_of(window, at, opening, closing)
+
+    def _several_of(self, window: str, at: int, opening: str, closing: str) -> tuple[Any, int] | None:
         for mark in ("},", "],", ","):
             end = window.rfind(mark) + len(mark) - 1
             if end < len(mark):

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from tidemark.broker.core.sliced_work import at_once
+from tidemark.broker.core.sliced_work import Job, at_once
 from tidemark.broker.http import sliced_json
-from tidemark.broker.http.sliced_json import parsed, written
+from tidemark.broker.http.sliced_json import BRACKETS_MAX, parsed, written
 
 STEP_SECONDS_MAX = 0.02
 
@@ -27,6 +27,7 @@ def value_of(chance: random.Random, depth: int) -> Any:
 @pytest.mark.parametrize("seed", range(30))
 def test_it_reads_and_writes_what_the_standard_library_does(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sliced_json, "WINDOW_CHARS", 20)
+    monkeypatch.setattr(sliced_json, "BRACKETS_MAX", 2)
     monkeypatch.setattr(sliced_json, "NODES_MAX", 4)
     monkeypatch.setattr(sliced_json, "DEPTH_MAX", 100)
     chance = random.Random(seed)
@@ -86,3 +87,23 @@ def _longest_step(job: Any) -> tuple[Any, float]:
             return stop.value, longest
         finally:
             longest = max(longest, time.thread_time() - began)
+
+
+@pytest.mark.parametrize("text", ["[" + ",".join(["[[[[]]]]"] * 20_000) + "]", json.dumps([{}, {"a": {}}] * 20_000)])
+def test_a_text_of_brackets_is_read_in_smaller_steps(text: str) -> None:
+    """Of 16 KB, with thousands of arrays in them, each step would take 2 ms."""
+    steps = 0
+
+    def counted() -> Job[object]:
+        nonlocal steps
+        job = parsed(text)
+        while True:
+            try:
+                next(job)
+            except StopIteration as stop:
+                return stop.value
+            steps += 1
+            yield
+
+    assert at_once(counted()) == json.loads(text)
+    assert steps >= (text.count("[") + text.count("{")) // (2 * BRACKETS_MAX)
