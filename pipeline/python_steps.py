@@ -5,13 +5,14 @@ The module (or the package that it is in) is sent to the executors, so that func
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import os
-import shutil
 import sys
 import tempfile
 import traceback
-from collections.abc import Callable
+import zipfile
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -58,21 +59,52 @@ def applied(function: Function, rows: DataFrame, *, step: str, beside: Path) -> 
 
 
 def ship(spark: SparkSession, named: str, *, beside: Path) -> None:
-    """The module, or the whole package, to the executors."""
+    """The module, or the whole package, to the executors, in an archive that is named by what is in it: Spark sends a
+    name once, and another pipeline of this session (or an edited file) may have a module of the same name."""
     from pyspark import SparkFiles
 
     top = named.partition(":")[0].partition(".")[0]
+    files = _files_of(top, beside)
     context = spark.sparkContext
-    if (beside / f"{top}.py").exists():
-        context.addPyFile(str(beside / f"{top}.py"))
-        place = SparkFiles.getRootDirectory()
-    else:
-        archive = Path(tempfile.mkdtemp(prefix="tidemark-step-")) / top
-        context.addPyFile(shutil.make_archive(str(archive), "zip", beside, top))
-        place = SparkFiles.get(f"{top}.zip")
+    archive = f"{_archives_of(top)}{_digest(files)}.zip"
+    place = Path(SparkFiles.getRootDirectory()) / archive
+    if not place.exists():
+        context.addPyFile(str(_zipped(files, Path(tempfile.mkdtemp(prefix="tidemark-step-")) / archive)))
+    # What functions that are made from now on find, and no other module of this name: they travel as names. As the
+    # path is another, so are the Python workers, which keep what they have imported.
+    shipped = context._python_includes or []
+    context._python_includes = [*(each for each in shipped if not each.startswith(_archives_of(top))), archive]
     # Processes in which Spark plans on the driver (transformWithState has one) are not told of what was added.
     found = context.environment.get("PYTHONPATH", "").split(os.pathsep)
-    context.environment["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(filter(None, [*found, place])))
+    others = (each for each in found if each and not Path(each).name.startswith(_archives_of(top)))
+    context.environment["PYTHONPATH"] = os.pathsep.join([*others, str(place)])
+
+
+def _archives_of(top: str) -> str:
+    return f"tidemark-step.{top}."
+
+
+def _files_of(top: str, beside: Path) -> dict[str, bytes]:
+    """By their names in the archive."""
+    module = beside / f"{top}.py"
+    found = [module] if module.exists() else [each for each in (beside / top).rglob("*") if each.is_file()]
+    return {
+        each.relative_to(beside).as_posix(): each.read_bytes() for each in found if each.parent.name != "__pycache__"
+    }
+
+
+def _digest(files: Mapping[str, bytes]) -> str:
+    made = hashlib.sha256()
+    for name, content in sorted(files.items()):
+        made.update(f"{name}\0{len(content)}\0".encode() + content)
+    return made.hexdigest()[:16]
+
+
+def _zipped(files: Mapping[str, bytes], archive: Path) -> Path:
+    with zipfile.ZipFile(archive, "w") as made:
+        for name, content in sorted(files.items()):
+            made.writestr(name, content)
+    return archive
 
 
 def where(error: BaseException, beside: Path) -> str:

@@ -161,6 +161,37 @@ def test_state_of_ones_own_is_kept_from_run_to_run(
     assert [each.value for each in committed(f"{trial.name}-out")] == [b'{"a":1,"n":2}', b'{"a":1,"n":3}']
 
 
+TIMES = """\
+from pyspark.sql import functions as f
+
+
+def times(number):
+    return number * {factor}
+
+
+def applied(rows):
+    return rows.withColumn("a", f.udf(times, "long")("a"))
+"""
+
+
+@pytest.mark.parametrize("file", ["same_name.py", "same_name/__init__.py"])
+def test_modules_of_one_name_beside_two_pipelines_are_two(
+    trial: Trial, tmp_path: Path, committed: Callable[[str], list[GeneratedRecord]], file: str
+) -> None:
+    """In one session, as when cases of several pipelines are tested; and one that was changed since is another, too."""
+    step = json.dumps([{"name": "s", "from": "things", "python": "same_name:applied"}])
+    described = ["sources.things.schema={a: LONG}", f"steps={step}", "sinks.out.from=s"]
+    for place, factor in (("one", 2), ("two", 3), ("one", 2), ("one", 5)):
+        module = tmp_path / place / file
+        module.parent.mkdir(parents=True, exist_ok=True)
+        module.write_text(TIMES.format(factor=factor))
+        trial.file = tmp_path / place / "trial.yaml"
+        trial.file.write_text((tmp_path / "trial.yaml").read_text())
+        trial.produce(b'{"a": 1}')
+        trial.run(*described)
+    assert [each.value for each in committed(f"{trial.name}-out")] == [b'{"a":%d}' % n for n in (2, 3, 2, 5)]
+
+
 @pytest.mark.parametrize(
     ("named", "code", "told"),
     [
