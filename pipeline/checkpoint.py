@@ -26,6 +26,11 @@ def tables_note(read: str) -> str:
     return f"tables.{read}.json"
 
 
+def batches_note(sink: str) -> str:
+    """The topic that says which batches of a sink are written, by its id: without it nothing does."""
+    return f"batches.{sink}.json"
+
+
 class Checkpoint:
     def __init__(self, location: str, spark: SparkSession | None = None) -> None:
         """`spark`: by which a checkpoint that is not of this machine is looked into; without it, it seems empty."""

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tidemark.failure import CommandFailed, ExitCode
-from tidemark.pipeline.checkpoint import Checkpoint, as_json
+from tidemark.pipeline.checkpoint import Checkpoint, as_json, batches_note
 from tidemark.pipeline.cluster import ClusterAdmin
 from tidemark.pipeline.registry.client import RegistrySettings
 from tidemark.pipeline.repeatable import may_differ, survivors_may_move
@@ -23,6 +23,7 @@ from tidemark.pipeline.sinks.transactional import (
     kept_writers,
     write_part,
 )
+from tidemark.pipeline.sinks.written import require_record_of_begun
 from tidemark.pipeline.spec import Pipeline, TopicSink, key_subject, value_subject
 from tidemark.pipeline.worker_memory import leave_out_loaded_modules
 
@@ -188,8 +189,12 @@ class TopicBatches:
 
     def _take_over(self, writing: Writing) -> None:
         writers = self._sink.writers
+        if self._planned_before is not None and writing.batch <= self._planned_before:
+            require_record_of_begun(self._sink, self._topic, self._cluster, self._checkpoint)
         self._cluster.create_topic(self._topic, partitions=1 + writers, config=BATCHES_CONFIG)
         known = self._cluster.grow_topic(self._topic, partitions=1 + writers) - 1
+        topic_id = self._cluster.topic_ids([self._topic]).get(self._topic, "")
+        self._checkpoint.write_note(batches_note(self._sink.name), {"topic": self._topic, "id": topic_id})
         fence_writers(writing, known_writers=known)
         self._known_writers = known
 

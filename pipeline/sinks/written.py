@@ -10,7 +10,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from tidemark.failure import CommandFailed
-from tidemark.pipeline.checkpoint import Checkpoint, as_json
+from tidemark.pipeline.checkpoint import Checkpoint, as_json, batches_note
 from tidemark.pipeline.cluster import ClusterAdmin
 from tidemark.pipeline.sinks.batches import Part, last_part, older_checkpoint
 from tidemark.pipeline.sinks.files import local_path
@@ -35,17 +35,20 @@ def require_same_history(
         if part is not None and is_older(checkpoint, sink.name, part):
             raise CommandFailed(f"sinks.{sink.name}: {older_checkpoint(part, -1 if planned is None else planned)}")
         if part is None:
-            _require_record_of_begun(sink, batches_topic, cluster, checkpoint)
+            require_record_of_begun(sink, batches_topic, cluster, checkpoint)
         return
     written = last_batch_of_table(spark, sink, query=query)
     if written is not None and written > (-1 if planned is None else planned):
         raise CommandFailed(_older_than_table(sink, written=written, planned=planned))
 
 
-def _require_record_of_begun(sink: TopicSink, topic: str, cluster: ClusterAdmin, checkpoint: Checkpoint) -> None:
-    """Of a sink that has finished batches there was such a topic: whether the next batch is written, it alone knew."""
+def require_record_of_begun(sink: TopicSink, topic: str, cluster: ClusterAdmin, checkpoint: Checkpoint) -> None:
+    """Whether a batch that was begun is written, that topic alone knows."""
     done, planned = checkpoint.last_batch(sink.name), checkpoint.last_planned(sink.name)
-    if done is None or planned is None or planned <= done or topic in cluster.topics():
+    if planned is None or (done is not None and planned <= done):
+        return
+    was = checkpoint.read_note(batches_note(sink.name)).get("id", None if done is None else "")
+    if was is None or _is_the_same(topic, was, cluster):
         return
     ends = json.dumps(as_json(checkpoint.planned(sink.name, planned)))
     raise CommandFailed(
@@ -53,6 +56,11 @@ def _require_record_of_begun(sink: TopicSink, topic: str, cluster: ClusterAdmin,
         "gone. Going on could write its rows twice. See whether they are in the sink's topic; then start with an empty "
         f"checkpoint and a 'start' after the batch (its records end before {ends}), or where it began."
     )
+
+
+def _is_the_same(topic: str, was: str, cluster: ClusterAdmin) -> bool:
+    """The topic of this id (empty: not known) is there."""
+    return topic in cluster.topics() and (not was or cluster.topic_ids([topic]).get(topic, was) == was)
 
 
 def is_older(checkpoint: Checkpoint, sink: str, part: Part) -> bool:

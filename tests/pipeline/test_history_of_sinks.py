@@ -73,6 +73,24 @@ def test_a_begun_batch_is_not_written_again_where_the_record_of_batches_is_gone(
     assert numbers(committed(f"{trial.name}-out")) == [0, 1, 2]
 
 
+@pytest.mark.parametrize("made_anew", [False, True])
+def test_nor_is_the_first_batch_of_all(
+    trial: Trial, committed: Committed, cluster: ClusterAdmin, made_anew: bool
+) -> None:
+    """No batch is finished by the checkpoint, so nothing but a note of ours tells that the record was there."""
+    record = f"{trial.name}.out.batches"
+    trial.produce(b'{"a": 0}')
+    trial.run()
+    commits = trial.checkpoint / "sinks" / "out" / "commits"
+    shutil.rmtree(commits)
+    cluster.admin.delete_topics([record])[record].result()
+    if made_anew:
+        cluster.create_topic(record, partitions=2)
+    with pytest.raises(CommandFailed, match=rf"sinks\.out: batch 0 was begun, and the topic '{record}'.* is gone"):
+        trial.run()
+    assert numbers(committed(f"{trial.name}-out")) == [0]
+
+
 def test_a_checkpoint_elsewhere_is_known_by_its_records_and_topics_too(
     trial: Trial, committed: Committed, cluster: ClusterAdmin, spark: SparkSession
 ) -> None:
