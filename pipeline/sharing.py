@@ -49,7 +49,7 @@ def reads_of(pipeline: Pipeline, sinks: list[Sink], graph: Graph, checkpoint: Ch
     """Every sink in one of them. What was shared in earlier runs stays so: its position is that of the shared read."""
     before: Mapping[str, list[str]] = checkpoint.read_note(READS_NOTE)
     member_of = {sink: read for read, members in before.items() for sink in members}
-    _left(before, sinks, checkpoint)
+    _require_none_is_back(sinks, _left(before, sinks, checkpoint), checkpoint)
     shared: dict[str, list[Sink]] = {}
     sources: dict[str, TopicSource] = {}
     for sink in sinks:
@@ -86,23 +86,29 @@ def keep_reads(reads: Sequence[Read], checkpoint: Checkpoint) -> None:
 
 
 def _left(before: Mapping[str, list[str]], sinks: Sequence[Sink], checkpoint: Checkpoint) -> dict[str, Any]:
-    """The sinks that were taken out of a read, and where it was then. One that comes back has missed what the others
-    got meanwhile, or would begin again and write what it has: neither is done in silence."""
+    """The sinks that were taken out of a read, and where the batch ends that they may have last: it need not have been
+    finished."""
     now = {sink.name for sink in sinks}
     left = checkpoint.read_note(LEFT_NOTE)
     for read, members in before.items():
-        at = as_json(checkpoint.positions(read))
+        planned = checkpoint.last_planned(read)
+        at = {} if planned is None else as_json(checkpoint.planned(read, planned))
         left |= {name: {"read": read, "at": at} for name in members if name not in now and at}
+    return left
+
+
+def _require_none_is_back(sinks: Sequence[Sink], left: Mapping[str, Any], checkpoint: Checkpoint) -> None:
+    """One that comes back has missed what the others got meanwhile, or would begin again and write what it has: neither
+    is done in silence."""
     for sink in sinks:
         if sink.name in left and not checkpoint.exists(sink.name):
             raise CommandFailed(
-                f"sinks.{sink.name} was taken out of the pipeline while it shared the reading of its source, and has "
-                f"what was read before {json.dumps(left[sink.name]['at'])}. It cannot be put back as it was. Give it "
-                "another name (and place), and it starts anew; or remove its line from "
+                f"sinks.{sink.name} was taken out of the pipeline while it shared the reading of its source, and may "
+                f"have what was read before {json.dumps(left[sink.name]['at'])}. It cannot be put back as it was. Give "
+                "it another name (and place), and it starts anew; or remove its line from "
                 f"{checkpoint.path / LEFT_NOTE}, and it writes everything again.",
                 code=ExitCode.USAGE,
             )
-    return left
 
 
 def _name(source: TopicSource, sink: Sink, there: list[str]) -> str:

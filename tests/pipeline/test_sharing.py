@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,8 +14,10 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from tidemark.failure import CommandFailed
 from tidemark.pipeline import runner
+from tidemark.pipeline.checkpoint import READS_NOTE, Checkpoint
 from tidemark.pipeline.cluster import ClusterAdmin
 from tidemark.pipeline.generators.generated_record import GeneratedRecord
+from tidemark.pipeline.sharing import LEFT_NOTE, keep_reads
 from tidemark.pipeline.sinks.topic import TopicBatches
 from tidemark.pipeline.sinks.upsert import Upserts
 
@@ -281,6 +284,18 @@ def test_a_sink_that_left_a_shared_read_is_not_put_back_in_silence(trial: Trial,
     elsewhere = f"checkpoint={trial.checkpoint}-2"
     trial.run(schema, elsewhere, f"steps={json.dumps(rules)}", f"sinks={json.dumps(sinks)}")
     assert {each.name for each in (trial.checkpoint.with_name("checkpoint-2") / "sinks").iterdir()} == set(sinks)
+
+
+def test_a_sink_that_left_before_its_first_batch_was_finished_is_known_too(tmp_path: Path) -> None:
+    """It may have its part of that batch."""
+    checkpoint = Checkpoint(str(tmp_path))
+    checkpoint.write_note(READS_NOTE, {"read.things.1s": ["more", "out"]})
+    log = tmp_path / "sinks" / "read.things.1s" / "offsets"
+    log.mkdir(parents=True)
+    (log / "0").write_text('v1\n{}\n{"things": {"0": 3}}\n')
+    keep_reads([], checkpoint)
+    left = {"read": "read.things.1s", "at": {"things": {"0": 3}}}
+    assert checkpoint.read_note(LEFT_NOTE) == {"more": left, "out": left}
 
 
 def test_a_table_whose_topic_was_made_anew_is_read_anew(
