@@ -207,11 +207,11 @@ def _views(pipeline: Pipeline, master: str) -> dict[str, Any]:
     schemas = resolve_schemas(spark, pipeline, cluster, checkpoint, keep=False)
     graph = Graph(spark, pipeline, schemas=schemas)
     reads = reads_of(pipeline, all_sinks(pipeline), graph, checkpoint)
-    by_sink = {sink.name: graph.view_of(sink) for sink in pipeline.sinks}
+    by_sink = {sink.name: graph.plan_of(sink) for sink in pipeline.sinks}
     require_sure_division(by_sink, pipeline, [each.names for each in reads])
     views = {}
     for sink in all_sinks(pipeline):
-        view = graph.view_of(sink)
+        view = graph.plan_of(sink)
         try:
             views[sink.name] = rows = rows_for(view, sink, pipeline, register=False)
             if isinstance(sink, TopicSink):

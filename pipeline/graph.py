@@ -45,7 +45,7 @@ def all_sinks(pipeline: Pipeline) -> list[Sink]:
 
 
 class Graph:
-    """Builds the views of one pipeline, as often as they are wanted: each sink's query has sources of its own."""
+    """Builds the views of one pipeline: once to look at, and for each query with sources of its own."""
 
     def __init__(
         self,
@@ -66,6 +66,7 @@ class Graph:
         self._given = given
         self._lakes = lakes or {}
         self._functions: dict[str, Function] = {}
+        self._plans_of_views: dict[str, DataFrame] | None = None
         self.judged: dict[str, DataFrame] = {}  # of steps with rules, with the reason of those that break one
 
     def over(self, spark: SparkSession, given: Mapping[str, DataFrame]) -> Graph:
@@ -96,17 +97,25 @@ class Graph:
                 found |= self._step(step)
         return {name: found[name] for name in names}
 
-    def view_of(
-        self, sink: Sink, *, source_options: Mapping[str, str] | None = None, limit: BatchLimit | None = None
-    ) -> DataFrame:
-        views = self._sources(source_options or {}, limit or BatchLimit())
-        if sink.view in views:
-            return views[sink.view]
+    def plan_of(self, sink: Sink) -> DataFrame:
+        """A sink's view to be looked at, not started: made once for all sinks, as Spark takes its time to analyse."""
+        if self._plans_of_views is None:
+            self._plans_of_views = self._made({each.view for each in all_sinks(self._pipeline)}, {}, BatchLimit())
+        return self._plans_of_views[sink.view]
+
+    def view_of(self, sink: Sink, *, limit: BatchLimit, source_options: Mapping[str, str] | None = None) -> DataFrame:
+        """With sources of its own, for a query."""
+        return self._made({sink.view}, source_options or {}, limit)[sink.view]
+
+    def _made(
+        self, wanted: Collection[str], source_options: Mapping[str, str], limit: BatchLimit
+    ) -> dict[str, DataFrame]:
+        views = self._sources(source_options, limit)
         for step in self._pipeline.steps:
-            views |= self._step(step)
-            if sink.view in views:
+            if all(name in views for name in wanted):
                 break
-        return views[sink.view]
+            views |= self._step(step)
+        return views
 
     def _sources(self, source_options: Mapping[str, str], limit: BatchLimit) -> dict[str, DataFrame]:
         if self._given is not None:

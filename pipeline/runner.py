@@ -110,7 +110,7 @@ class Runner:
                 lakes=list_lakes(self._spark, self._pipeline, self._checkpoint),
             )
             reads = reads_of(self._pipeline, self._sinks, graph, self._checkpoint)
-            views = {sink.name: graph.view_of(sink) for sink in self._pipeline.sinks}
+            views = {sink.name: graph.plan_of(sink) for sink in self._pipeline.sinks}
             require_sure_division(views, self._pipeline, [each.names for each in reads])
             keep_reads(reads, self._checkpoint)
             for read in reads:
@@ -139,9 +139,13 @@ class Runner:
         """Everything that can be refused before Spark starts work, with a sentence."""
         for said in require_unmoved(self._pipeline, self._checkpoint):
             self._print(said)
+        there = self._cluster.topics()
         for sink in self._sinks:
             self._checkpoint.require_sound(sink.name)
             if isinstance(sink, TopicSink) and sink.topic:
+                if sink.topic not in there and self._checkpoint.last_batch(sink.name) is not None:
+                    told = "was written to, is gone, and is made anew: what was in it is not written again"
+                    self._print(f"sinks.{sink.name}: the topic {sink.topic} {told}.")
                 self._cluster.create_topic(sink.topic, partitions=sink.partitions)
         recover_tables(self._sinks)
         for sink in self._sinks:
@@ -243,7 +247,7 @@ class Runner:
     def _start_shared(self, graph: Graph, running: _Running, source: TopicSource) -> None:
         """Each sink's view is looked at as a stream first: what does not fit is told before anything is written."""
         rows = graph.records_of(source, limit=self._limit(running.read, running.records_max))
-        running.writers = {sink.name: self._writer_of(sink, graph.view_of(sink)) for sink in running.read.sinks}
+        running.writers = {sink.name: self._writer_of(sink, graph.plan_of(sink)) for sink in running.read.sinks}
         running.shared = SharedBatches(
             source,
             graph=graph,

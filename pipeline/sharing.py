@@ -143,7 +143,7 @@ def _shareable(sink: Sink, pipeline: Pipeline, graph: Graph, checkpoint: Checkpo
     streams = {each.name: each for each in pipeline.topic_sources if not each.table}
     if sink.view.startswith(DEAD_LETTER_PREFIX):
         return streams.get(sink.view.removeprefix(DEAD_LETTER_PREFIX))
-    view = graph.view_of(sink)
+    view = graph.plan_of(sink)
     if sink.view in streams:
         return streams[sink.view]
     plan: Any = view._jdf.queryExecution().analyzed()

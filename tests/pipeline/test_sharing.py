@@ -13,13 +13,15 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql.streaming.query import StreamingQuery
 
 from tidemark.failure import CommandFailed
-from tidemark.pipeline import runner
+from tidemark.pipeline import graph, inputs, runner
 from tidemark.pipeline.checkpoint import READS_NOTE, Checkpoint
 from tidemark.pipeline.cluster import ClusterAdmin
 from tidemark.pipeline.generators.generated_record import GeneratedRecord
+from tidemark.pipeline.inputs import Input
 from tidemark.pipeline.sharing import LEFT_NOTE, keep_reads
 from tidemark.pipeline.sinks.topic import TopicBatches
 from tidemark.pipeline.sinks.upsert import Upserts
+from tidemark.pipeline.spec import TopicSource
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -73,8 +75,17 @@ def test_sinks_of_one_source_share_its_read(
     trial: Trial, spark: SparkSession, committed: Committed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     described = overrides(trial)
+    made: list[str] = []
+    topic_input = inputs.topic_input
+
+    def noted(spark: SparkSession, source: TopicSource, **options: Any) -> Input:
+        made.append(source.name)
+        return topic_input(spark, source, **options)
+
+    monkeypatch.setattr(graph, "topic_input", noted)
     trial.produce(b'{"a": 1}', b'{"a": 200}', b"no json", b'{"a": 2}')
     ran = trial.run(*described)
+    assert made == ["things", "things"]  # once to look at, for all of the sinks, and once to read
     expected = {"good": [1, 2], "parquet": [1, 2], "iceberg": [1, 2], "merged": [1, 2]}
     assert outputs(trial, spark, committed) == expected
     assert [each.value for each in committed(f"{trial.name}-dead")] == [b"no json"]
