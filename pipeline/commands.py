@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from tidemark.failure import CommandFailed, ExitCode
 from tidemark.pipeline.checkpoint import Checkpoint
 from tidemark.pipeline.cluster import ClusterAdmin
-from tidemark.pipeline.spec import Pipeline, load
+from tidemark.pipeline.spec import WITH_SECRETS, Pipeline, load
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -161,7 +161,7 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def _validate(args: argparse.Namespace) -> int:
-    pipeline = load(args.file, overrides=args.overrides)
+    pipeline = load(args.file, overrides=args.overrides, secrets=() if args.offline else WITH_SECRETS)
     if not args.offline:
         _require_sources(pipeline)
     if not args.no_spark and not args.offline:
@@ -171,11 +171,12 @@ def _validate(args: argparse.Namespace) -> int:
 
 
 def _test(args: argparse.Namespace) -> int:
-    from tidemark.pipeline.testing.command import dry_run, run_cases
+    from tidemark.pipeline.testing.command import FOR_CASES, dry_run, run_cases
 
-    pipeline = load(args.file, overrides=args.overrides)
     if args.dry_run is not None:
+        pipeline = load(args.file, overrides=args.overrides)
         return dry_run(pipeline, count=args.dry_run, record=args.record)
+    pipeline = load(args.file, overrides=args.overrides, secrets=FOR_CASES)
     return run_cases(pipeline, cases=args.cases, only=args.only)
 
 
@@ -294,7 +295,7 @@ def _warehouse_of(args: argparse.Namespace) -> str:
     if args.file is None:
         message = f"{args.table} is an Iceberg table's name: say where it is kept, with --file PIPELINE or --warehouse."
         raise CommandFailed(message, code=ExitCode.USAGE)
-    return load(args.file).warehouse
+    return load(args.file, secrets=()).warehouse
 
 
 def _generate(args: argparse.Namespace) -> int:

@@ -17,9 +17,10 @@ from tidemark.pipeline.spec.model import (
     value_subject,
     words_in,
 )
-from tidemark.pipeline.spec.reading import load
+from tidemark.pipeline.spec.reading import WITH_SECRETS, load
 
 __all__ = [
+    "WITH_SECRETS",
     "Dedupe",
     "FileSink",
     "LakeSource",

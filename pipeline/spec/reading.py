@@ -6,7 +6,7 @@ import datetime
 import json
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +33,7 @@ from tidemark.pipeline.spec.model import (
     Watermark,
     one_topic,
 )
-from tidemark.pipeline.spec.secrets import resolve
+from tidemark.pipeline.spec.secrets import refers, resolve
 from tidemark.pipeline.spec.units import parse_bytes, parse_seconds, parse_share
 
 _VIEW = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
@@ -64,11 +64,13 @@ FILE_SINK = (
     "type", "from", "path", "partition_by", "mode", "keys", "order_by", "delete_when", "deletes", "trigger", "files",
     "target_file_size", "commit_every", "options", "python",
 )  # fmt: skip
+WITH_SECRETS = ("kafka", "registry", "lineage")
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 HOME_VARIABLE = "TIDEMARK_PIPELINE_HOME"
 
 
-def load(path: Path, *, overrides: Sequence[str] = ()) -> Pipeline:
+def load(path: Path, *, overrides: Sequence[str] = (), secrets: Collection[str] = WITH_SECRETS) -> Pipeline:
+    """`secrets`: of which sections they are wanted; in the others, what refers to them stays as it is written."""
     top = read_document(path, overrides=overrides)
     top.allow(*TOP)
     name = top.text("name", path.stem)
@@ -80,7 +82,7 @@ def load(path: Path, *, overrides: Sequence[str] = ()) -> Pipeline:
         file=path,
         directory=str(home),
         bootstrap=top.text("bootstrap", os.environ.get("TIDEMARK_BOOTSTRAP") or DEFAULT_BOOTSTRAP),
-        kafka={key: resolve(value, key=f"kafka.{key}") for key, value in top.mapping("kafka").items()},
+        kafka=_resolved("kafka", top.mapping("kafka"), secrets),
         checkpoint=anchored(top.text("checkpoint", f"checkpoints/{name}"), home),
         warehouse=anchored(top.text("warehouse", "lake"), home),
         group=top.text("group", f"pipeline-{name}"),
@@ -92,27 +94,34 @@ def load(path: Path, *, overrides: Sequence[str] = ()) -> Pipeline:
         metrics_port=top.number("metrics_port", None),
         drain_s=top.amount("drain", 60.0, parse_seconds),
         restarts_max=top.number("restarts_max", 5),
-        registry=_registry(top),
+        registry=_registry(top, secrets),
         share_reads=top.flag("share_reads", True),
         tables_change=top.flag("tables_change", True),
         maintenance=_maintenance(top),
-        lineage=_lineage(top, home),
+        lineage=_lineage(top, home, secrets),
     )
     _check(pipeline, top)
     return pipeline
 
 
-def _registry(top: Section) -> RegistrySettings | None:
+def _resolved(section: str, said: Mapping[str, str], secrets: Collection[str]) -> dict[str, str]:
+    return {key: resolve(value, key=f"{section}.{key}") if section in secrets else value for key, value in said.items()}
+
+
+def _is_address(url: str) -> bool:
+    return refers(url) or url.strip().startswith(("http://", "https://"))
+
+
+def _registry(top: Section, secrets: Collection[str]) -> RegistrySettings | None:
     section = top.section("registry")
     if section is None:
         return None
     section.allow(*REGISTRY)
-    found = {key: section.text(key, None) for key in REGISTRY}
-    said = {key: resolve(value, key=f"registry.{key}") for key, value in found.items() if value is not None}
-    urls = said.get("url", "").split(",")
-    if not all(each.strip().startswith(("http://", "https://")) for each in urls):
+    said = {key: value for key in REGISTRY if (value := section.text(key, None)) is not None}
+    found = _resolved("registry", said, secrets)
+    if not all(_is_address(each) for each in found.get("url", "").split(",")):
         section.refuse("registry.url must begin with http:// or https://", key="url")
-    return RegistrySettings(**said)
+    return RegistrySettings(**found)
 
 
 def _maintenance(top: Section) -> Maintenance | None:
@@ -131,16 +140,16 @@ def _maintenance(top: Section) -> Maintenance | None:
     return found
 
 
-def _lineage(top: Section, home: Path) -> Lineage | None:
+def _lineage(top: Section, home: Path, secrets: Collection[str]) -> Lineage | None:
     section = top.section("lineage")
     if section is None:
         return None
     section.allow(*LINEAGE)
     said = {key: value for key in LINEAGE if (value := section.text(key, None)) is not None}
-    found = {key: resolve(value, key=f"lineage.{key}") for key, value in said.items()}
+    found = _resolved("lineage", said, secrets)
     if "url" not in found and "file" not in found:
         section.refuse("lineage needs a 'url' or a 'file'")
-    if not found.get("url", "http://").startswith(("http://", "https://")):
+    if not _is_address(found.get("url", "http://")):
         section.refuse("lineage.url must begin with http:// or https://", key="url")
     if "file" in found:
         found["file"] = anchored(found["file"], home)

@@ -24,6 +24,10 @@ def resolve(text: str, *, key: str) -> str:
     return _REFERENCE.sub(lambda found: _KINDS[found["kind"]](found["place"], key), text)
 
 
+def refers(text: str) -> bool:
+    return _REFERENCE.search(text) is not None
+
+
 def _of_environment(name: str, key: str) -> str:
     if name not in os.environ:
         raise _refusal(key, f"there is no environment variable {name}")

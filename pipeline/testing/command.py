@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 MASTER = "local[2]"
 SHOWN_MAX = 20
+FOR_CASES = ("registry",)  # whose secrets a case needs: it runs on a broker of its own
 
 
 def start_spark(pipeline: Pipeline, directory: Path) -> SparkSession:

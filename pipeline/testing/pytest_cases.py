@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tidemark.pipeline.spec import load
+from tidemark.pipeline.spec import Pipeline, load
 from tidemark.pipeline.testing.bench import Bench
 from tidemark.pipeline.testing.cases import Case, pipeline_beside, read_cases
 
@@ -34,7 +34,10 @@ class CaseItem(pytest.Item):
 
     def runtest(self) -> None:
         assert isinstance(self.parent, CasesFile)
-        outcome = _bench(self.config, self.parent.pipeline).run_case(load(self.parent.pipeline), self.case)
+        from tidemark.pipeline.testing.command import FOR_CASES
+
+        pipeline = load(self.parent.pipeline, secrets=FOR_CASES)
+        outcome = _bench(self.config, pipeline).run_case(pipeline, self.case)
         if not outcome.passed:
             raise CaseFailed(outcome.text())
 
@@ -54,12 +57,12 @@ def collected(path: Path, parent: pytest.Collector) -> CasesFile | None:
     return found
 
 
-def _bench(config: pytest.Config, pipeline: Path) -> Bench:
+def _bench(config: pytest.Config, pipeline: Pipeline) -> Bench:
     """Started with the first case, and stopped with the process."""
     from tidemark.pipeline.testing.command import start_spark
 
     if _BENCH not in config.stash:
-        spark = start_spark(load(pipeline), Path(tempfile.mkdtemp(prefix="tidemark-test-")))
+        spark = start_spark(pipeline, Path(tempfile.mkdtemp(prefix="tidemark-test-")))
         config.stash[_BENCH] = Bench(spark)
         config.add_cleanup(spark.stop)
     return config.stash[_BENCH]

@@ -5,6 +5,8 @@ from pathlib import Path
 import pytest
 
 from tidemark.failure import CommandFailed
+from tidemark.pipeline.commands import main
+from tidemark.pipeline.spec import load
 from tidemark.pipeline.spec.secrets import resolve
 
 
@@ -29,3 +31,31 @@ def test_what_is_missing_is_told_by_its_place(text: str, told: str) -> None:
     with pytest.raises(CommandFailed) as refused:
         resolve(text, key="kafka.x")
     assert str(refused.value) == told
+
+
+YAML = """\
+name: shop
+kafka: {sasl.password: "${command:false hunter2}"}
+registry: {url: "${env:NO_SUCH_REGISTRY}", password: "${file:/not/there}"}
+lineage: {url: "${env:NO_SUCH_LINEAGE}"}
+sources:
+  orders: {topic: orders, format: string}
+sinks:
+  copy: {from: orders, topic: copied}
+"""
+
+
+def test_where_they_are_not_wanted_they_need_not_be_there(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A machine that checks a change has no passwords of the clusters that the pipeline is for."""
+    file = tmp_path / "shop.yaml"
+    file.write_text(YAML)
+    assert main(["validate", str(file), "--offline"]) == 0
+    with pytest.raises(CommandFailed, match=r"kafka\.sasl\.password: the command 'false' failed"):
+        load(file)
+    with pytest.raises(CommandFailed, match=r"registry\.url: there is no environment variable"):  # for cases
+        load(file, secrets=["registry"])
+    monkeypatch.setenv("NO_SUCH_REGISTRY", "ftp://registry")
+    with pytest.raises(CommandFailed, match=r"registry\.url must begin with"):
+        load(file, secrets=["registry"], overrides=["registry.password=plain"])
