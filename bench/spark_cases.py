@@ -109,7 +109,7 @@ def _upsert(broker: Running, scale: Scale) -> Iterator[Round]:
 
         def one_round() -> dict[str, float]:
             name = stack.enter_context(topic(broker, fresh_name("changes"), partitions=2))
-            _fill_with_changes(broker, name, scale.changes)
+            fill_with_changes(broker.bootstrap, name, scale.changes)
             write_dirty_pages()
             parameters = {
                 "master": MASTER, "broker_pid": broker.pid, "bootstrap": broker.bootstrap, "topic": name,
@@ -124,8 +124,8 @@ def _upsert(broker: Running, scale: Scale) -> Iterator[Round]:
         yield one_round
 
 
-def _fill_with_changes(broker: Running, name: str, count: int) -> None:
-    sender = Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": 20, "partitioner": "murmur2_random"})
+def fill_with_changes(bootstrap: str, name: str, count: int) -> None:
+    sender = Producer({"bootstrap.servers": bootstrap, "linger.ms": 20, "partitioner": "murmur2_random"})
     chance = Random(1)
     for number in range(count):
         key = chance.randrange(count // 10)

@@ -25,9 +25,10 @@ from tidemark.pipeline.maintenance import Schedule
 from tidemark.pipeline.metrics import Metrics
 from tidemark.pipeline.pinned_tables import tables_of
 from tidemark.pipeline.places import places, require_unmoved
-from tidemark.pipeline.positions import GroupPosition
+from tidemark.pipeline.positions import GroupPosition, older_than_group
 from tidemark.pipeline.progress import Progress, ProgressKey, key_of, line, read_progress, unread
 from tidemark.pipeline.recreated import TopicIds
+from tidemark.pipeline.renamed import require_not_renamed
 from tidemark.pipeline.repeatable import require_sure_division
 from tidemark.pipeline.schemas import resolve_schemas
 from tidemark.pipeline.shared_batches import SharedBatches
@@ -37,7 +38,7 @@ from tidemark.pipeline.sinks.batches import BatchesUnreadable
 from tidemark.pipeline.sinks.row_order import require_same_order
 from tidemark.pipeline.sinks.rows import rows_for
 from tidemark.pipeline.sinks.table_batches import TableBatches
-from tidemark.pipeline.sinks.topic import TopicBatches, batches_topic, division_of
+from tidemark.pipeline.sinks.topic import TopicBatches, batches_topic, division_of, make_topics
 from tidemark.pipeline.sinks.transaction_time import measured, records_after_timeout, records_per_batch
 from tidemark.pipeline.sinks.transactional import LeftOver
 from tidemark.pipeline.sinks.written import last_batch_of_table, require_same_history
@@ -139,24 +140,25 @@ class Runner:
         """Everything that can be refused before Spark starts work, with a sentence."""
         for said in require_unmoved(self._pipeline, self._checkpoint):
             self._print(said)
-        there = self._cluster.topics()
+        require_not_renamed(self._sinks, self._checkpoint)
         for sink in self._sinks:
             self._checkpoint.require_sound(sink.name)
-            if isinstance(sink, TopicSink) and sink.topic:
-                if sink.topic not in there and self._checkpoint.last_batch(sink.name) is not None:
-                    told = "was written to, is gone, and is made anew: what was in it is not written again"
-                    self._print(f"sinks.{sink.name}: the topic {sink.topic} {told}.")
-                self._cluster.create_topic(sink.topic, partitions=sink.partitions)
+        for said in make_topics(self._sinks, self._cluster, self._checkpoint):
+            self._print(said)
         recover_tables(self._sinks)
         for sink in self._sinks:
             self._position.note(sink.name, self._checkpoint.positions(sink.name))
-            require_same_history(
+            told = require_same_history(
                 self._spark,
                 sink,
                 batches_topic=batches_topic(pipeline=self._pipeline.name, sink=sink.name),
                 cluster=self._cluster,
                 checkpoint=self._checkpoint,
             )
+            if told is not None:
+                self._print(told)
+        if told := older_than_group(self._checkpoint, [sink.name for sink in self._sinks], self._position):
+            self._print(told)
         self._look_at_topics()
         self._report_losses(at_start=True)
         self._upkeep.keep()  # or a pipeline that is started every minute would never be due

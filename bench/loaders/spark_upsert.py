@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+from pyspark.sql import SparkSession
 
 from bench.loaders.process import serve
 from bench.loaders.spark_read import cpu_s
@@ -17,6 +18,7 @@ from tidemark.pipeline.spark import session
 from tidemark.pipeline.spec import load
 
 BATCHES = 10
+SETTINGS = {"spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "2"}
 YAML = """\
 name: upserts
 bootstrap: {bootstrap}
@@ -31,31 +33,42 @@ sinks:
 """
 
 
-def prepare(parameters: dict[str, Any]) -> Callable[[], dict[str, Any]]:
-    settings = {"spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "2"}
-    spark = session("bench", master=parameters["master"], settings=settings)
-    broker = psutil.Process(int(parameters["broker_pid"]))
-    scratch = Path(tempfile.mkdtemp(prefix="bench-upsert-"))
-    runs = itertools.count()
-    records = int(parameters["records"])
+class Upserts:
+    """One topic's changes, merged again and again into a table of their own."""
 
-    def merge() -> dict[str, float]:
-        place = scratch / str(next(runs))
+    def __init__(self, spark: SparkSession, bootstrap: str, topic: str, *, records: int, keys: int) -> None:
+        self._spark = spark
+        self._text = YAML.format(bootstrap=bootstrap, topic=topic, batch=records // BATCHES)
+        self._keys = keys
+        self._scratch = Path(tempfile.mkdtemp(prefix="bench-upsert-"))
+        self._runs = itertools.count()
+
+    def merge_s(self) -> float:
+        place = self._scratch / str(next(self._runs))
         place.mkdir()
         file = place / "upserts.yaml"
-        said = {"bootstrap": parameters["bootstrap"], "topic": parameters["topic"], "batch": records // BATCHES}
-        file.write_text(YAML.format(**said))
-        began_cpu, began = cpu_s(broker), time.monotonic()
-        Runner(spark, load(file), once=True, out=io.StringIO()).run()
-        taken = {"wall_s": time.monotonic() - began, "cpu_s": cpu_s(broker) - began_cpu}
-        kept = spark.read.format("delta").load(str(place / "newest")).count()
-        if not 0 < kept <= int(parameters["keys"]):
-            raise RuntimeError(f"the table has {kept} rows of {parameters['keys']} keys")
+        file.write_text(self._text)
+        began = time.monotonic()
+        Runner(self._spark, load(file), once=True, out=io.StringIO()).run()
+        taken = time.monotonic() - began
+        kept = self._spark.read.format("delta").load(str(place / "newest")).count()
+        if not 0 < kept <= self._keys:
+            raise RuntimeError(f"the table has {kept} rows of {self._keys} keys")
         return taken
 
+
+def prepare(parameters: dict[str, Any]) -> Callable[[], dict[str, Any]]:
+    spark = session("bench", master=parameters["master"], settings=SETTINGS)
+    broker = psutil.Process(int(parameters["broker_pid"]))
+    records = int(parameters["records"])
+    upserts = Upserts(
+        spark, parameters["bootstrap"], parameters["topic"], records=records, keys=int(parameters["keys"])
+    )
+
     def work() -> dict[str, Any]:
-        merge()
-        return {"records": records, **merge()}
+        upserts.merge_s()
+        began_cpu = cpu_s(broker)
+        return {"records": records, "wall_s": upserts.merge_s(), "cpu_s": cpu_s(broker) - began_cpu}
 
     return work
 

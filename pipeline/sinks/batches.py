@@ -157,12 +157,19 @@ def newest(settings: dict[str, Any], topic: str, partition: int) -> Run | Part |
 
 def last_part(cluster: ClusterAdmin, topic: str, *, query: str | None) -> Part | None:
     """The newest batch that a topic sink's writers have finished under this checkpoint."""
-    partitions = cluster.topics().get(topic, ())
-    if query is None or len(partitions) < 2:
-        return None
-    found = [newest(cluster.settings, topic, partition_of(writer)) for writer in range(len(partitions) - 1)]
-    parts = [each for each in found if isinstance(each, Part) and each.query == query]
+    parts = [] if query is None else [each for each in _newest_parts(cluster, topic) if each.query == query]
     return max(parts, key=lambda each: each.batch, default=None)
+
+
+def has_parts(cluster: ClusterAdmin, topic: str) -> bool:
+    """Under any checkpoint."""
+    return bool(_newest_parts(cluster, topic))
+
+
+def _newest_parts(cluster: ClusterAdmin, topic: str) -> list[Part]:
+    writers = range(len(cluster.topics().get(topic, ())) - 1)
+    found = [newest(cluster.settings, topic, partition_of(writer)) for writer in writers]
+    return [each for each in found if isinstance(each, Part)]
 
 
 def _last_from(reader: Any, start: Any) -> Run | Part | None:

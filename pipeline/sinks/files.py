@@ -111,16 +111,19 @@ def columns_of_table(spark: SparkSession, sink: FileSink) -> dict[str, str] | No
     """Names and types of the table as it is; None if there is none yet, or (Parquet) each file has its own."""
     if sink.kind == "iceberg":
         found = spark.table(sink.path) if spark.catalog.tableExists(sink.path) else None
-    elif sink.kind == "delta" and _is_delta(spark, local_path(sink.path)):
+    elif sink.kind == "delta" and delta_snapshot(spark, sink.path) is not None:
         found = spark.read.format("delta").load(local_path(sink.path))
     else:
         return None
     return None if found is None else {each.name: each.dataType.simpleString() for each in found.schema.fields}
 
 
-def _is_delta(spark: SparkSession, path: str) -> bool:
+def delta_snapshot(spark: SparkSession, path: str) -> Any | None:
+    """A table of Delta's as it is now, whatever this session has seen of it before; None if there is none."""
     jvm: Any = spark._jvm
-    return bool(jvm.org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, path).tableExists())
+    log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, local_path(path))
+    snapshot = log.update(False, jvm.scala.Option.empty(), jvm.scala.Option.empty())
+    return snapshot if snapshot.version() >= 0 else None
 
 
 def require_fitting(there: Mapping[str, str] | None, view: DataFrame, sink: FileSink) -> dict[str, str]:

@@ -24,7 +24,7 @@ from tidemark.pipeline.sinks.transactional import (
     write_part,
 )
 from tidemark.pipeline.sinks.written import require_record_of_begun
-from tidemark.pipeline.spec import Pipeline, TopicSink, key_subject, value_subject
+from tidemark.pipeline.spec import Pipeline, Sink, TopicSink, key_subject, value_subject
 from tidemark.pipeline.worker_memory import leave_out_loaded_modules
 
 if TYPE_CHECKING:
@@ -38,6 +38,18 @@ SOURCE_ORDER = ("_topic", "_partition", "_offset")
 
 def batches_topic(*, pipeline: str, sink: str) -> str:
     return f"{pipeline}.{sink}.batches"
+
+
+def make_topics(sinks: Iterable[Sink], cluster: ClusterAdmin, checkpoint: Checkpoint) -> Iterator[str]:
+    """The topics that sinks write to, where they are missing. What to say: of one that was written to."""
+    there = cluster.topics()
+    for sink in sinks:
+        if not isinstance(sink, TopicSink) or not sink.topic:
+            continue
+        if sink.topic not in there and checkpoint.last_batch(sink.name) is not None:
+            gone = "was written to, is gone, and is made anew: what was in it is not written again"
+            yield f"sinks.{sink.name}: the topic {sink.topic} {gone}."
+        cluster.create_topic(sink.topic, partitions=sink.partitions)
 
 
 def records(

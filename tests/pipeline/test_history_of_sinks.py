@@ -18,7 +18,7 @@ from tidemark.failure import CommandFailed
 from tidemark.pipeline.cluster import ClusterAdmin
 from tidemark.pipeline.generators.generated_record import GeneratedRecord
 from tidemark.pipeline.sinks.batches import BY_POSITION, Part, newest, partition_of
-from tidemark.pipeline.sinks.written import last_batch_of_table
+from tidemark.pipeline.sinks.written import has_batches, last_batch_of_table
 from tidemark.pipeline.spec import FileSink
 
 if TYPE_CHECKING:
@@ -49,6 +49,7 @@ def test_a_restored_checkpoint_is_refused_and_the_way_on_it_names_loses_nothing(
     assert numbers(committed(f"{trial.name}-out")) == [0, 1, 2]
     start = f"sources.things.start={{offsets: {{{trial.name}: {{0: 3}}}}}}"
     trial.run(start, f"checkpoint={trial.checkpoint}-new")
+    assert f"the topic {trial.name}-out has batches that were written with another checkpoint" in trial.said.getvalue()
     assert numbers(committed(f"{trial.name}-out")) == [0, 1, 2, 3]
 
 
@@ -71,6 +72,12 @@ def test_a_begun_batch_is_not_written_again_where_the_record_of_batches_is_gone(
     trial.produce(b'{"a": 2}')
     trial.run()
     assert numbers(committed(f"{trial.name}-out")) == [0, 1, 2]
+
+    cluster.admin.delete_topics([f"{trial.name}-out"])[f"{trial.name}-out"].result()
+    trial.produce(b'{"a": 3}')
+    trial.run()
+    assert numbers(committed(f"{trial.name}-out")) == [3]
+    assert f"the topic {trial.name}-out was written to, is gone, and is made anew" in trial.said.getvalue()
 
 
 @pytest.mark.parametrize("made_anew", [False, True])
@@ -123,8 +130,14 @@ def test_a_checkpoint_elsewhere_is_known_by_its_records_and_topics_too(
 
 
 @pytest.mark.parametrize("kind", ["parquet", "delta", "iceberg"])
-def test_a_table_that_is_ahead_of_its_checkpoint_is_not_gone_on_with(trial: Trial, kind: str) -> None:
-    path = f"lake.db.t{trial.name[-8:]}" if kind == "iceberg" else f"{trial.checkpoint.parent}/table"
+def test_a_table_that_is_ahead_of_its_checkpoint_or_gone_is_not_gone_on_with(
+    trial: Trial, spark: SparkSession, kind: str
+) -> None:
+    name = f"t{trial.name[-8:]}"
+    place = trial.checkpoint.parent / "table"
+    if kind == "iceberg":
+        place = Path(str(spark.conf.get("spark.sql.catalog.lake.warehouse"))) / "db" / name
+    path = f"lake.db.{name}" if kind == "iceberg" else str(place)
     sink = [
         "steps=[{name: s, sql: SELECT a FROM things}]",
         f"sinks={{table: {{type: {kind}, from: s, path: {path}}}}}",
@@ -136,6 +149,13 @@ def test_a_table_that_is_ahead_of_its_checkpoint_is_not_gone_on_with(trial: Tria
     shutil.copytree(trial.checkpoint, copy)
     trial.produce(b'{"a": 1}')
     trial.run(*sink)
+    table = FileSink(name="table", view="s", kind=kind, path=path)
+    assert has_batches(spark, table) == (kind != "parquet")
+    assert not has_batches(spark, replace(table, path=f"{path}_2"))
+    hidden = place.rename(place.with_name(f"{name}-hidden"))  # a disk that is not mounted, or somebody's tidying
+    with pytest.raises(CommandFailed, match=rf"sinks\.table: the table {path} is gone, .* up to 1 .*\"0\": 2"):
+        trial.run(*sink)
+    hidden.rename(place)
     shutil.rmtree(trial.checkpoint)
     copy.rename(trial.checkpoint)
     trial.produce(b'{"a": 2}')
