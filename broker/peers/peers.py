@@ -13,7 +13,8 @@ from tidemark.protocol.frames import Scratch
 # Requests to the controller; the quorum's own messages go to its members whichever of them leads.
 _ASKING_THE_CONTROLLER: Final = frozenset(("controller", "controller heartbeat", "controller forwarding"))
 
-
+# Requests to brokers: among themselves, and for clients that asked another one.
+_ASKING_BROKERS: Final = ("broker", "controller clients")
 _QUORUM: Final = "controller quorum"
 
 
@@ -101,7 +102,7 @@ class Peers:
             node_id for node_id, broker in new.brokers.items() if not broker.fenced
         }
         for (kind, node_id), link in list(self._links.items()):
-            if node_id in gone and kind.startswith("broker"):
+            if node_id in gone and kind.startswith(_ASKING_BROKERS):
                 link.hang_up()
 
     async def close(self) -> None:

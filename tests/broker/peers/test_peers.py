@@ -67,8 +67,10 @@ def test_the_links_of_one_node_share_a_buffer_and_two_nodes_do_not() -> None:
     assert one.to_member(1).scratch is not other.to_member(1).scratch
 
 
-async def test_no_request_waits_for_a_broker_that_is_fenced() -> None:
-    """The broker's machine is gone: its connection stays open, and it answers nothing."""
+@pytest.mark.parametrize("purpose", ["transactions", "clients Fetch"])
+async def test_no_request_waits_for_a_broker_that_is_fenced(purpose: str) -> None:
+    """The broker's machine is gone: its connection stays open, and it answers nothing. Clients of another node, who
+    speak HTTP, are asked for over the quorum's listener."""
     asked = asyncio.Event()
 
     async def never_answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -82,8 +84,9 @@ async def test_no_request_waits_for_a_broker_that_is_fenced() -> None:
     alive = BrokerImage(broker_id=2, broker_epoch=5, rack=None, endpoints={"PLAINTEXT": endpoint})
     cluster = Cluster()
     cluster.image = Image(brokers={2: alive})
+    cluster.controllers[2] = Address(endpoint.host, endpoint.port)
     peers = cluster.peers()
-    link = peers.to_broker(2, purpose="transactions")
+    link = (peers.to_member if purpose.startswith("clients") else peers.to_broker)(2, purpose=purpose)
     waiting = asyncio.create_task(link.send(ApiVersionsRequest(), version=0, timeout=60, response=ApiVersionsResponse))
     await asyncio.wait_for(asked.wait(), 10)
     fenced = Image(brokers={2: replace(alive, fenced=True)})
