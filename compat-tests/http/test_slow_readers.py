@@ -80,7 +80,7 @@ def test_500_slow_readers_hold_no_more_than_they_may_and_others_are_served(broke
             most_resident = max(most_resident, of_broker.memory_info().rss - before)
             return connected_count(of_broker) <= LEFT_MAX
 
-        eventually(all_have_their_turn, seconds_max=60)
+        eventually(all_have_their_turn, seconds_max=240)  # 14 on a quiet machine
         assert read_all(http) == list(range(RECORDS))
     assert 0 < most_held <= LIMIT_BYTES + 40 * (256 << 10)
     assert most_resident <= RESIDENT_BYTES_MAX

@@ -1,5 +1,5 @@
-"""A standalone Spark cluster: its executors have our modules from nowhere but the driver, and one of them is killed in
-the middle of a transaction."""
+"""A standalone Spark cluster: its executors have our modules, and the pipeline's own, from nowhere but the driver, and
+one of them is killed in the middle of a transaction."""
 
 from __future__ import annotations
 
@@ -22,11 +22,24 @@ name: spread
 bootstrap: {bootstrap}
 sources:
   lines: {{topic: lines, format: string, batch_records_max: 400}}
+steps:
+  - {{name: loud, from: lines, python: own_steps:loud}}
 sinks:
-  copy: {{from: lines, topic: copy, key: value, value: upper(value), writers: 2, rate: 1000}}
+  copy: {{from: loud, topic: copy, key: value, value: value, writers: 2, rate: 1000}}
 spark:
 {quick}  spark.executor.memory: 512m
   spark.driver.host: 127.0.0.1
+"""
+OWN_STEPS = """\
+from pyspark.sql import functions as f
+
+
+def shouted(text):
+    return text.upper()
+
+
+def loud(rows):
+    return rows.withColumn("value", f.udf(shouted)("value"))
 """
 # What the executors' Python must not find by itself: the tests' environment has our packages installed.
 WITHOUT_OURS = """\
@@ -42,6 +55,7 @@ def broker(new_broker: Callable[..., BrokerProcess]) -> BrokerProcess:
 
 
 def python_without_ours(directory: Path) -> Path:
+    directory.mkdir()
     (directory / "sitecustomize.py").write_text(WITHOUT_OURS.format(repository=str(REPOSITORY)))
     python = directory / "python"
     python.write_text(f'#!/bin/sh\nPYTHONPATH="{directory}:$PYTHONPATH" exec {sys.executable} "$@"\n')
@@ -71,7 +85,8 @@ def test_a_standalone_cluster_writes_each_row_once_though_an_executor_is_killed(
     assert sender.flush(30) == 0
     file = tmp_path / "spread.yaml"
     file.write_text(YAML.format(bootstrap=broker.bootstrap, quick=QUICK_SPARK))
-    environment = {"PYSPARK_PYTHON": str(python_without_ours(tmp_path)), "SPARK_LOCAL_IP": "127.0.0.1"}
+    (tmp_path / "own_steps.py").write_text(OWN_STEPS)
+    environment = {"PYSPARK_PYTHON": str(python_without_ours(tmp_path / "bin")), "SPARK_LOCAL_IP": "127.0.0.1"}
     with (
         standalone_spark(tmp_path / "spark", workers=2) as cluster,
         consumer(broker.bootstrap, isolation_level="read_committed") as committed,
