@@ -159,3 +159,18 @@ def scrape(node: HttpNode) -> str:
     answer = node.http.get("/metrics")
     assert answer.status_code == 200
     return answer.text
+
+
+def test_a_client_does_not_wait_longer_for_a_leader_that_stands_still_than_others_take_to_know(cluster: Any) -> None:
+    topic_with(cluster, "still")
+    nodes: dict[int, HttpNode] = dict(cluster.nodes)
+    leader = leader_of(nodes[1], "still")
+    other = next(node for node_id, node in nodes.items() if node_id != leader)
+    assert other.http.post("/topics/still/records", json={"value": "before"}).status_code == 200
+    nodes[leader].pause()
+    try:
+        read = other.http.get("/topics/still/partitions/0/records?offset=0", timeout=20)  # it waits 30 s for an answer
+        assert read.status_code == 200, read.text
+        assert [each["value"] for each in read.json()["records"]] == ["before"]
+    finally:
+        nodes[leader].resume()
