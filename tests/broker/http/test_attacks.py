@@ -138,8 +138,7 @@ async def test_a_stream_ends_with_a_word_when_its_topic_is_deleted(start_http: A
 
 @pytest.mark.parametrize("start", ["earliest", "latest"])
 async def test_a_stream_follows_partitions_that_are_added(start_http: Any, browse: Any, start: str) -> None:
-    client = browse(await start_http())
-    await client.post("/topics", json={"name": "t", "partitions": 1})
+    client = await _client_of_topic(start_http, browse, partitions=1)
     async with client.stream("GET", f"/topics/t/stream?offset={start}") as stream, asyncio.timeout(15):
         lines = stream.aiter_lines()
         assert (await client.patch("/topics/t", json={"partitions": 3})).status_code == 204
@@ -152,8 +151,7 @@ async def test_a_stream_that_grows_counts_and_ends_with_a_word_if_there_is_no_ro
     start_http: Any, browse: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(streaming, "FOLLOWED_MAX", 5)
-    client = browse(await start_http())
-    await client.post("/topics", json={"name": "t", "partitions": 2})
+    client = await _client_of_topic(start_http, browse, partitions=2)
     async with client.stream("GET", "/topics/t/stream") as stream, asyncio.timeout(15):
         assert (await client.patch("/topics/t", json={"partitions": 6})).status_code == 204
         last = [line async for line in stream.aiter_lines() if line][-1]
@@ -222,6 +220,12 @@ async def test_a_client_without_chunks_gets_a_stream_as_it_is(start_http: Any, b
     assert json.loads(await client.reader.readline())["value"] == 1
 
 
+async def _client_of_topic(start_http: Any, browse: Any, *, partitions: int) -> Any:
+    client = browse(await start_http())
+    await client.post("/topics", json={"name": "t", "partitions": partitions})
+    return client
+
+
 async def _streams(client: Any) -> bool:
     async with client.stream("GET", "/topics/t/stream") as stream:
         return bool(stream.status_code == 200)
@@ -231,8 +235,7 @@ async def test_streams_follow_so_many_partitions_and_no_more(
     start_http: Any, browse: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(streaming, "FOLLOWED_MAX", 5)
-    client = browse(await start_http())
-    await client.post("/topics", json={"name": "t", "partitions": 3})
+    client = await _client_of_topic(start_http, browse, partitions=3)
     async with client.stream("GET", "/topics/t/stream") as stream:
         assert stream.status_code == 200
         assert (await client.get("/topics/t/stream")).status_code == 503

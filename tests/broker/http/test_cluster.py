@@ -93,10 +93,7 @@ async def test_another_node_is_asked_again_though_it_could_not_be_reached_at_fir
 
     opened = PeerLink._open
     monkeypatch.setattr(PeerLink, "_open", open_late)
-    for partition in range(3):
-        sent = await client.post("/topics/t/records", json={"value": partition, "partition": partition})
-        assert sent.status_code == 200, sent.text
-        await has_one_record(client, partition)
+    await writes_and_reads_each_partition(client)
     assert len(failed) == 6, "three questions each (write, where the log begins, what is there) to two other nodes"
 
 
@@ -116,10 +113,7 @@ async def test_a_read_goes_on_though_the_link_to_the_leader_breaks(
 
     asked = Channel.ask
     monkeypatch.setattr(Channel, "ask", ask)
-    for partition in range(3):
-        sent = await client.post("/topics/t/records", json={"value": partition, "partition": partition})
-        assert sent.status_code == 200, sent.text
-        await has_one_record(client, partition)
+    await writes_and_reads_each_partition(client)
     assert len(broken) == 4, "two questions each (where the log begins, what is there) to two other nodes"
 
 
@@ -131,7 +125,10 @@ async def topic_on_three_nodes(nodes: Any, browse: Any) -> Any:
     return client
 
 
-async def has_one_record(client: Any, partition: int) -> None:
-    read = await client.get(f"/topics/t/partitions/{partition}/records")
-    assert read.status_code == 200, read.text
-    assert [each["value"] for each in read.json()["records"]] == [partition]
+async def writes_and_reads_each_partition(client: Any) -> None:
+    for partition in range(3):
+        sent = await client.post("/topics/t/records", json={"value": partition, "partition": partition})
+        assert sent.status_code == 200, sent.text
+        read = await client.get(f"/topics/t/partitions/{partition}/records")
+        assert read.status_code == 200, read.text
+        assert [each["value"] for each in read.json()["records"]] == [partition]
