@@ -70,7 +70,7 @@ class HttpRuntime:
             if not rights.may(AclOperation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
                 raise Problem.of(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Metrics need DESCRIBE on the cluster.")
 
-        self._application.router.add(metrics_route(metrics, may_see=may_see))
+        self._application.router.add(metrics_route(metrics, may_see=may_see, go_on=self._listener.go_on_in_turn))
 
     def add_api(
         self,

@@ -5,6 +5,7 @@ import gc
 import socket
 import statistics
 import time
+from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,6 +15,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from tests.broker.server.loop_watch import LoopWatch, frame_of
+from tidemark.broker.http.connection import HttpConnection
 from tidemark.broker.metrics import docs
 from tidemark.broker.metrics.metric import Kind
 from tidemark.broker.metrics.registry import Metrics
@@ -288,3 +290,44 @@ def test_the_page_of_metrics_is_up_to_date() -> None:
 def test_no_metric_is_declared_twice() -> None:
     names = [metric.name for section in docs.SECTIONS.values() for metric in section]
     assert len(names) == len(set(names))
+
+
+async def test_of_those_who_scrape_at_once_one_sends_the_text_in_each_turn(
+    start_http: Any, dial: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    turns, asked, sent, go_on = 0, 0, Counter[int](), asyncio.Event()
+    run_once, exposition = asyncio.BaseEventLoop._run_once, Metrics.exposition  # type: ignore[attr-defined]
+    collected, send = Metrics._collected, HttpConnection._send
+
+    def turn_counted(self: asyncio.BaseEventLoop) -> None:
+        nonlocal turns
+        turns += 1
+        run_once(self)
+
+    async def asked_counted(self: Metrics, *, open_metrics: bool) -> tuple[str, bytes]:
+        nonlocal asked
+        asked += 1
+        return await exposition(self, open_metrics=open_metrics)
+
+    async def collected_late(self: Metrics, open_metrics: bool) -> tuple[str, bytes]:
+        await go_on.wait()
+        return await collected(self, open_metrics)
+
+    async def sent_counted(self: HttpConnection, answer: Any, method: str, *, goes_on: bool) -> None:
+        sent[turns] += 1
+        await send(self, answer, method, goes_on=goes_on)
+
+    monkeypatch.setattr(asyncio.BaseEventLoop, "_run_once", turn_counted)
+    monkeypatch.setattr(Metrics, "exposition", asked_counted)
+    monkeypatch.setattr(Metrics, "_collected", collected_late)
+    monkeypatch.setattr(HttpConnection, "_send", sent_counted)
+    node = await start_http()
+    clients = [await dial(node) for _ in range(20)]
+    for client in clients:
+        client.writer.write(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    async with asyncio.timeout(20.0):
+        while asked < len(clients):
+            await asyncio.sleep(0)
+    go_on.set()
+    assert [status for status, _ in [await client.answer() for client in clients]] == [200] * len(clients)
+    assert set(sent.values()) == {1}, sent
