@@ -52,11 +52,13 @@ def _group_start(case: str, *, protocol: str) -> dict[str, Figure]:
 
 
 def _steady(case: str, title: str) -> dict[str, Figure]:
-    """The middle is told too, but the goal is about the worst record of a thousand."""
+    """The middle is told too, but the goal is about the worst record of a thousand. On a virtual machine that one may
+    be the hypervisor's doing: so it is also told for the time in which that took nothing (`calm.py`)."""
     return {
         f"{case}.p50": Figure(title=f"{title}: p50", unit="ms", higher_is_better=False),
         f"{case}.p99": Figure(title="… p99", unit="ms", higher_is_better=False),
         f"{case}.p999": Figure(title="… p99.9", unit="ms", higher_is_better=False, goal=0.5),
+        f"{case}.calm_p999": Figure(title="… p99.9, nothing stolen", unit="ms", higher_is_better=False, goal=0.5),
     }
 
 

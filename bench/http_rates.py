@@ -39,6 +39,8 @@ from pathlib import Path
 
 import psutil
 
+from bench.calm import StolenTime
+
 ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT / "compat-tests")]
 
@@ -54,7 +56,6 @@ SECONDS = float(os.environ.get("HTTP_RATES_SECONDS", "8"))  # of one measurement
 CONNECTIONS = int(os.environ.get("HTTP_RATES_CONNECTIONS", "50"))
 BATCH = 100
 VALUE = "x" * 1000
-WINDOW_SECONDS = 0.1
 KEPT_MIN = 200  # requests: fewer have no slowest hundredth
 
 
@@ -142,32 +143,22 @@ async def _stream(port: int, topic: str) -> dict[str, float]:
 
 def neighbour(host: str, port: int) -> dict[str, float]:
     """Latencies of all requests, and of those that fell into calm windows: the hypervisor took nothing away."""
-    windows: list[list[float]] = [[]]
-    stolen_in = [0]
+    requests: list[tuple[float, float]] = []
     if os.environ.get("HTTP_RATES_REALTIME"):
         os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(10))
     with Wire(host, port) as wire:
-        first = stolen = stolen_ticks()
-        began_all = window_began = time.perf_counter()
-        until = began_all + SECONDS
+        stolen = StolenTime()
+        until = time.perf_counter() + SECONDS
         while (began := time.perf_counter()) < until:
             assert produce(wire, "other", batch_of(bytes(100)), acks=1).error_code == 0
             ended = time.perf_counter()
-            windows[-1].append(ended - began)
-            if ended - window_began >= WINDOW_SECONDS:
-                now = stolen_ticks()
-                stolen_in[-1] = now - stolen
-                stolen, window_began = now, ended
-                windows.append([])
-                stolen_in.append(0)
+            requests.append((began, ended))
+            stolen.mark(ended)
             time.sleep(0.001)
-        of_all = (time.perf_counter() - began_all) * (os.cpu_count() or 1)
-    # Time is told by hundredths of a second, so what was taken away in a window may be told in the next.
-    told_in = [*stolen_in[1:], 0]
-    calm = [each for each, here, later in zip(windows, stolen_in, told_in, strict=True) if not here and not later]
-    kept = [took for each in calm for took in each]
-    figures = _latency([took for each in windows for took in each])
-    figures |= {"stolen_pct": (stolen - first) / of_all, "calm_pct": 100 * len(calm) / len(windows)}
+    kept = [ended - began for began, ended in requests if stolen.is_calm(began, ended)]
+    figures = _latency([ended - began for began, ended in requests])
+    stolen_pct = 100 * stolen.share / (os.cpu_count() or 1)
+    figures |= {"stolen_pct": stolen_pct, "calm_pct": 100 * len(kept) / len(requests)}
     return figures | (
         {f"calm_{name}": value for name, value in _latency(kept).items()} if len(kept) >= KEPT_MIN else {}
     )
@@ -189,13 +180,6 @@ def _figures(took: list[float]) -> dict[str, float]:
 def _latency(took: list[float]) -> dict[str, float]:
     hundredths = statistics.quantiles(took, n=100)
     return {f"p{each}_ms": hundredths[each - 1] * 1000 for each in (50, 90, 95, 99)}
-
-
-def stolen_ticks() -> int:
-    """Of all processors' time, by the hypervisor: hundredths of seconds."""
-    with contextlib.suppress(OSError):
-        return int(Path("/proc/stat").read_text().split()[8])
-    return 0
 
 
 class Bench:

@@ -53,8 +53,12 @@ def steady_beside(address: tuple[str, int], name: str, disturb: Callable[[], obj
 
 
 def latencies(case: str, report: dict[str, Any]) -> dict[str, float]:
-    """`late` is the loader's own lateness: where it is no smaller than the figures, they are the machine's."""
-    return {f"{case}.{name}": report[f"{name}_ms"] for name in ("p50", "p99", "p999", "max", "late")}
+    """`late` is the loader's own lateness: where it is no smaller than the figures, they are the machine's. So is what
+    was stolen (in processors); `calm` is of the records in whose time nothing was."""
+    told = {f"{case}.{name}": report[f"{name}_ms"] for name in ("p50", "p99", "p999", "max", "late")}
+    told |= {f"{case}.{name}": report[f"{name}_share"] for name in ("calm", "stolen")}
+    calm = {f"{case}.{name}": report[f"{name}_ms"] for name in ("calm_p99", "calm_p999") if f"{name}_ms" in report}
+    return told | calm
 
 
 def stream_loads(addresses: list[tuple[str, int]], name: str, *, acks: int, **how_long: float) -> list[Load]:

@@ -3,7 +3,8 @@
 It behaves as clients do: a record leaves at once in a request of its own, unless five requests are under way; then it
 waits, and what has gathered leaves in one batch with the next answer. A record's clock starts when it is handed over,
 whatever has become of those before it, so a broker that stands still is seen by all that came meanwhile; this process's
-own lateness is told apart (`late_ms`). It ends when its input has a line or ends.
+own lateness is told apart (`late_ms`), and so are the records in whose time the hypervisor took nothing of the
+processors (`calm_…`). It ends when its input has a line or ends.
 """
 
 import contextlib
@@ -18,6 +19,7 @@ from collections.abc import Callable
 from typing import Any
 
 from bench import produce_wire
+from bench.calm import StolenTime
 from bench.loaders.process import serve
 
 PATIENCE_S = 60.0
@@ -25,6 +27,7 @@ IN_FLIGHT = 5  # the Java client's default, and the most that an idempotent prod
 BATCH_MAX = 500
 PRIORITY = -10  # where the system allows it: a loader that waits for a core is no delay of the broker's
 RECEIVE_BYTES = 1 << 16
+CALM_MIN = 2_000  # records: the slowest thousandth of fewer says nothing
 
 
 class SteadyProducer:
@@ -33,11 +36,13 @@ class SteadyProducer:
         self._sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._sock.setblocking(False)
         self._topic, self._size, self._rate = topic, size, rate
+        self.stolen = StolenTime()
         self._frames: dict[int, bytearray] = {}
         self._inbox, self._outbox = bytearray(), bytearray()
         self._waiting: deque[float] = deque()  # when each record was handed over
         self._under_way: deque[list[float]] = deque()  # the same, for each request
         self.took: list[float] = []
+        self.ended: list[float] = []  # when, for each of these
         self.late: list[float] = []
 
     def close(self) -> None:
@@ -45,18 +50,21 @@ class SteadyProducer:
 
     def run(self, *, seconds: float, until: int | None) -> None:
         """For so long, or until the file descriptor `until` is readable; then waits for what is not answered yet."""
-        self.took.clear(), self.late.clear()
+        self.took.clear(), self.ended.clear(), self.late.clear()
+        self.stolen = StolenTime()
         begun, sources = time.perf_counter(), [self._sock.fileno(), *([] if until is None else [until])]
         while (now := time.perf_counter()) < begun + seconds:
             while (due := begun + len(self.late) / self._rate) <= now:
                 self._waiting.append(now)
                 self.late.append(now - due)
             self._send()
+            self.stolen.mark(now)
             if until in self._wait(sources, due - now):
                 break
         deadline = time.perf_counter() + PATIENCE_S
         while len(self.took) < len(self.late):
             self._wait(sources[:1], 1.0)
+            self.stolen.mark(time.perf_counter())
             if time.perf_counter() > deadline:
                 raise TimeoutError(f"{len(self.late) - len(self.took)} records were not acknowledged")
 
@@ -96,8 +104,15 @@ class SteadyProducer:
         self._inbox += data
         now = time.perf_counter()
         for _ in range(produce_wire.take_answers(self._inbox, topic=self._topic)):  # in the order of the requests
-            self.took.extend(now - handed_over for handed_over in self._under_way.popleft())
+            took = [now - handed_over for handed_over in self._under_way.popleft()]
+            self.took += took
+            self.ended += [now] * len(took)
         self._send()
+
+    def calm(self) -> list[float]:
+        """What those took in whose time nothing was taken from the machine."""
+        is_calm = self.stolen.is_calm
+        return [took for took, ended in zip(self.took, self.ended, strict=True) if is_calm(ended - took, ended)]
 
 
 def quantile(ordered: list[float], share: float) -> float:
@@ -117,6 +132,14 @@ def summary(took: list[float], late: list[float]) -> dict[str, float]:
     }
 
 
+def told_of_calm(calm: list[float], *, records: int) -> dict[str, float]:
+    told = {"calm_share": len(calm) / records}
+    if len(calm) < CALM_MIN:
+        return told
+    ordered = sorted(calm)
+    return told | {"calm_p99_ms": 1e3 * quantile(ordered, 0.99), "calm_p999_ms": 1e3 * quantile(ordered, 0.999)}
+
+
 def prepare(parameters: dict[str, Any]) -> Callable[[], dict[str, Any]]:
     with contextlib.suppress(OSError):
         os.nice(PRIORITY)
@@ -129,7 +152,8 @@ def prepare(parameters: dict[str, Any]) -> Callable[[], dict[str, Any]]:
 
     def work() -> dict[str, Any]:
         producer.run(seconds=float(parameters["seconds_max"]), until=sys.stdin.fileno())
-        return summary(producer.took, producer.late)
+        told = told_of_calm(producer.calm(), records=len(producer.took))
+        return summary(producer.took, producer.late) | told | {"stolen_share": producer.stolen.share}
 
     return work
 

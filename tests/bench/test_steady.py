@@ -7,6 +7,7 @@ import time
 
 import pytest
 
+from bench.calm import StolenTime
 from bench.loaders.steady import IN_FLIGHT, SteadyProducer, quantile, summary
 from bench.wire import read_frame
 
@@ -23,6 +24,20 @@ def test_a_quantile_is_the_value_that_such_a_share_does_not_exceed(share: float,
 def test_the_summary_is_in_milliseconds() -> None:
     told = summary([0.002] * 999 + [0.5], [0.0])
     assert (told["records"], told["p50_ms"], told["p999_ms"], told["max_ms"]) == (1000, 2.0, 2.0, 500.0)
+
+
+def test_time_is_calm_when_nothing_was_stolen_from_before_it_until_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    ticks = 100
+    monkeypatch.setattr("bench.calm.stolen_ticks", lambda: ticks)
+    stolen = StolenTime()
+    start = time.perf_counter()
+    for number in range(1, 21):
+        ticks += number == 10
+        stolen.mark(start + number * 0.11)
+    calm = [number for number in range(1, 20) if stolen.is_calm(start + number * 0.11 - 0.02, start + number * 0.11)]
+    assert calm == [1, 2, 3, 4, 5, 6, 7, 8, *range(11, 20)]
+    assert not stolen.is_calm(start, start + 2.0)
+    assert stolen.share == pytest.approx(0.01 / 2.2, rel=0.01)
 
 
 class Broker:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tidemark.broker.replication.writers import (
+    AT_ONCE_BYTES_MAX_IF_BLOCKED,
     AT_ONCE_BYTES_MAX_IF_SLOW,
     BLOCKED_SECONDS,
     SLOW_FOR_SECONDS,
@@ -48,6 +49,23 @@ def test_a_write_that_waited_for_a_disk_is_slow_sooner_than_one_that_waited_for_
     assert writers.at_once_bytes_max == sys.maxsize
     writers.note_since(clock[0] - BLOCKED_SECONDS * 1.5, 7)
     assert writers.at_once_bytes_max == at_once
+
+
+def test_if_small_writes_wait_for_the_disk_too_only_very_small_ones_are_written_at_once(clock, monkeypatch):
+    monkeypatch.setattr("tidemark.broker.replication.writers.sleeps", lambda: 8)
+    writers = Writers()
+    writers.note(SLOW_SECONDS)
+    writers.note_since(clock[0] - BLOCKED_SECONDS * 2, 8)
+    assert writers.at_once_bytes_max == AT_ONCE_BYTES_MAX_IF_SLOW, "it waited for a processor"
+    writers.note_since(clock[0] - BLOCKED_SECONDS * 2, 7)
+    assert writers.at_once_bytes_max == AT_ONCE_BYTES_MAX_IF_BLOCKED
+    writers.note(STILL_SLOW_SECONDS)
+    assert writers.at_once_bytes_max == AT_ONCE_BYTES_MAX_IF_BLOCKED, "as long as the disk is slow"
+    clock[0] += SLOW_FOR_SECONDS
+    writers.note(0.001)
+    assert writers.at_once_bytes_max == sys.maxsize
+    writers.note(SLOW_SECONDS)
+    assert writers.at_once_bytes_max == AT_ONCE_BYTES_MAX_IF_SLOW, "the next time, small ones are tried again"
 
 
 def test_a_disk_counts_as_slow_until_it_has_been_quick_for_a_while(clock):

@@ -242,7 +242,7 @@ async def test_threads_keep_the_order_of_every_producer(node: Any, slow: Any, co
 
     async def produce(client: Any, producer_id: int) -> None:
         for sequence in range(40):
-            value = random.choice((b"x", LARGE, LARGE * 8))
+            value = random.choice((b"x", LARGE, LARGE * 4))
             client.send(request(batch(value, sequence=sequence, producer_id=producer_id)), 12)
             if sequence >= 5:
                 answers[producer_id].append(await answer(client))
