@@ -35,7 +35,7 @@ SETTINGS = {
     "group.consumer.session.timeout.ms": str(SESSION_MS),
     "group.consumer.min.session.timeout.ms": str(SESSION_MS),
 }
-QUICK = {"reconnect.backoff.ms": 10, "reconnect.backoff.max.ms": 100, "retry.backoff.ms": 20}
+QUICK = {"reconnect.backoff.ms": 10, "reconnect.backoff.max.ms": 100, "retry.backoff.ms": 20, "log_level": 2}
 
 
 class Instance:
