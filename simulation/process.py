@@ -128,7 +128,7 @@ class Process(Environment):
     def new_random(self) -> Random:
         return Random(self._chance.getrandbits(64))
 
-    def new_executor(self, threads: int, *, name: str) -> Executor:
+    def new_executor(self, threads: int, *, name: str, niceness: int = 0) -> Executor:
         return SimulatedThreads(self, threads)
 
     def new_socket(self, family: int, kind: int, protocol: int = 0) -> SimulatedSocket:  # type: ignore[override]

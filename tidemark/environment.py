@@ -43,8 +43,10 @@ class Environment:
     def new_random(self) -> Random:
         return Random()
 
-    def new_executor(self, threads: int, *, name: str) -> Executor:
-        return ThreadPoolExecutor(threads, thread_name_prefix=name)
+    def new_executor(self, threads: int, *, name: str, niceness: int = 0) -> Executor:
+        if niceness:
+            return ThreadPoolExecutor(threads, name, initializer=portable.lower_priority, initargs=(niceness,))
+        return ThreadPoolExecutor(threads, name)
 
     def new_socket(self, family: int, kind: int, protocol: int = 0) -> socket.socket:
         return socket.socket(family, kind, protocol)
@@ -98,9 +100,9 @@ def new_lock() -> Lock:
     return _current.get().new_lock()
 
 
-def new_executor(threads: int, *, name: str) -> Executor:
-    """Threads, for work that waits for a disk."""
-    return _current.get().new_executor(threads, name=name)
+def new_executor(threads: int, *, name: str, niceness: int = 0) -> Executor:
+    """Threads, for work that waits for a disk. `niceness`: by how much they let others run first."""
+    return _current.get().new_executor(threads, name=name, niceness=niceness)
 
 
 def new_socket(family: int, kind: int, protocol: int = 0) -> socket.socket:

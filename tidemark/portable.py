@@ -15,6 +15,7 @@ import resource
 import signal
 import socket
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
@@ -381,6 +382,15 @@ def run_when_idle() -> bool:
     except (OSError, AttributeError, ValueError):
         return False
     return True
+
+
+def lower_priority(niceness: int) -> None:
+    """From now on other threads run rather than this one. Where threads have no priorities of their own, as on macOS,
+    nothing changes."""
+    if IS_LINUX:
+        thread = threading.get_native_id()
+        with contextlib.suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, thread, os.getpriority(os.PRIO_PROCESS, thread) + niceness)
 
 
 def waited_to_run() -> tuple[float, float]:

@@ -10,6 +10,9 @@ The kernel makes those wait who write much, so a small batch is rarely held up e
 behind all others that want a processor. What gathers in a client meanwhile comes as the next batch: were that one too
 large to be written at once, a wait of milliseconds would lead to ever longer ones. Only where small ones are held up,
 too, are very small ones alone written at once.
+
+The threads let others run first. Copying megabytes into the page cache takes most of a processor, and the event loop,
+when something arrives for it, would have to wait until the scheduler takes it away from them.
 """
 
 from __future__ import annotations
@@ -31,6 +34,7 @@ UNTIMED_BYTES_MAX: Final = 8 << 10  # smaller writes are not worth two looks at 
 AT_ONCE_BYTES_MAX_IF_SLOW: Final = 64 << 10
 AT_ONCE_BYTES_MAX_IF_BLOCKED: Final = 4 << 10  # since a small write waited, too
 THREADS: Final = 16  # a partition has one at a time: with few of them, small batches would wait behind large ones
+NICENESS: Final = 10
 SLOW_SECONDS: Final = 0.1  # a write that takes longer: the disk is behind. On a busy machine it may be the CPU, if less
 BLOCKED_SECONDS: Final = 0.02  # likewise, if the system says that the write waited, and not for a processor
 STILL_SLOW_SECONDS: Final = 0.025  # likewise, once that is known
@@ -77,7 +81,7 @@ class Writers:
     def write(self, pending: PendingAppend, done: Callable[[], None]) -> None:
         """`done` is called on the event loop when the batch is written, or failed to be; in rare cases twice."""
         if self._pool is None:
-            self._pool = new_executor(THREADS, name="write")
+            self._pool = new_executor(THREADS, name="write", niceness=NICENESS)
         loop = asyncio.get_running_loop()
         try:
             self._pool.submit(self._run, pending, loop, done)

@@ -9,12 +9,14 @@ import socket
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 from pathlib import Path
 
 import pytest
 
 from tidemark import portable
+from tidemark.environment import new_executor
 
 # Produces, consumes, stops, starts again, dies, recovers: with the names in argv hidden before Tidemark is imported.
 LIFE = textwrap.dedent(
@@ -168,3 +170,13 @@ def test_connections_can_be_told_to_give_up_on_a_silent_peer() -> None:
         assert each.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
         if portable.limit_unacknowledged(each, milliseconds=1500):
             assert each.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 1500
+
+
+@pytest.mark.skipif(not portable.IS_LINUX, reason="elsewhere threads have no priorities of their own")
+def test_threads_of_a_pool_can_let_others_run_first() -> None:
+    def priority() -> int:
+        return os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
+
+    with new_executor(1, name="nice", niceness=5) as pool, new_executor(1, name="plain") as other:
+        assert pool.submit(priority).result() == min(19, priority() + 5)
+        assert other.submit(priority).result() == priority()
