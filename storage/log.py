@@ -571,8 +571,10 @@ class Log:
 
     def close(self, *, clean: bool = True) -> None:
         """Closes the log. Cleanly: everything is synced, and opening it again needs no recovery."""
+        was_online = self._offline is None
         self.settle()
-        if self._offline is None and clean:
+        if was_online and clean:
+            self.check_online()  # what was being written may have left it offline: nothing here is synced then
             try:
                 self.segments.active.seal()
                 self.snapshots.take(self.end_offset, self.producer_states.to_snapshot())

@@ -118,6 +118,23 @@ def test_a_clean_close_keeps_what_is_being_written(log, disk, make_batch, append
     assert open_log(files=disk, clean=True).end_offset == 5
 
 
+def test_a_write_that_breaks_the_log_just_before_the_stop_denies_the_clean_mark(
+    open_directory, disk, make_batch, append
+):
+    """The stop is the first to hear of it, and has synced nothing of the log."""
+    directory = open_directory(disk)
+    log = directory.open_log("t", 0, config=LogConfig())
+    append(log, make_batch(1))
+    pending = begin(log, make_batch(1))
+    disk.room, disk.fail_truncate = 70, True
+    pending()
+    disk.room, disk.fail_truncate = None, False
+    directory.close(broker_epoch=7)  # before finish_append is called
+    again = open_directory(disk)
+    assert not again.was_clean
+    assert again.open_log("t", 0, config=LogConfig()).end_offset == 1
+
+
 def test_a_log_that_is_deleted_meanwhile_takes_nothing(log, make_batch, append):
     append(log, make_batch(2))
     pending = begin(log, make_batch(3))
