@@ -61,6 +61,10 @@ class Turn(Protocol):
 
     def finish(self, pending: PendingAppend) -> None: ...
 
+    @property
+    def header(self) -> BatchHeader | None:
+        """Of what a producer has sent."""
+
 
 class QueuedAppend:
     """An append that waits for those before it, or for the disk."""
@@ -454,6 +458,7 @@ class Partition(Replica):
     def resign(self, error: Exception) -> None:
         """This leadership is over: every wait ends, and readers look for another leader."""
         self._over = error
+        self._note_queued()
         self.count_records()
         self.close_waiting(error)
         self.wake_all()
@@ -463,6 +468,14 @@ class Partition(Replica):
             except Exception:
                 self._watcher_failed()
         self.replica_watchers.clear()
+
+    def _note_queued(self) -> None:
+        """What waits for its turn will be refused then. What its producer has sent behind it may come before, and to
+        the next leadership, which is to let it wait as if that had been said already. (One that is being written may
+        be in the log in the end: then its number is not missing.)"""
+        for queued in self.append_queue or ():
+            if (header := queued.turn.header) is not None:
+                self._unwritten.add(header, ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     @property
     def is_over(self) -> bool:

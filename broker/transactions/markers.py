@@ -99,6 +99,10 @@ class _MarkerTurn:
     def finish(self, pending: PendingAppend) -> None:
         raise AssertionError("a marker is written at once")
 
+    @property
+    def header(self) -> None:
+        return None
+
 
 def _resolver(deferred: Deferred[ErrorCode], where: str) -> Callable[[Exception | None], None]:
     def reached(error: Exception | None) -> None:

@@ -354,6 +354,10 @@ class QueuedBatch:
             outcome = self._failed()
         self._appending.end_turn(self, outcome)
 
+    @property
+    def header(self) -> BatchHeader:
+        return read_header(self.data.records)  # type: ignore[arg-type]  # it was checked when it came
+
     def _failed(self) -> PartitionProduceResponse:
         log.exception("%s-%d: a batch that waited was not appended", self.partition.topic, self.partition.index)
         return _refused(self.data, ErrorCode.UNKNOWN_SERVER_ERROR)

@@ -181,6 +181,34 @@ async def test_the_next_leadership_does_not_inherit_what_waited(node: Any, stric
     partitions[0], partitions[1] = partitions[1], partitions[0]
 
 
+@pytest.mark.parametrize("is_known", [True, False])
+async def test_what_is_sent_to_the_next_leadership_does_not_overtake_what_waited_in_the_last(
+    node: Any, strict: Any, connect: Any, held: HeldExaminers, is_known: bool
+) -> None:
+    """Number 1 in the log would be too late for number 0, and the producer could not go on."""
+    other = await connect(node)
+    first = 0
+    if is_known:
+        other.send(request(batch(1, sequence=0)), 12)
+        assert await answer(other) == [(0, 0)]
+        first = 1
+    strict.send(request(batch(MANY, sequence=first)), 12)
+    await until(lambda: len(held.jobs) == 1)
+    hosted = node._replicas.table.topics[TOPIC]
+    node._replicas.roles._retire(hosted, 0, None)
+    node._replicas.roles.assign(hosted, 0)
+    other.send(request(batch(1, sequence=first + MANY)), 12)
+    assert await answer(other) == [(ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)]
+    held.release()
+    assert await answer(strict) == [(ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)]
+    strict.send(request(batch(MANY, sequence=first)), 12)
+    await until(lambda: len(held.jobs) == 1)
+    held.release()
+    assert await answer(strict) == [(0, first)]
+    other.send(request(batch(1, sequence=first + MANY)), 12)
+    assert await answer(other) == [(0, first + MANY)]
+
+
 async def test_a_topic_that_is_deleted_meanwhile_is_unknown(
     node: Any, strict: Any, connect: Any, held: HeldExaminers
 ) -> None:
