@@ -6,12 +6,13 @@ import logging
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 
 from tidemark.storage import damage_note, history, leftovers, names
 from tidemark.storage.checkpoints import read_partition_metadata, write_partition_metadata
 from tidemark.storage.config import LogConfig
 from tidemark.storage.epochs import EpochCache
-from tidemark.storage.errors import TopicIdMismatch
+from tidemark.storage.errors import CorruptLog, TopicIdMismatch
 from tidemark.storage.files import Files
 from tidemark.storage.producers import Producers
 from tidemark.storage.recovery import Recovered, recover
@@ -74,6 +75,8 @@ def load(
     if not epochs.is_known and any(segment.size for segment in recovered.segments):
         _restore_epochs(epochs, recovered.segments)
     epochs.truncate_end(recovered.end_offset)
+    if recovered.scanned:
+        _restore_first_epochs(epochs, recovered.segments, start_offset=start_offset)
     epochs.truncate_start(start_offset)
     snapshots = SnapshotFiles(files, directory, _snapshot_offsets(found))
     producers = Producers()
@@ -171,6 +174,26 @@ def _restore_epochs(epochs: EpochCache, segments: Sequence[Segment]) -> None:
     epochs.restore(
         (each.partition_leader_epoch, each.base_offset) for each in placed if each.partition_leader_epoch >= 0
     )
+
+
+def _restore_first_epochs(epochs: EpochCache, segments: Sequence[Segment], *, start_offset: int) -> None:
+    """Records were deleted, and before the new start was in the checkpoint the node was killed: they are back. The
+    epochs before that start may be gone from their file. A follower that has other records of these would be told that
+    they are the same."""
+    known = epochs.entries()
+    if not known or known[0][1] <= start_offset:
+        return
+    begun = known[0][1]
+    first: dict[int, int] = {}
+    try:
+        for segment in takewhile(lambda each: each.base_offset < begun, segments):
+            for _, header in takewhile(lambda placed: placed[1].base_offset < begun, segment.headers(position=0)):
+                first.setdefault(header.partition_leader_epoch, header.base_offset)
+        found = [(epoch, offset) for epoch, offset in first.items() if epoch >= 0]
+        if found:
+            epochs.restore([*found, *known])
+    except (CorruptLog, OSError) as error:
+        _logger.warning("%s does not tell of the first epochs: %s", epochs.path, error)
 
 
 def _drop(files: Files, directory: str, dropped: Sequence[Segment]) -> None:

@@ -423,3 +423,25 @@ def test_a_snapshot_that_a_power_cut_tore_does_not_stay(open_log, make_batch, ap
     log = open_log(clean=False)
     assert not any(path.read_bytes() == b"" for path in (tmp_path / "topic-0").glob("*.snapshot"))
     assert [each.producer_id for each in log.producers()] == [5]
+
+
+@pytest.mark.parametrize("sealed", [False, True])
+def test_records_whose_deletion_a_kill_undid_are_of_the_epochs_that_they_were(open_log, make_batch, append, sealed):
+    """Or a follower that has other records of these epochs would be told that they are the same."""
+    log = open_log(config=CONFIG)
+    for epoch in (0, 0, 1, 1):
+        append(log, make_batch(1), leader_epoch=epoch)
+    log.delete_before(3)
+    if sealed:
+        log.roll()
+        log.flush()
+    append(log, make_batch(1), leader_epoch=2)  # this writes the file of epochs, without those that are gone
+    log.close(clean=False)
+    for _ in ("read from the batches", "read from the file"):
+        log = open_log(config=CONFIG, clean=False, recovery_point=log.recovery_point)
+        assert log.start_offset == 0
+        assert log.epochs.entries() == [(0, 0), (1, 2), (2, 4)]
+        assert log.epoch_end_offset(0) == (0, 2)
+        log.close(clean=False)
+    log = open_log(config=CONFIG, clean=False, start_offset=3)
+    assert log.epochs.entries() == [(1, 3), (2, 4)]
