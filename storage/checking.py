@@ -324,11 +324,13 @@ def _check_epochs(files: Files, directory: str, known: Known) -> Iterator[Findin
 
 
 def _from_start_of(known: Sequence[tuple[int, int]], written: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Where the log's start has moved on, the file still says what was before."""
-    start = known[0][1] if known else 0
+    """Where the log's start has moved on, the file still says what was before. The start may be the log's end, too,
+    where an epoch begins that has no batch yet."""
+    epoch_there, start = known[0] if known else (-1, 0)
     before = [epoch for epoch, first in written if first < start]
     rest = [(epoch, first) for epoch, first in written if first >= start]
-    if before and (not rest or rest[0][1] > start):
+    is_unwritten = len(known) == 1 and not rest and before and before[-1] < epoch_there
+    if before and not is_unwritten and (not rest or rest[0][1] > start):
         rest.insert(0, (before[-1], start))
     return rest
 

@@ -53,6 +53,7 @@ def test_epochs_that_the_start_of_the_log_left_behind_may_stay_in_the_file(close
         (3, [(first, 3), (second, began)]),
         (began, [(second, began)]),
         (began + 2, [(second, began + 2)]),
+        (began + 9, [(second + 1, began + 9)]),  # begins where the log ends, and has no batch yet
     ]:
         assert findings(directory, replace(known, epochs=epochs)) == [], start
     for wrong in (
