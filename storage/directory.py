@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
+from types import MappingProxyType
 
 from tidemark.environment import current, new_executor, new_lock, wall_clock_ms
 from tidemark.storage import checkpoints, moving, names
@@ -174,6 +175,9 @@ class LogDirectory:
             cleaned_up_to=self._cleaned_up_to(key, config),
             cache=self._cache,
         )
+        if log.recovery_point < self._recovery_points.get(key, 0):
+            # A kill came between a truncation and this file. It is lowered before new batches come.
+            self.write_recovery_points({key: log.recovery_point})
         self._refused.discard(key)
         return log
 
@@ -379,17 +383,19 @@ class LogDirectory:
                 offsets = dict(self.cleaned_up_to)
             self._write(checkpoints.CLEANED_UP_TO, offsets)
 
-    def write_recovery_points(self) -> None:
+    def write_recovery_points(self, opening: Mapping[TopicPartition, int] | None = None) -> None:
+        """`opening`: also of logs that are not among the open ones yet."""
         with self._writing:
-            self._write_recovery_points()
+            self._write_recovery_points(opening or {})
 
     def noted_recovery_point(self, key: TopicPartition) -> int:
         """As the file says: a kill takes the log back to it."""
         return self._recovery_points.get(key, 0)
 
-    def _write_recovery_points(self) -> None:
+    def _write_recovery_points(self, opening: Mapping[TopicPartition, int] = MappingProxyType({})) -> None:
         with self._tables:
-            points = {**self._recovery_points, **{key: log.recovery_point for key, log in list(self.logs.items())}}
+            open_ = {key: log.recovery_point for key, log in list(self.logs.items())}
+            points = {**self._recovery_points, **open_, **opening}
         self._write(checkpoints.RECOVERY_POINTS, points)
         with self._tables:  # what was deleted meanwhile stays so
             self._recovery_points = {key: offset for key, offset in points.items() if key not in self._forgotten}

@@ -168,6 +168,32 @@ def test_a_damaged_checkpoint_costs_time_not_records(open_directory, path, make_
     assert directory.logs["a", 0].end_offset == 3
 
 
+def test_a_kill_between_a_truncation_and_its_checkpoint_is_made_good_by_the_next_start(
+    open_directory, path, make_batch, append
+):
+    """Or a torn tail among the batches that come then would be taken for damage to what had been synced."""
+    directory = open_directory()
+    log = directory.open_log("a", 0, config=CONFIG)
+    for _ in range(5):
+        append(log, make_batch(2))
+    log.flush()
+    directory.write_checkpoints()
+    log.on_truncated = None  # killed just before
+    log.truncate_to(4)
+    directory._lock.close()
+    directory.files.locked.clear()
+    directory = open_directory()
+    log = directory.open_log("a", 0, config=CONFIG)
+    assert (log.end_offset, directory.noted_recovery_point(("a", 0))) == (4, 4)
+    append(log, make_batch(2))
+    append(log, make_batch(2))
+    torn = next((path / "a-0").glob("*.log"))
+    os.truncate(torn, torn.stat().st_size - 1)
+    directory._lock.close()
+    directory.files.locked.clear()
+    assert open_directory().open_log("a", 0, config=CONFIG).end_offset == 6
+
+
 def test_a_truncation_lowers_the_recovery_point_on_disk(open_directory, path, make_batch, append):
     directory = open_directory()
     log = directory.open_log("a", 0, config=CONFIG)
