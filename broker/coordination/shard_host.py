@@ -13,6 +13,7 @@ from tidemark.broker.coordination.loading import Decode, LogReplay, ReplaysTrans
 from tidemark.broker.coordination.result import CoordinatorResult, Decision
 from tidemark.broker.core.deferred import Deferred, MaybeDeferred
 from tidemark.broker.core.errors import EXPECTED, fault_of
+from tidemark.broker.core.sliced_work import Interrupted, Job, SlicedWork
 from tidemark.broker.replication.partition import Partition
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.schema import EncodeError
@@ -44,6 +45,8 @@ class ShardHost(ABC):
         self._loop = asyncio.get_running_loop()
         self._written = -1  # the last offset that we appended
         self._task: asyncio.Task[None] | None = None
+        self._work = SlicedWork()
+        self._closed = False
 
     @abstractmethod
     def _release_effects(self) -> None:
@@ -130,6 +133,25 @@ class ShardHost(ABC):
             self.finish(result)
         self._release_effects()
 
+    def start_all(self, results: Iterable[CoordinatorResult | None]) -> Deferred[None] | None:
+        """As `run_all`, for what may be very many: where it has None others may have their turn. What the first slice
+        is enough for is done at once; otherwise there is a Deferred of the end."""
+        job = self._finish_all(results)
+        if not isinstance(self._work.start(job), Interrupted):
+            return None
+        return self._work.add(job)
+
+    def _finish_all(self, results: Iterable[CoordinatorResult | None]) -> Job[None]:
+        for result in results:
+            if result is not None:
+                self.finish(result)
+                continue
+            self._release_effects()
+            yield
+            if self._closed:
+                return
+        self._release_effects()
+
     def _append(self, result: CoordinatorResult) -> None:
         now_ms = self.now_ms()
         batch, header = build(result.records, now_ms=now_ms, producer=result.producer)
@@ -152,6 +174,7 @@ class ShardHost(ABC):
         return deferred
 
     def close(self) -> None:
+        self._closed = True
         if self._task is not None:
             self._task.cancel()
 

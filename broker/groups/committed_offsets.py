@@ -84,12 +84,12 @@ class CommittedOffsets:
             for partition in partitions
         ]
 
-    def deletion_of_topics(self, names: Set[str]) -> Iterator[CoordinatorRecord]:
-        """The records that delete what any group committed for these topics."""
+    def of_topics(self, names: Set[str]) -> Iterator[tuple[str, str, int, OffsetCommitValue]]:
+        """What any group committed for these topics: group, topic, partition, offset."""
         for group_id, topics in self._groups.items():
             for topic in sorted(topics.keys() & names):
-                for partition in topics[topic]:
-                    yield tombstone(group_id, topic, partition)
+                for partition, value in topics[topic].items():
+                    yield group_id, topic, partition, value
 
     def expired(self, group: Group, *, now_ms: int, retention_ms: int) -> list[CoordinatorRecord]:
         """The records that delete offsets whose retention is over."""

@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 from tidemark.broker.coordination.coordinator import Coordinator
+from tidemark.broker.core.deferred import awaited
 from tidemark.broker.groups.group_shard_host import GroupShardHost
 from tidemark.broker.groups.recent_lookups import RecentLookups
 from tidemark.broker.metadata.image import Image
@@ -41,7 +42,7 @@ class GroupCoordinator(Coordinator[GroupShardHost]):
 
     def _loaded(self, host: GroupShardHost) -> None:
         """Topics may have been deleted while no coordinator was there to delete their offsets."""
-        host.run_all(host.shard.forget_topics(host.shard.unknown_topics(self.image.topics)))
+        _forget_topics(host, host.shard.unknown_topics(self.image.topics))
 
     def follow(self, old: Image, new: Image) -> None:
         for host in self:
@@ -52,12 +53,12 @@ class GroupCoordinator(Coordinator[GroupShardHost]):
         gone = {name for topic_id, name in old.topic_names.items() if topic_id not in new.topic_names}
         for host in self:
             if gone and not host.is_loading:
-                host.run_all(host.shard.forget_topics(gone))
+                _forget_topics(host, gone)
 
     async def expire(self) -> None:
         for host in self:
             if not host.is_loading:
-                host.run_all(host.shard.expire(self.now_ms()))
+                await awaited(host.start_all(host.shard.expire(self.now_ms())))
             await asyncio.sleep(0)
 
     # -- transactions ------------------------------------------------------
@@ -71,3 +72,9 @@ class GroupCoordinator(Coordinator[GroupShardHost]):
     def end_transaction(self, index: int, marker: EndTransaction) -> None:
         """The marker is in the log of that partition."""
         self._shards[index].shard.end_transaction(marker.producer_id, commit=marker.commit)
+
+
+def _forget_topics(host: GroupShardHost, names: set[str]) -> None:
+    going_on = host.start_all(host.shard.forget_topics(names))
+    if going_on is not None:
+        going_on.then(lambda _: None)  # a failure is logged

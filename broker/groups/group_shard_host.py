@@ -78,9 +78,15 @@ class GroupShardHost(ShardHost):
 
     def _wake(self) -> None:
         self._timer = None
-        self.run_all(self.shard.wake(self.now_ms()))
+        going_on = self.start_all(self.shard.wake(self.now_ms()))
+        if going_on is None:
+            self._await_next()
+        else:
+            going_on.then(lambda _: self._await_next())
+
+    def _await_next(self) -> None:
         next_ms = self.shard.timers.next_ms
-        if next_ms is not None:
+        if next_ms is not None and not self._closed:
             self._set_timer(next_ms)
 
     def close(self) -> None:

@@ -21,7 +21,7 @@ from tidemark.broker.core.deferred import Deferred
 from tidemark.broker.groups.classic.group import ClassicGroup
 from tidemark.broker.groups.classic.join import refusal
 from tidemark.broker.groups.classic.leave import nobody_left
-from tidemark.broker.groups.committed_offsets import CommittedOffsets
+from tidemark.broker.groups.committed_offsets import CommittedOffsets, tombstone
 from tidemark.broker.groups.expected_members import ExpectedMembers
 from tidemark.broker.groups.group import Caller, Group
 from tidemark.broker.groups.records import GroupMetadataKey, GroupMetadataValue, OffsetCommitKey, OffsetCommitValue
@@ -130,16 +130,23 @@ class GroupShard:
 
     # -- time, and other news ----------------------------------------------
 
-    def wake(self, now_ms: int) -> Iterator[CoordinatorResult]:
-        """Run the timers that are due. Each result must be written or refused before the next is requested."""
+    def wake(self, now_ms: int) -> Iterator[CoordinatorResult | None]:
+        """Run the timers that are due. Each result must be written or refused before the next is requested. None as in
+        `expire`."""
         for result in self.timers.due(now_ms):
             if result is not None:
                 yield result
+            yield None
 
-    def expire(self, now_ms: int) -> Iterator[CoordinatorResult]:
-        """offsets.retention.minutes: forget offsets that were not renewed, and groups that have nothing left."""
+    def expire(self, now_ms: int) -> Iterator[CoordinatorResult | None]:
+        """offsets.retention.minutes: forget offsets that were not renewed, and groups that have nothing left. Where
+        there is None, and only there, requests may be handled before it goes on."""
         retention_ms = self.config.offsets_retention_minutes * 60_000
-        for group in list(self.groups.values()):
+        for group_id in list(self.groups):
+            yield None
+            group = self.groups.get(group_id)
+            if group is None:
+                continue
             records = self.offsets.expired(group, now_ms=now_ms, retention_ms=retention_ms)
             if group.is_empty and len(records) == sum(map(len, self.offsets.of_group(group.group_id).values())):
                 records += group.tombstones()
@@ -147,9 +154,20 @@ class GroupShard:
                 log.info("group %s: deleted %d expired records", group.group_id, len(records))
                 yield from _in_batches(records)
 
-    def forget_topics(self, names: Set[str]) -> Iterator[CoordinatorResult]:
-        """Delete the offsets of deleted topics."""
-        yield from _in_batches(list(self.offsets.deletion_of_topics(names)))
+    def forget_topics(self, names: Set[str]) -> Iterator[CoordinatorResult | None]:
+        """Delete the offsets of deleted topics, as they are now. None as in `expire`: meanwhile a new topic of such a
+        name may get offsets of its own, which stay."""
+        committed = list(self.offsets.of_topics(names))
+        for first in range(0, len(committed), TOMBSTONES_PER_BATCH):
+            old = committed[first : first + TOMBSTONES_PER_BATCH]
+            records = [
+                tombstone(group_id, topic, partition)
+                for group_id, topic, partition, value in old
+                if self.offsets.of_topic(group_id, topic).get(partition) is value
+            ]
+            if records:
+                yield CoordinatorResult(records, refuse=lambda _: None)
+            yield None
 
     def unknown_topics(self, known: Collection[str]) -> set[str]:
         """Topics with committed offsets that do not exist."""

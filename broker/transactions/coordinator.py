@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tidemark.broker.coordination.coordinator import Coordinator
-from tidemark.broker.core.deferred import Deferred, mapped
+from tidemark.broker.core.deferred import Deferred, awaited, mapped
 from tidemark.broker.metadata.image import Image
 from tidemark.broker.metadata.internal import TRANSACTIONS_TOPIC
 from tidemark.broker.replication.partition import Partition
@@ -76,9 +76,9 @@ class TransactionCoordinator(Coordinator[TransactionShardHost]):
     async def abort_timed_out(self) -> None:
         for host in self:
             if not host.is_loading:
-                host.run_all(host.shard.time_out(self.now_ms()))
+                await awaited(host.start_all(host.shard.time_out(self.now_ms())))
 
     async def forget_expired(self) -> None:
         for host in self:
             if not host.is_loading:
-                host.run_all(host.shard.expire(self.now_ms()))
+                await awaited(host.start_all(host.shard.expire(self.now_ms())))

@@ -186,19 +186,32 @@ class TransactionShard:
 
     # -- time --------------------------------------------------------------
 
-    def time_out(self, now_ms: int) -> Iterator[CoordinatorResult]:
-        """Abort transactions whose time-out is over, and fence their producers."""
-        for old in list(self.transactions.values()):
-            if old.state is TransactionState.ONGOING and now_ms > old.start_ms + old.timeout_ms:
+    def time_out(self, now_ms: int) -> Iterator[CoordinatorResult | None]:
+        """Abort transactions whose time-out is over, and fence their producers. Where there is None, and only there,
+        requests may be handled before it goes on."""
+        for old in self._each():
+            if old is None:
+                yield None
+            elif old.state is TransactionState.ONGOING and now_ms > old.start_ms + old.timeout_ms:
                 log.info("the transaction of %s has timed out and is aborted", old.transactional_id)
                 yield self._transition_to(fenced(old, now_ms=now_ms), answer=None, refuse=lambda _: None)
 
-    def expire(self, now_ms: int) -> Iterator[CoordinatorResult]:
-        """transactional.id.expiration.ms: delete transactional ids that are no longer used."""
+    def expire(self, now_ms: int) -> Iterator[CoordinatorResult | None]:
+        """transactional.id.expiration.ms: delete transactional ids that are no longer used. None as in `time_out`."""
         limit_ms = self.config.transactional_id_expiration_ms
-        for old in list(self.transactions.values()):
-            if old.state in AT_REST and now_ms - old.update_ms >= limit_ms:
+        for old in self._each():
+            if old is None:
+                yield None
+            elif old.state in AT_REST and now_ms - old.update_ms >= limit_ms:
                 yield CoordinatorResult([tombstone(old.transactional_id)], refuse=lambda _: None)
+
+    def _each(self) -> Iterator[Transaction | None]:
+        """Every transaction as it is when its turn comes, and None behind it."""
+        for transactional_id in list(self.transactions):
+            transaction = self.transactions.get(transactional_id)
+            if transaction is not None:
+                yield transaction
+            yield None
 
     # -- the log -----------------------------------------------------------
 

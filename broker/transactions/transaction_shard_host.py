@@ -39,7 +39,6 @@ class TransactionShardHost(ShardHost):
         self.shard = TransactionShard(config=config, coordinator_epoch=partition.leader_epoch)
         self._markers = markers
         self._retries: OrderedSet[asyncio.TimerHandle] = OrderedSet()
-        self._closed = False
         self._log = LimitedLog(log, clock=self._loop.time, lines_max=RETRIES_LOGGED_MAX, seconds=RETRIES_LOGGED_SECONDS)
 
     def load(self) -> None:
@@ -113,7 +112,6 @@ class TransactionShardHost(ShardHost):
 
     def close(self) -> None:
         super().close()
-        self._closed = True
         for handle in self._retries:
             handle.cancel()
         self._retries.clear()

@@ -324,7 +324,7 @@ class World:
 
     def time_out(self) -> None:
         coordinator = self.coordinator
-        for result in coordinator.shard.time_out(self.now):
+        for result in filter(None, coordinator.shard.time_out(self.now)):
             self.timed_out.update(record.key.transactional_id for record in result.records)
             coordinator.finish(result, lambda _: None)
 
