@@ -25,6 +25,11 @@ NO_OFFSET = -1
 # those below. Anybody can make up any number of keys, so a partition remembers the last ones only.
 KEYED_PRODUCER_ID_MIN = 1 << 62
 KEYED_PRODUCERS_MAX = 5_000
+# Nor does anything keep a client from making up ids below: a batch of 69 bytes would be 350 bytes of memory for a day
+# (producer.id.expiration.ms), and an entry in each snapshot. So those that wrote longest ago are forgotten, as if
+# expired; their next batch is accepted, whatever its sequence.
+PRODUCERS_MAX = 30_000
+PRODUCERS_LEFT = 25_000
 UNREPLICATED_MAX = 1_000  # transactions that have ended, and may not be committed yet
 _SEQUENCE_MASK = 0x7FFFFFFF  # after 2^31-1 comes 0
 
@@ -46,6 +51,7 @@ class ProducerState:
         "current_txn_first_offset",
         "epoch",
         "last_timestamp",
+        "last_written",
         "next_sequence",
         "producer_id",
     )
@@ -56,6 +62,7 @@ class ProducerState:
         self.batches: list[RememberedBatch] = []
         self.next_sequence = 0
         self.last_timestamp = -1
+        self.last_written = NO_OFFSET  # the last offset of its last batch or marker
         self.coordinator_epoch = -1
         self.current_txn_first_offset = NO_OFFSET
 
@@ -82,12 +89,14 @@ class ProducerState:
         batches.append(batch)
         self.next_sequence = (batch.last_sequence + 1) & _SEQUENCE_MASK
         self.last_timestamp = batch.timestamp
+        self.last_written = batch.last_offset
 
     def copy(self) -> ProducerState:
         copied = ProducerState(self.producer_id, epoch=self.epoch)
         copied.batches = self.batches.copy()
         copied.next_sequence = self.next_sequence
         copied.last_timestamp = self.last_timestamp
+        copied.last_written = self.last_written
         copied.coordinator_epoch = self.coordinator_epoch
         copied.current_txn_first_offset = self.current_txn_first_offset
         return copied
@@ -130,10 +139,11 @@ class CompletedTransaction(NamedTuple):
 class Producers:
     """All producers of one partition, and the transactions they hold open."""
 
-    __slots__ = ("_keyed", "_ongoing", "_states", "_unreplicated")
+    __slots__ = ("_keyed", "_limit", "_ongoing", "_states", "_unreplicated")
 
     def __init__(self) -> None:
         self._states: dict[int, ProducerState] = {}
+        self._limit = PRODUCERS_MAX  # more, while so many transactions are open
         self._keyed: dict[int, None] = {}  # ids that are made of keys, oldest first
         # Keyed by first offset. Transactions begin in offset order, so the dictionary's order is theirs.
         self._ongoing: dict[int, int] = {}
@@ -191,6 +201,8 @@ class Producers:
             state = self._states[header.producer_id] = ProducerState(header.producer_id, epoch=header.producer_epoch)
             if header.producer_id >= KEYED_PRODUCER_ID_MIN:
                 self._note_key(header.producer_id)
+            if len(self._states) > self._limit:
+                self._forget_oldest(header.producer_id)
         elif header.producer_epoch != state.epoch:
             state.enter_epoch(header.producer_epoch)
         sequence = header.base_sequence
@@ -206,6 +218,22 @@ class Producers:
             oldest = next(iter(self._keyed))
             del self._keyed[oldest]
             self._states.pop(oldest, None)
+
+    def _forget_oldest(self, newest: int) -> None:
+        """Many at once, so that it is not done for every new one. Open transactions stay."""
+        idle = [
+            state
+            for state in self._states.values()
+            if state.current_txn_first_offset < 0 and state.producer_id != newest
+        ]
+        idle.sort(key=_last_written)
+        self._forget(state.producer_id for state in idle[: len(self._states) - PRODUCERS_LEFT])
+        self._limit = max(PRODUCERS_MAX, len(self._states) + PRODUCERS_MAX - PRODUCERS_LEFT)
+
+    def _forget(self, producer_ids: Iterable[int]) -> None:
+        for producer_id in producer_ids:
+            del self._states[producer_id]
+            self._keyed.pop(producer_id, None)
 
     def check_marker(self, header: BatchHeader, *, coordinator_epoch: int) -> None:
         """Whether a coordinator's marker may be appended (replicated markers are not asked)."""
@@ -227,9 +255,12 @@ class Producers:
         state = self._states.get(header.producer_id)
         if state is None:
             state = self._states[header.producer_id] = ProducerState(header.producer_id, epoch=header.producer_epoch)
+            if len(self._states) > self._limit:
+                self._forget_oldest(header.producer_id)
         state.enter_epoch(header.producer_epoch)
         state.coordinator_epoch = coordinator_epoch
         state.last_timestamp = header.max_timestamp
+        state.last_written = offset
         first_offset, state.current_txn_first_offset = state.current_txn_first_offset, NO_OFFSET
         if first_offset < 0:
             return None
@@ -272,9 +303,7 @@ class Producers:
             for state in self._states.values()
             if state.current_txn_first_offset < 0 and now_ms - state.last_timestamp >= idle_ms
         ]
-        for producer_id in expired:
-            del self._states[producer_id]
-            self._keyed.pop(producer_id, None)
+        self._forget(expired)
 
     def clear(self) -> None:
         self._states.clear()
@@ -317,3 +346,7 @@ def _joined(entries: list[tuple[int, int]]) -> list[tuple[int, int]]:
 
 def _first_offset(state: ProducerState) -> int:
     return state.current_txn_first_offset
+
+
+def _last_written(state: ProducerState) -> int:
+    return state.last_written

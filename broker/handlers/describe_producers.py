@@ -6,8 +6,6 @@ one broker about all that it holds.
 
 from __future__ import annotations
 
-from functools import partial
-
 from tidemark.broker.core.errors import Refused
 from tidemark.broker.core.registry import Call, handles
 from tidemark.broker.core.sliced_work import Job, in_slices
@@ -19,6 +17,7 @@ from tidemark.protocol.messages.describe_producers import (
     ProducerState,
     TopicResponse,
 )
+from tidemark.storage import ProducerState as Producer
 
 
 @handles(DescribeProducersRequest, DescribeProducersResponse)
@@ -27,27 +26,31 @@ def describe_producers(
 ) -> Job[DescribeProducersResponse]:
     response = DescribeProducersResponse()
     for topic in request.topics:
-        partitions = yield from in_slices(partial(_one, replicas, topic.name), topic.partition_indexes)
-        response.topics.append(TopicResponse(name=topic.name, partitions=partitions))
+        described = TopicResponse(name=topic.name)
+        for index in topic.partition_indexes:
+            described.partitions.append((yield from _one(replicas, topic.name, index)))
+            yield
+        response.topics.append(described)
     return response
 
 
-def _one(replicas: ReplicaTable, topic: str, index: int) -> PartitionResponse:
+def _one(replicas: ReplicaTable, topic: str, index: int) -> Job[PartitionResponse]:
     answer = PartitionResponse(partition_index=index)
     try:
         replica = replicas.replica_of(topic, index)
     except Refused as refusal:
         answer.error_code, answer.error_message = refusal.code, refusal.message
         return answer
-    answer.active_producers = [
-        ProducerState(
-            producer_id=producer.producer_id,
-            producer_epoch=producer.epoch,
-            last_sequence=producer.last_sequence,
-            last_timestamp=producer.last_timestamp,
-            coordinator_epoch=producer.coordinator_epoch,
-            current_txn_start_offset=producer.current_txn_first_offset,
-        )
-        for producer in replica.log.producers()
-    ]
+    answer.active_producers = yield from in_slices(_described, replica.log.producers())
     return answer
+
+
+def _described(producer: Producer) -> ProducerState:
+    return ProducerState(
+        producer_id=producer.producer_id,
+        producer_epoch=producer.epoch,
+        last_sequence=producer.last_sequence,
+        last_timestamp=producer.last_timestamp,
+        coordinator_epoch=producer.coordinator_epoch,
+        current_txn_start_offset=producer.current_txn_first_offset,
+    )

@@ -244,3 +244,51 @@ def test_of_producers_that_are_made_of_keys_the_last_ones_are_remembered(writer,
     assert writer.write(header(0, producer_id=7)) == (0, True), "others stay"
     writer.producers.expire(now_ms=1 << 60, idle_ms=1)
     assert len(writer.producers) == 0
+
+
+def test_of_very_many_producers_those_that_wrote_last_are_remembered(writer, header, monkeypatch):
+    """Anybody who may write can make up ids, and what is remembered of each is five times as large as its batch."""
+    monkeypatch.setattr(producers, "PRODUCERS_MAX", 20)
+    monkeypatch.setattr(producers, "PRODUCERS_LEFT", 15)
+    writer.producers = Producers()
+    writer.write(header(0, producer_id=900, transactional=True))
+    for number in range(200):
+        writer.write(header(0, producer_id=number))
+        writer.write(header(number, producer_id=901))
+        assert len(writer.producers) <= 20
+    assert writer.write(header(199, producer_id=901))[1], "it wrote all the time"
+    assert writer.write(header(0, producer_id=199))[1], "it is among the last"
+    assert not writer.write(header(0, producer_id=100))[1], "it was forgotten"
+    with pytest.raises(InvalidTransactionState):
+        writer.write(header(1, producer_id=900))  # its transaction is open still
+    saved = Producers()
+    saved.load(writer.producers.to_snapshot())
+    writer.producers = saved
+    for number in range(300, 306):
+        writer.write(header(0, producer_id=number))
+    assert len(writer.producers) <= 20
+    assert saved.get(305) is not None
+
+
+def test_markers_of_very_many_producers_are_forgotten_as_well(writer, header, monkeypatch):
+    monkeypatch.setattr(producers, "PRODUCERS_MAX", 20)
+    monkeypatch.setattr(producers, "PRODUCERS_LEFT", 15)
+    writer.producers = Producers()
+    for number in range(200):
+        writer.end(header(0, producer_id=number, transactional=True), commit=True)
+    assert len(writer.producers) <= 20
+    assert writer.producers.get(199) is not None
+    assert writer.producers.get(0) is None
+
+
+def test_open_transactions_stay_however_many_and_are_not_gone_through_each_time(writer, header, monkeypatch):
+    monkeypatch.setattr(producers, "PRODUCERS_MAX", 20)
+    monkeypatch.setattr(producers, "PRODUCERS_LEFT", 15)
+    writer.producers = Producers()
+    looks = []
+    forget = Producers._forget_oldest
+    monkeypatch.setattr(Producers, "_forget_oldest", lambda self, newest: looks.append(newest) or forget(self, newest))
+    for number in range(100):
+        writer.write(header(0, producer_id=number, transactional=True))
+    assert len(writer.producers) == 100
+    assert len(looks) <= 100 // 5
