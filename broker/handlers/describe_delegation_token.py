@@ -14,6 +14,7 @@ from tidemark.broker.core.acl import AclOperation, ResourceType
 from tidemark.broker.core.errors import Refused
 from tidemark.broker.core.principal import Principal
 from tidemark.broker.core.registry import Call, handles
+from tidemark.broker.core.sliced_work import Job
 from tidemark.broker.metadata.credentials import TokenImage
 from tidemark.broker.security.access import Access
 from tidemark.broker.security.delegation_tokens import DelegationTokens
@@ -34,18 +35,21 @@ def describe_delegation_token(
     cluster: ClusterView,
     delegation_tokens: DelegationTokens,
     guard: Guard | None,
-) -> DescribeDelegationTokenResponse:
+) -> Job[DescribeDelegationTokenResponse]:
     try:
         delegation_tokens.check(call.connection.principal)
     except Refused as refusal:
         return DescribeDelegationTokenResponse(error_code=refusal.code)
-    owners = None if request.owners is None else {Principal(o.principal_type, o.principal_name) for o in request.owners}
+    owners: set[Principal] = set()
+    for each in request.owners or ():
+        owners.add(Principal(each.principal_type, each.principal_name))
+        yield
     access = None if guard is None else guard.access("DescribeDelegationToken", DescribeDelegationTokenResponse, call)
     return DescribeDelegationTokenResponse(
         tokens=[
             _described(token, delegation_tokens.hmac_of(token.token_id))
             for token in cluster.image.credentials.tokens.values()
-            if (owners is None or token.owner in owners) and _may_see(token, call.connection.principal, access)
+            if (request.owners is None or token.owner in owners) and _may_see(token, call.connection.principal, access)
         ]
     )
 

@@ -36,7 +36,17 @@ def describe_log_dirs(
 ) -> Job[DescribeLogDirsResponse]:
     wanted: Wanted = None
     if request.topics is not None:
-        wanted = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
+        wanted = set()
+        here = [
+            *(directory.logs for directory in replicas.directories),
+            {move.place for move in directory_moves.under_way.values()},
+        ]
+        for topic in request.topics:
+            for index in topic.partitions:
+                place = (topic.topic, index)
+                if any(place in places for places in here):  # a large set takes long to grow, and to be freed
+                    wanted.add(place)
+                yield
     response = DescribeLogDirsResponse()
     for directory in list(replicas.directories):
         result = yield from _directory(replicas, directory, wanted)

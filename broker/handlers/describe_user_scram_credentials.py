@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from tidemark.broker.cluster.view import ClusterView
 from tidemark.broker.core.registry import Call, handles
-from tidemark.broker.core.repeats import repeated
+from tidemark.broker.core.sliced_work import Job, in_slices
 from tidemark.broker.metadata.credentials import Credentials
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.messages.describe_user_scram_credentials import (
@@ -21,16 +21,16 @@ from tidemark.protocol.messages.describe_user_scram_credentials import (
 @handles(DescribeUserScramCredentialsRequest, DescribeUserScramCredentialsResponse)
 def describe_user_scram_credentials(
     request: DescribeUserScramCredentialsRequest, _call: Call, *, cluster: ClusterView
-) -> DescribeUserScramCredentialsResponse:
+) -> Job[DescribeUserScramCredentialsResponse]:
     credentials = cluster.image.credentials
-    names = [each.name for each in request.users or ()]
-    twice = repeated(names)
-    return DescribeUserScramCredentialsResponse(
-        results=[
-            _answer(credentials, name, is_repeated=name in twice)
-            for name in dict.fromkeys(names if names else credentials.scram)
-        ]
-    )
+    named: dict[str, bool] = {}  # and whether it is repeated
+    for each in request.users or ():
+        named[each.name] = each.name in named
+        yield
+    if not named:
+        named = dict.fromkeys(credentials.scram, False)
+    results = yield from in_slices(lambda name: _answer(credentials, name, is_repeated=named[name]), named)
+    return DescribeUserScramCredentialsResponse(results=results)
 
 
 def _answer(credentials: Credentials, name: str, *, is_repeated: bool) -> DescribeUserScramCredentialsResult:

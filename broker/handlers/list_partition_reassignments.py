@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from tidemark.broker.cluster.view import ClusterView
 from tidemark.broker.core.registry import Call, handles
-from tidemark.broker.core.sliced_work import Job, in_slices
+from tidemark.broker.core.sliced_work import Job
 from tidemark.broker.metadata.image import TopicImage
 from tidemark.broker.metadata.reassignment import is_moving
 from tidemark.protocol.messages.list_partition_reassignments import (
@@ -28,20 +28,25 @@ def list_partition_reassignments(
         wanted = {name: range(len(topic.partitions)) for name, topic in image.topics.items()}
     else:
         wanted = {each.name: each.partition_indexes for each in request.topics if each.name in image.topics}
-    topics = yield from in_slices(
-        lambda name: OngoingTopicReassignment(name=name, partitions=_moving(image.topics[name], wanted[name])), wanted
-    )
-    return ListPartitionReassignmentsResponse(topics=[topic for topic in topics if topic.partitions])
+    response = ListPartitionReassignmentsResponse()
+    for name, indexes in wanted.items():
+        moving = yield from _moving(image.topics[name], indexes)
+        if moving:
+            response.topics.append(OngoingTopicReassignment(name=name, partitions=moving))
+    return response
 
 
-def _moving(topic: TopicImage, indexes: list[int] | range) -> list[OngoingPartitionReassignment]:
-    return [
-        OngoingPartitionReassignment(
-            partition_index=index,
-            replicas=list(topic.partitions[index].replicas),
-            adding_replicas=list(topic.partitions[index].adding),
-            removing_replicas=list(topic.partitions[index].removing),
-        )
-        for index in indexes
-        if 0 <= index < len(topic.partitions) and is_moving(topic.partitions[index])
-    ]
+def _moving(topic: TopicImage, indexes: list[int] | range) -> Job[list[OngoingPartitionReassignment]]:
+    found = []
+    for index in indexes:
+        yield
+        if 0 <= index < len(topic.partitions) and is_moving(topic.partitions[index]):
+            partition = topic.partitions[index]
+            ongoing = OngoingPartitionReassignment(
+                partition_index=index,
+                replicas=list(partition.replicas),
+                adding_replicas=list(partition.adding),
+                removing_replicas=list(partition.removing),
+            )
+            found.append(ongoing)
+    return found

@@ -287,7 +287,12 @@ def test_open_transactions_stay_however_many_and_are_not_gone_through_each_time(
     writer.producers = Producers()
     looks = []
     forget = Producers._forget_oldest
-    monkeypatch.setattr(Producers, "_forget_oldest", lambda self, newest: looks.append(newest) or forget(self, newest))
+
+    def noted(self, newest):
+        looks.append(newest)
+        forget(self, newest)
+
+    monkeypatch.setattr(Producers, "_forget_oldest", noted)
     for number in range(100):
         writer.write(header(0, producer_id=number, transactional=True))
     assert len(writer.producers) == 100
