@@ -206,6 +206,8 @@ class HttpConnection(asyncio.BufferedProtocol):
             return  # behind a chunked body: who is between the client and us may have looked at the head only
         key = name.decode("latin-1").lower()
         text = (value or b"").decode("latin-1")
+        if key == "host" and key in self._headers:
+            raise Problem(400, "INVALID_REQUEST", "A request has one host.")
         self._headers[key] = f"{self._headers[key]}, {text}" if key in self._headers else text
 
     def on_headers_complete(self) -> None:
@@ -214,9 +216,15 @@ class HttpConnection(asyncio.BufferedProtocol):
         if length.isascii() and length.isdigit():
             self._length = int(length[:20])
             self._check_body(self._length)
-        if self._parser.get_http_version() not in ("1.1", "1.0"):
+        version = self._parser.get_http_version()
+        if version not in ("1.1", "1.0"):
             raise Problem(505, "INVALID_REQUEST", "Only HTTP/1.1 is spoken here.")
-        if self._headers.get("expect", "").lower() == "100-continue" and self._is_idle:
+        coding = self._headers.get("transfer-encoding")
+        if coding is not None and version == "1.0":  # who is between the client and us may not know of chunks
+            raise Problem(400, "INVALID_REQUEST", "HTTP/1.0 has no Transfer-Encoding.")
+        if coding is not None and coding.lower() != "chunked":
+            raise Problem(400, "INVALID_REQUEST", "The only Transfer-Encoding that is understood is chunked.")
+        if version == "1.1" and self._headers.get("expect", "").lower() == "100-continue" and self._is_idle:
             self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     def on_body(self, body: bytes) -> None:
@@ -241,7 +249,8 @@ class HttpConnection(asyncio.BufferedProtocol):
             holder=self,
         )
         self._forget_request()
-        self._waiting.append((request, self._parser.should_keep_alive()))
+        # One of HTTP/1.0 that wants to go on would have to be told that it may; it is hung up on like the others.
+        self._waiting.append((request, request.takes_chunks and self._parser.should_keep_alive()))
 
     def _check_body(self, size: int) -> None:
         limit = self._listener.body_bytes_max

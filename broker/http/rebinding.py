@@ -9,9 +9,13 @@ which are nobody's to give away.
 from __future__ import annotations
 
 import ipaddress
+import re
+from typing import Final
 
 from tidemark.broker.http.messages import HttpRequest
 from tidemark.broker.http.problems import Problem
+
+_HOST: Final = re.compile(r"(\[[^\[\]]*\]|[^:\[\]]*)(?::[0-9]*)?")  # and a port
 
 
 def check_host(request: HttpRequest) -> None:
@@ -27,7 +31,10 @@ def check_host(request: HttpRequest) -> None:
 
 
 def _is_nobodys(named: str) -> bool:
-    host = named.rpartition("]")[0].lstrip("[") if named.startswith("[") else named.partition(":")[0]
+    split = _HOST.fullmatch(named)
+    if split is None:
+        return False
+    host = split[1].strip("[]")
     if host.lower() in ("localhost", "localhost."):
         return True
     try:

@@ -185,11 +185,21 @@ async def test_a_certificate_says_who_asks(start_http: Any, tmp_path: Path) -> N
         await status(None)
 
 
+ODD = ("localhost:80@evil.example", "localhost:80, evil.example", "127.0.0.1:x")
+
+
 async def test_a_page_that_gives_its_own_name_this_address_gets_nothing(start_http: Any, browse: Any) -> None:
     http = browse(await start_http())
     for host in ("localhost", "localhost:8082", "127.0.0.1", "[::1]:8082", ""):
         assert (await http.get("/topics", headers={"Host": host})).status_code == 200, host
-    for host in ("evil.example", "evil.example:8082", "127.0.0.1.evil.example", "localhost.evil.example", "[evil]"):
+    for host in (
+        "evil.example",
+        "evil.example:8082",
+        "127.0.0.1.evil.example",
+        "localhost.evil.example",
+        "[evil]",
+        *ODD,
+    ):
         answer = await http.get("/topics", headers={"Host": host})
         assert (answer.status_code, answer.json()["error"]) == (421, "INVALID_REQUEST"), host
         assert (await http.get("/livez", headers={"Host": host})).status_code == 200

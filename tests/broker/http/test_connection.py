@@ -158,3 +158,30 @@ async def test_pages_of_an_allowed_origin_may_read_and_send(start_http: Any, bro
         assert answer.headers["access-control-allow-origin"] == "https://app.example"
     other = await client.options("/topics", headers=asks | {"Origin": "https://evil.example"})
     assert [name for name in other.headers if name.startswith("access-control")] == []
+
+
+CHUNKED = b"2\r\n{}\r\n0\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    ("request_bytes", "status"),
+    [
+        (b"GET /livez HTTP/1.1\r\nHost: localhost\r\nHost: evil.example\r\n\r\n", 400),
+        (b"GET /livez HTTP/1.1\r\nHost: localhost:80\r\nHost: localhost\r\n\r\n", 400),
+        (b"POST /topics HTTP/1.1\r\nTransfer-Encoding: gzip, chunked\r\n\r\n" + CHUNKED, 400),
+        (b"POST /topics HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n" + CHUNKED, 400),
+    ],
+)
+async def test_what_others_may_read_differently_is_refused(
+    start_http: Any, dial: Any, request_bytes: bytes, status: int
+) -> None:
+    client = await dial(await start_http(), request_bytes + LIVE)
+    assert (await client.answer())[0] == status
+    assert await client.ends() == b""
+
+
+async def test_an_old_client_that_wants_to_go_on_is_told_that_it_ends(start_http: Any, dial: Any) -> None:
+    head = b"POST /livez HTTP/1.0\r\nConnection: keep-alive\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n"
+    answer = await (await dial(await start_http(), head + b"{}")).ends()
+    assert answer.startswith(b"HTTP/1.1 405 ")
+    assert b"\r\nConnection: close\r\n" in answer
