@@ -29,6 +29,7 @@ from tidemark.protocol.records import (
 CONTROL, TRANSACTIONAL, COMPRESSION = 0x20, 0x10, 0x07
 ISOLATION: Final = ("read_uncommitted", "read_committed")
 FORMATS_READ: Final = (*FORMATS, ANY_FORMAT)
+ANY_BYTES: Final = "surrogateescape"  # as a query has those that are not UTF-8
 FORMATS_DEFAULT: Final = {"key": "string", "value": ANY_FORMAT}
 DECOMPRESSED_BYTES_MAX: Final = 64 << 20
 SMALL_BATCH_BYTES: Final = 16 << 10  # compressed
@@ -66,10 +67,10 @@ def wanted_by(request: HttpRequest) -> Wanted:
     key, header = request.query.get("key"), request.query.get("header")
     if header is not None and ":" not in header:
         raise fail("header: it must be name:value.")
-    named = None if header is None else (header.partition(":")[0], header.partition(":")[2].encode())
+    named = None if header is None else (header.partition(":")[0], header.partition(":")[2].encode(errors=ANY_BYTES))
     return Wanted(
         formats=formats,
-        key=None if key is None else key.encode(),
+        key=None if key is None else key.encode(errors=ANY_BYTES),
         header=named,
         isolation=ISOLATION.index(query_choice(request, "isolation", ISOLATION, default=ISOLATION[0])),
     )

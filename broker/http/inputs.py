@@ -96,6 +96,8 @@ def body_of(request: HttpRequest) -> Job[object]:
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json" and not kind.endswith("+json"):
         raise Problem(415, "INVALID_REQUEST", "The body must be JSON, and Content-Type application/json.")
+    if request.headers.get("content-encoding", "").lower() not in ("", "identity"):
+        raise Problem(415, "INVALID_REQUEST", "A body must not be compressed (Content-Encoding).")
     return (yield from request.json())
 
 

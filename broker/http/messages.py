@@ -61,7 +61,12 @@ class HttpRequest:
         if "?" not in self.target:
             return {}
         try:
-            pairs = parse_qsl(self.target.partition("?")[2], keep_blank_values=True, max_num_fields=QUERY_FIELDS_MAX)
+            pairs = parse_qsl(
+                self.target.partition("?")[2],
+                keep_blank_values=True,
+                errors="surrogateescape",  # a key that is looked for may be any bytes
+                max_num_fields=QUERY_FIELDS_MAX,
+            )
         except ValueError as error:
             raise Problem(400, "INVALID_REQUEST", f"The query cannot be read: {error}.") from error
         return dict(pairs)
@@ -74,7 +79,11 @@ class HttpRequest:
 
 
 def path_segments(path: str) -> list[str]:
-    return [unquote(segment) for segment in path.split("/")[1:]]
+    """Raises Problem: what is not UTF-8 is nobody's name, and must not be taken for another's."""
+    try:
+        return [unquote(segment, errors="strict") for segment in path.split("/")[1:]]
+    except UnicodeDecodeError:
+        raise Problem(400, "INVALID_REQUEST", "The path is not UTF-8.") from None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,6 +1,7 @@
 """Records over HTTP: what is written is what Kafka clients read, and the other way round."""
 
 import asyncio
+import base64
 import json
 import time
 from typing import Any
@@ -155,6 +156,9 @@ async def test_a_body_of_another_type_is_refused(http: Any) -> None:
     client, _, _ = http
     answer = await client.post("/topics/t/records", content=b'{"value": 1}', headers={"Content-Type": "text/plain"})
     assert answer.status_code == 415
+    types = {"Content-Type": "application/json", "Content-Encoding": "gzip"}
+    answer = await client.post("/topics/t/records", content=b'{"value": 1}', headers=types)
+    assert (answer.status_code, "compressed" in answer.json()["detail"]) == (415, True)
 
 
 async def test_a_batch_that_is_too_large_for_the_topic_says_so(http: Any) -> None:
@@ -254,3 +258,22 @@ async def test_a_reader_that_does_not_read_is_cut_off(start_http: Any, browse: A
             await asyncio.sleep(0.02)
         while node._http._listener.connection_count:
             await asyncio.sleep(0.02)
+
+
+async def test_keys_and_headers_of_any_bytes_are_found(http: Any) -> None:
+    client, _, _ = http
+    keys = (b"\xff", "\ufffd".encode())  # how one who replaces what is not UTF-8 would read the first
+    header = {"name": "h", "value": base64.b64encode(b"\xfe").decode(), "value_format": "binary"}
+    for number, key in enumerate(keys):
+        record = {"key": base64.b64encode(key).decode(), "key_format": "binary", "value": number}
+        answer = await client.post("/topics/t/records", json=record | ({} if number else {"headers": [header]}))
+        assert answer.status_code == 200
+    for query, found in (("key=%FF", [0]), ("key=%EF%BF%BD", [1]), ("header=h:%FE", [0])):
+        answer = await client.get(f"/topics/t/partitions/0/records?{query}")
+        assert [record["value"] for record in answer.json()["records"]] == found, query
+
+
+async def test_a_group_whose_name_is_not_utf_8_is_not_taken_for_another(http: Any) -> None:
+    client, _, _ = http
+    answer = await client.get("/groups/%FF/offsets")
+    assert (answer.status_code, answer.json()["detail"]) == (400, "The path is not UTF-8.")
