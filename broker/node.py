@@ -168,6 +168,7 @@ class Node:
                 sasl=self._http_authentication,
                 traces=dispatcher.traces,
             )
+            http.log_requests(lambda: self.settings.current.tidemark_log_slow_request_ms)
             http.hold_to(self._server.rates)
             opened.push_async_callback(http.close_consumers)
             opened.callback(http.stop_serving)
@@ -289,6 +290,7 @@ class Node:
             telemetry=lambda: self.__dict__.get("_telemetry"),
             logins=lambda: self._sasl.log if "_sasl" in self.__dict__ else None,
             http=lambda: http.load,
+            http_requests=http.requests,
         )
 
     def _watch_certificates(self, tls: TlsEndpoints, jobs: PeriodicJobs) -> None:

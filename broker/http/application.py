@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from tidemark.broker.http.cors import Cors
 from tidemark.broker.http.messages import Authenticate, HttpRequest, by_connection
 from tidemark.broker.http.problems import Problem
 from tidemark.broker.http.quotas import HttpQuotas
+from tidemark.broker.http.request_log import HttpRequestLog
 from tidemark.broker.http.router import Answer, HttpRoute, Router, check_query
+from tidemark.broker.metrics.http import NOWHERE, HttpRequests
+from tidemark.environment import monotonic
 
 if TYPE_CHECKING:
     from tidemark.broker.http.traces import HttpTraces
+
+FAILED: Final = 500
+GONE: Final = -1  # nobody was told a status
 
 
 def starting_or_stopping() -> Problem:
@@ -25,6 +32,8 @@ class HttpApplication:
         self.authenticate: Authenticate = by_connection
         self.quotas: HttpQuotas | None = None
         self.traces: HttpTraces | None = None  # where it is switched on
+        self.requests = HttpRequests()
+        self.log: HttpRequestLog | None = None
         self.is_serving = False  # set by the node, when everything behind the routes is there
         self._cors = cors
 
@@ -40,7 +49,32 @@ class HttpApplication:
         return replace(answer, headers=answer.headers + headers)
 
     async def _answer(self, request: HttpRequest) -> Answer:
-        route = self._route_of(request)
+        """Counted, whatever comes of it; but not if the client is gone before."""
+        begun = monotonic()
+        route: HttpRoute | None = None
+        status = FAILED
+        try:
+            route = self._route_of(request)
+            answer = await self._answer_by(route, request)
+            status = answer.status
+        except Problem as problem:
+            status = problem.status
+            raise
+        except asyncio.CancelledError:
+            status = GONE
+            raise
+        finally:
+            if status != GONE:
+                self._count(request, route, status, monotonic() - begun)
+        return answer
+
+    def _count(self, request: HttpRequest, route: HttpRoute | None, status: int, seconds: float) -> None:
+        self.requests.answered(NOWHERE if route is None else (route.method, route.path), status, seconds)
+        if self.log is not None and route is not None and not route.is_open:  # health is asked for all the time
+            waits = route.query is not None and "wait_ms" in route.query
+            self.log.answered(request, f"{route.method} {route.path}", status, seconds, waits_as_asked=waits)
+
+    async def _answer_by(self, route: HttpRoute, request: HttpRequest) -> Answer:
         if self.traces is None or route.is_open:  # health is asked for all the time
             return await self._routed(request, route)
         return await self.traces.traced(request, route.path, self._routed(request, route))

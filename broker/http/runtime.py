@@ -22,8 +22,10 @@ from tidemark.broker.http.metrics import metrics_route
 from tidemark.broker.http.problems import Problem
 from tidemark.broker.http.quotas import HttpQuotas
 from tidemark.broker.http.rebinding import check_host
+from tidemark.broker.http.request_log import HttpRequestLog
 from tidemark.broker.http.router import HttpRoute, Router
 from tidemark.broker.metadata.store import MetadataStore
+from tidemark.broker.metrics.http import HttpRequests
 from tidemark.broker.metrics.registry import Metrics
 from tidemark.broker.replication.replica_table import ReplicaTable
 from tidemark.protocol.errors import ErrorCode
@@ -120,6 +122,13 @@ class HttpRuntime:
         if self._described is None or self._described[0] != routes:
             self._described = routes, asyncio.ensure_future(_described(routes))
         return await asyncio.shield(self._described[1])  # others may wait for it, too
+
+    @property
+    def requests(self) -> HttpRequests:
+        return self._application.requests
+
+    def log_requests(self, slow_ms: Callable[[], int]) -> None:
+        self._application.log = HttpRequestLog(slow_ms)
 
     @property
     def load(self) -> tuple[int, int, int]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from tidemark.broker.metrics.cluster import ClusterMetrics
 from tidemark.broker.metrics.groups import GroupMetrics
+from tidemark.broker.metrics.http import HttpMetrics
 from tidemark.broker.metrics.metric import Kind, Metric
 from tidemark.broker.metrics.process import ProcessMetrics
 from tidemark.broker.metrics.quotas import QuotaMetrics
@@ -16,6 +17,7 @@ from tidemark.broker.metrics.transactions import TransactionMetrics
 
 SECTIONS = {
     "Requests": RequestMetrics.METRICS,
+    "HTTP": HttpMetrics.METRICS,
     "Topics and partitions": TopicMetrics.METRICS,
     "The cluster": ClusterMetrics.METRICS,
     "Groups": GroupMetrics.METRICS,

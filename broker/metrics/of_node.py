@@ -12,6 +12,7 @@ from tidemark.broker.metadata.dynamic_config import DynamicConfig
 from tidemark.broker.metadata.store import MetadataStore
 from tidemark.broker.metrics.cluster import ClusterMetrics
 from tidemark.broker.metrics.groups import GroupMetrics
+from tidemark.broker.metrics.http import HttpMetrics, HttpRequests
 from tidemark.broker.metrics.process import ProcessMetrics
 from tidemark.broker.metrics.quotas import QuotaMetrics
 from tidemark.broker.metrics.registry import Metrics
@@ -42,6 +43,7 @@ def node_metrics(
     telemetry: Callable[[], Telemetry | None],
     logins: Callable[[], LoginLog | None],
     http: Callable[[], tuple[int, int, int]],
+    http_requests: HttpRequests,
 ) -> Metrics:
     def detail() -> str:
         return settings.current.tidemark_metrics_detail
@@ -50,6 +52,7 @@ def node_metrics(
     return Metrics(
         [
             RequestMetrics(dispatcher.times, loop_delay, server.slow_sends),
+            HttpMetrics(http_requests),
             TopicMetrics(table, replicas.cleaner, replicas.scrubber, detail=detail),
             ClusterMetrics(store),
             GroupMetrics(lambda: coordinators.existing_groups, table, detail=detail),

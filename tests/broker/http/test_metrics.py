@@ -16,6 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 
 from tests.broker.server.loop_watch import LoopWatch, frame_of
 from tidemark.broker.http.connection import HttpConnection
+from tidemark.broker.logs.events import fields_of
 from tidemark.broker.metrics import docs
 from tidemark.broker.metrics.metric import Kind
 from tidemark.broker.metrics.registry import Metrics
@@ -155,6 +156,7 @@ async def test_both_formats_can_be_read_and_everything_told_is_declared(
     await commit(kafka, "g", "t", 0)
     client = browse(node)
     declared = {metric.name: metric for section in docs.SECTIONS.values() for metric in section}
+    await client.get("/livez")  # a scrape does not count itself yet
     text = await client.get("/metrics")
     assert text.headers["content-type"].startswith("text/plain; version=0.0.4")
     plain = {family.name for family in parse_text(text.text)}
@@ -331,3 +333,29 @@ async def test_of_those_who_scrape_at_once_one_sends_the_text_in_each_turn(
     go_on.set()
     assert [status for status, _ in [await client.answer() for client in clients]] == [200] * len(clients)
     assert set(sent.values()) == {1}, sent
+
+
+async def test_http_requests_are_counted_by_route_and_status(start_http: Any, browse: Any) -> None:
+    client = browse(await start_http())
+    for value in ({"value": 1}, {"value": 2}, {"valeu": 3}):
+        await client.post("/topics/t/records", json=value)
+    await client.get("/nowhere/at/all")
+    samples = await scraped(client)
+    route = {"method": "POST", "path": "/topics/{topic}/records"}
+    assert of(samples, "tidemark_http_requests_total", **route, status="200") == 2
+    assert of(samples, "tidemark_http_requests_total", **route, status="400") == 1
+    assert of(samples, "tidemark_http_request_seconds_count", **route) == 3
+    assert of(samples, "tidemark_http_requests_total", method="", path="", status="404") == 1
+
+
+async def test_a_slow_http_request_is_logged_and_a_poll_that_waits_is_none(
+    start_http: Any, browse: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    client = browse(await start_http(tidemark_log_slow_request_ms="0"))
+    await client.post("/topics/t/records", json={"value": "secret"})
+    await client.get("/topics/t/partitions/0/records")
+    told = [each for each in caplog.records if each.name == "tidemark.requests" and "/topics" in each.getMessage()]
+    assert ["POST /topics/{topic}/records" in each.getMessage() for each in told] == [True]
+    about = fields_of(told[0])
+    assert {"topic": "t", "status": 200, "listener": "HTTP"}.items() <= about.items()
+    assert "secret" not in str(about)
