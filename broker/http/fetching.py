@@ -60,7 +60,11 @@ class Fetching:
     async def offset_from(self, topic: str, partition: int, timestamp: int, caller: HttpCaller) -> int:
         """As `offset_at`; where nothing is that new, the end."""
         found = await self.offset_at(topic, partition, timestamp, caller)
-        return found if found >= 0 else await self.offset_at(topic, partition, LATEST, caller)
+        if found >= 0:
+            return found
+        end = await self.offset_at(topic, partition, LATEST, caller)
+        found = await self.offset_at(topic, partition, timestamp, caller)  # what came before the end was asked for
+        return found if found >= 0 else end
 
     async def ends(self, partitions: Iterable[TopicPartition], caller: HttpCaller) -> dict[TopicPartition, int]:
         """The end offsets of partitions; of those that nobody leads now, none."""

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tidemark.broker.http.fetching import LATEST, Fetching
 from tidemark.protocol.murmur2 import murmur2, partition_of_key
 from tidemark.protocol.records import Record, build_batch, iter_records
 
@@ -58,6 +59,7 @@ def test_keys_go_where_kafkas_own_producer_sends_them() -> None:
     known = {b"21": -973932308, b"foobar": -790332482, b"a-little-bit-long-string": -985981536, b"abc": 479470107}
     assert {key: (murmur2(key) ^ 0x80000000) - 0x80000000 for key in known} == known
     assert partition_of_key(b"abc", 3) == 479470107 % 3
+    assert partition_of_key(b"21", 7) == (-973932308 & 0x7FFFFFFF) % 7  # Utils.toPositive, not the absolute value
 
 
 async def test_keys_choose_partitions_and_keyless_records_of_one_request_stay_together(http: Any) -> None:
@@ -277,3 +279,21 @@ async def test_a_group_whose_name_is_not_utf_8_is_not_taken_for_another(http: An
     client, _, _ = http
     answer = await client.get("/groups/%FF/offsets")
     assert (answer.status_code, answer.json()["detail"]) == (400, "The path is not UTF-8.")
+
+
+async def test_a_record_that_comes_while_the_start_is_looked_for_is_read(
+    http: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client, _, _ = http
+    await client.post("/topics/t/records", json={"value": "old", "timestamp": 1_000})
+    offset_at = Fetching.offset_at
+
+    async def slowly(self: Fetching, topic: str, partition: int, timestamp: int, caller: Any) -> int:
+        if timestamp == LATEST and not told:
+            told.append(await client.post("/topics/t/records", json={"value": "new", "timestamp": 5_000}))
+        return await offset_at(self, topic, partition, timestamp, caller)
+
+    told: list[Any] = []
+    monkeypatch.setattr(Fetching, "offset_at", slowly)
+    answer = await client.get("/topics/t/partitions/0/records?timestamp=2000")
+    assert [record["value"] for record in answer.json()["records"]] == ["new"]
