@@ -287,6 +287,9 @@ class SimulatedFiles(Files):
         free = 1 << 40 if self._disk.room_bytes is None else self._disk.room_bytes
         return 1 << 40, free
 
+    def unwritten_share(self) -> float:
+        return 0.0
+
     def is_read_only(self, path: str) -> bool:
         self._check("read", path)
         self._disk.find(path)

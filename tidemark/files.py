@@ -282,6 +282,10 @@ class Files:
         found = os.statvfs(path)
         return found.f_frsize * found.f_blocks, found.f_frsize * found.f_bavail
 
+    def unwritten_share(self) -> float:
+        """Of what may lie in memory before the system writes it out: from 1 on, who writes may have to wait."""
+        return portable.unwritten_share()
+
     def is_read_only(self, path: str) -> bool:
         """Whether the file system under `path` may not be written to."""
         return bool(os.statvfs(path).f_flag & os.ST_RDONLY)

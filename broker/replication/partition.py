@@ -234,7 +234,7 @@ class Partition(Replica):
             self._note_failure(header, error)
             raise
         if is_timed:
-            self.writers.note_since(begun, slept)
+            self.writers.note_since(begun, slept, size=len(batch))
         self._has_appended(header)
         return appended
 

@@ -2,17 +2,20 @@
 
 A write(2) of a few kilobytes takes microseconds, and one of a megabyte less than a millisecond: handing it to a thread
 would cost more than that. But when the disk is behind, the kernel makes whoever writes wait: for the blocks of a file
-that is being written out, or until there are fewer dirty pages. So batches are written at once until a write took
-long; from then on, and for a while after the last such write, all but small ones are written by threads. They are the
-directory's own: a disk that hangs holds up no other.
+that is being written out, or until there are fewer dirty pages. So batches are written at once until so much lies in
+memory that the system is about to write it out, or until a write took long; from then on, and for a while after that
+was seen last, all but small ones are written by threads. They are the directory's own: a disk that hangs holds up no
+other.
 
 The kernel makes those wait who write much, so a small batch is rarely held up even then; by a thread it would be,
 behind all others that want a processor. What gathers in a client meanwhile comes as the next batch: were that one too
 large to be written at once, a wait of milliseconds would lead to ever longer ones. Only where small ones are held up,
 too, are very small ones alone written at once.
 
-The threads let others run first. Copying megabytes into the page cache takes most of a processor, and the event loop,
-when something arrives for it, would have to wait until the scheduler takes it away from them.
+Copying megabytes into the page cache takes most of a processor, and the event loop, when something arrives for it,
+would have to wait until the scheduler takes it away from the threads. So the loop takes short turns from then on, if
+the system knows of such, and is let in at once. Otherwise the threads have a low priority; that is second best, since
+one that is kept from running may hold the interpreter's lock.
 """
 
 from __future__ import annotations
@@ -24,7 +27,7 @@ from collections.abc import Callable
 from concurrent.futures import Executor
 from typing import Final
 
-from tidemark.environment import monotonic, new_executor
+from tidemark.environment import current, monotonic, new_executor
 from tidemark.portable import sleeps
 from tidemark.storage import PendingAppend
 
@@ -39,27 +42,32 @@ SLOW_SECONDS: Final = 0.1  # a write that takes longer: the disk is behind. On a
 BLOCKED_SECONDS: Final = 0.02  # likewise, if the system says that the write waited, and not for a processor
 STILL_SLOW_SECONDS: Final = 0.025  # likewise, once that is known
 SLOW_FOR_SECONDS: Final = 30.0  # after such a write
+LOOK_EVERY_BYTES: Final = 32 << 20  # written: then it is looked how much lies in memory
+NEARLY_WRITTEN_OUT: Final = 0.75  # of what may lie there before the system writes it out
+NEARLY_FOR_SECONDS: Final = 5.0  # after it was so
 
 
 class Writers:
     """`at_once_bytes_max`: larger batches are to be given to `write`."""
 
-    __slots__ = ("_directory", "_pool", "_slow_until", "_stopped", "at_once_bytes_max")
+    __slots__ = ("_directory", "_pool", "_slow_until", "_stopped", "_unseen_bytes", "at_once_bytes_max")
 
     def __init__(self, directory: str = "") -> None:
         self._directory = directory
         self.at_once_bytes_max = sys.maxsize
         self._pool: Executor | None = None
         self._slow_until = 0.0
+        self._unseen_bytes = 0  # written since it was looked how much lies in memory
         self._stopped = False
 
-    def note_since(self, begun: float, slept: int) -> None:
+    def note_since(self, begun: float, slept: int, *, size: int) -> None:
         """A write here has ended; `begun` and `slept`: the clock, and this thread's `sleeps`, before it."""
         seconds = monotonic() - begun
         is_blocked = seconds >= BLOCKED_SECONDS and sleeps() > slept
         if is_blocked and self._slow_until:
             self.at_once_bytes_max = AT_ONCE_BYTES_MAX_IF_BLOCKED
         self.note(seconds, is_blocked=is_blocked)
+        self.note_bytes(size)
 
     def note(self, seconds: float, *, is_blocked: bool = False) -> None:
         """A write has taken so long."""
@@ -69,6 +77,20 @@ class Writers:
             log.info("%s: a write took %.0f ms; from here on threads write", self._directory, seconds * 1000)
             self._slow_until = monotonic() + SLOW_FOR_SECONDS
             self.at_once_bytes_max = AT_ONCE_BYTES_MAX_IF_SLOW
+
+    def note_bytes(self, size: int) -> None:
+        """So much has been written. The first write that has to wait may wait for a tenth of a second, and with it all
+        that the event loop serves: it is better told by what lies in memory."""
+        self._unseen_bytes += size
+        if self._unseen_bytes < LOOK_EVERY_BYTES:
+            return
+        self._unseen_bytes = 0
+        share = current().files.unwritten_share()
+        if share >= NEARLY_WRITTEN_OUT:
+            if not self._slow_until:
+                log.debug("%s: %.2f of what may wait for the disk; from here on threads write", self._directory, share)
+                self.at_once_bytes_max = AT_ONCE_BYTES_MAX_IF_SLOW
+            self._slow_until = max(self._slow_until, monotonic() + NEARLY_FOR_SECONDS)
 
     def _note_while_slow(self, *, is_slow: bool) -> None:
         now = monotonic()
@@ -80,9 +102,11 @@ class Writers:
 
     def write(self, pending: PendingAppend, done: Callable[[], None]) -> None:
         """`done` is called on the event loop when the batch is written, or failed to be; in rare cases twice."""
-        if self._pool is None:
-            self._pool = new_executor(THREADS, name="write", niceness=NICENESS)
         loop = asyncio.get_running_loop()
+        if self._pool is None:
+            take_short_turns: Callable[[], bool] | None = getattr(loop, "take_short_turns", None)
+            is_let_in = take_short_turns is not None and take_short_turns()
+            self._pool = new_executor(THREADS, name="write", niceness=0 if is_let_in else NICENESS)
         try:
             self._pool.submit(self._run, pending, loop, done)
         except RuntimeError as error:  # the system gives us no thread
@@ -105,4 +129,5 @@ class Writers:
     def _written(self, pending: PendingAppend, done: Callable[[], None]) -> None:
         if not self._stopped:
             self.note(pending.seconds)
+            self.note_bytes(pending.size)
             done()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import platform
+import re
 import resource
 import select
 import socket
@@ -180,3 +182,30 @@ def test_threads_of_a_pool_can_let_others_run_first() -> None:
     with new_executor(1, name="nice", niceness=5) as pool, new_executor(1, name="plain") as other:
         assert pool.submit(priority).result() == min(19, priority() + 5)
         assert other.submit(priority).result() == priority()
+
+
+def test_a_thread_takes_short_turns_where_the_system_knows_of_them(monkeypatch) -> None:
+    def short_and_long() -> tuple[bool, bool]:
+        return portable.take_short_turns(0.0001), portable.take_short_turns(0.003)
+
+    with new_executor(1, name="short") as pool:  # a thread of its own: what it has asked for ends with it
+        release = tuple(int(part) for part in re.findall(r"\d+", os.uname().release)[:2])
+        known = portable.IS_LINUX and release >= (6, 12) and platform.machine() in ("x86_64", "aarch64")
+        assert pool.submit(short_and_long).result() == (known, known)
+        monkeypatch.setattr(platform, "machine", lambda: "pdp11")
+        assert pool.submit(short_and_long).result() == (False, False)
+
+
+def test_what_the_disks_have_not_got_yet_is_told_as_a_share_of_what_may_lie_in_memory(tmp_path, monkeypatch):
+    vmstat = tmp_path / "vmstat"
+    monkeypatch.setattr(portable, "IS_LINUX", True)
+    monkeypatch.setattr(portable, "_VMSTAT", str(vmstat))
+    assert portable.unwritten_share() == 0.0, "the system does not say"
+    vmstat.write_text(
+        "nr_free_pages 9\nnr_dirty 30\nnr_writeback 20\nnr_dirtied 7\nnr_dirty_background_threshold 200\n"
+    )
+    assert portable.unwritten_share() == 0.25
+    vmstat.write_text("nr_free_pages 9\n")
+    assert portable.unwritten_share() == 0.0
+    monkeypatch.setattr(portable, "IS_LINUX", False)
+    assert portable.unwritten_share() == 0.0
