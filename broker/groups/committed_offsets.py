@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Set
+from collections.abc import Collection, Iterable, Iterator, Set
+from itertools import groupby
+from operator import itemgetter
 
 from tidemark.broker.coordination.record import CoordinatorRecord
 from tidemark.broker.groups.group import Group
@@ -11,6 +13,7 @@ from tidemark.broker.groups.records import OffsetCommitKey, OffsetCommitValue
 
 ByPartition = dict[int, OffsetCommitValue]
 ByTopic = dict[str, ByPartition]
+Committed = tuple[str, int, OffsetCommitValue]  # topic, partition, offset
 
 
 class CommittedOffsets:
@@ -52,6 +55,12 @@ class CommittedOffsets:
     def of_topic(self, group_id: str, topic: str) -> ByPartition:
         return self._groups.get(group_id, {}).get(topic, {})
 
+    def each_of(self, group_id: str) -> Iterator[Committed]:
+        """What a group has committed, topic by topic. It may change between two of them."""
+        for topic in list(self.of_group(group_id)):
+            for partition, value in list(self.of_topic(group_id, topic).items()):
+                yield topic, partition, value
+
     def group_ids(self) -> Collection[str]:
         return self._groups.keys()
 
@@ -91,16 +100,24 @@ class CommittedOffsets:
                 for partition, value in topics[topic].items():
                     yield group_id, topic, partition, value
 
-    def expired(self, group: Group, *, now_ms: int, retention_ms: int) -> list[CoordinatorRecord]:
-        """The records that delete offsets whose retention is over."""
-        return [
-            tombstone(group.group_id, topic, partition)
-            for topic, partitions in self.of_group(group.group_id).items()
-            if not group.subscribes_to(topic)
-            for partition, value in partitions.items()
-            if _is_expired(group, value, now_ms=now_ms, retention_ms=retention_ms)
-            and not self.is_pending(group.group_id, topic, partition)
-        ]
+    def expired(
+        self, group: Group, some: Iterable[Committed], *, now_ms: int, retention_ms: int
+    ) -> list[CoordinatorRecord]:
+        """Of some of its offsets, if they are still what they were, the records that delete those whose retention is
+        over."""
+        records: list[CoordinatorRecord] = []
+        by_topic = {topic: list(found) for topic, found in groupby(some, itemgetter(0))}
+        subscribed = group.subscribed_among(by_topic)
+        for topic, found in by_topic.items():
+            now: ByPartition = {} if topic in subscribed else self.of_topic(group.group_id, topic)
+            records += [
+                tombstone(group.group_id, topic, partition)
+                for _, partition, value in found
+                if now.get(partition) is value
+                and _is_expired(group, value, now_ms=now_ms, retention_ms=retention_ms)
+                and not self.is_pending(group.group_id, topic, partition)
+            ]
+        return records
 
 
 def _is_expired(group: Group, value: OffsetCommitValue, *, now_ms: int, retention_ms: int) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Set
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from tidemark.broker.coordination.record import CoordinatorRecord
@@ -103,6 +103,10 @@ class Group(ABC):
 
     @abstractmethod
     def subscribes_to(self, topic: str) -> bool: ...
+
+    def subscribed_among(self, topics: Iterable[str]) -> Set[str]:
+        """Those of these topics that it subscribes to."""
+        return {topic for topic in topics if self.subscribes_to(topic)}
 
     @abstractmethod
     def expiry_base_ms(self, value: OffsetCommitValue) -> int | None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterator, Set
+from itertools import islice
 from random import Random
 from typing import Any, Final, TypeVar
 from uuid import UUID
@@ -147,12 +148,35 @@ class GroupShard:
             group = self.groups.get(group_id)
             if group is None:
                 continue
-            records = self.offsets.expired(group, now_ms=now_ms, retention_ms=retention_ms)
-            if group.is_empty and len(records) == sum(map(len, self.offsets.of_group(group.group_id).values())):
+            deleted = 0
+            for result in self._expire_group(group, now_ms, retention_ms):
+                deleted += 0 if result is None else len(result.records)
+                yield result
+            if deleted:
+                log.info("group %s: deleted %d expired records", group_id, deleted)
+
+    def _expire_group(self, group: Group, now_ms: int, retention_ms: int) -> Iterator[CoordinatorResult | None]:
+        """None as in `expire`: what is written or committed anew meanwhile stays, and so does the group then."""
+        committed = self.offsets.each_of(group.group_id)
+        while True:
+            some = list(islice(committed, TOMBSTONES_PER_BATCH))
+            are_last = len(some) < TOMBSTONES_PER_BATCH
+            records = self.offsets.expired(group, some, now_ms=now_ms, retention_ms=retention_ms)
+            if are_last and self._has_only(group, len(records)):
                 records += group.tombstones()
             if records:
-                log.info("group %s: deleted %d expired records", group.group_id, len(records))
-                yield from _in_batches(records)
+                yield _deletion(records)
+            if are_last:
+                return
+            yield None
+            if self.groups.get(group.group_id) is not group:
+                return
+
+    def _has_only(self, group: Group, offset_count: int) -> bool:
+        """Whether nothing is left of a group without so many offsets."""
+        if not group.is_empty or self.offsets.has_pending(group.group_id):
+            return False
+        return offset_count == sum(map(len, self.offsets.of_group(group.group_id).values()))
 
     def forget_topics(self, names: Set[str]) -> Iterator[CoordinatorResult | None]:
         """Delete the offsets of deleted topics, as they are now. None as in `expire`: meanwhile a new topic of such a
@@ -166,7 +190,7 @@ class GroupShard:
                 if self.offsets.of_topic(group_id, topic).get(partition) is value
             ]
             if records:
-                yield CoordinatorResult(records, refuse=lambda _: None)
+                yield _deletion(records)
             yield None
 
     def unknown_topics(self, known: Collection[str]) -> set[str]:
@@ -219,10 +243,9 @@ class GroupShard:
             group.dropped(self)
 
 
-def _in_batches(records: list[CoordinatorRecord]) -> Iterator[CoordinatorResult]:
-    """Records that need not be written together, in batches that are not too large."""
-    for first in range(0, len(records), TOMBSTONES_PER_BATCH):
-        yield CoordinatorResult(records[first : first + TOMBSTONES_PER_BATCH], refuse=lambda _: None)
+def _deletion(records: list[CoordinatorRecord]) -> CoordinatorResult:
+    """That no client waits for."""
+    return CoordinatorResult(records, refuse=lambda _: None)
 
 
 def _replay_offset(shard: GroupShard, key: OffsetCommitKey, value: OffsetCommitValue | None) -> None:

@@ -8,11 +8,9 @@ v1: which members speak the classic protocol (KIP-1099)
 
 from __future__ import annotations
 
-from functools import partial
-
 from tidemark.broker.core.acl_operations import GROUP_OPERATIONS
 from tidemark.broker.core.registry import Call, handles
-from tidemark.broker.core.sliced_work import Job, in_slices
+from tidemark.broker.core.sliced_work import Job
 from tidemark.broker.groups.consumer.describe import describe
 from tidemark.broker.groups.consumer.group import ConsumerGroup
 from tidemark.broker.groups.coordinator import GroupCoordinator
@@ -29,7 +27,10 @@ from tidemark.protocol.messages.consumer_group_describe import (
 def consumer_group_describe(
     request: ConsumerGroupDescribeRequest, _call: Call, *, groups: GroupCoordinator
 ) -> Job[ConsumerGroupDescribeResponse]:
-    described = yield from in_slices(partial(_describe, groups), request.group_ids)
+    described = []
+    for group_id in request.group_ids:
+        described.append((yield from _describe(groups, group_id)))
+        yield
     if request.include_authorized_operations:
         for group in described:
             if not group.error_code:
@@ -37,7 +38,7 @@ def consumer_group_describe(
     return ConsumerGroupDescribeResponse(groups=described)
 
 
-def _describe(groups: GroupCoordinator, group_id: str) -> DescribedGroup:
+def _describe(groups: GroupCoordinator, group_id: str) -> Job[DescribedGroup]:
     if not group_id:
         return DescribedGroup(group_id=group_id, error_code=ErrorCode.INVALID_GROUP_ID)
     hosted = groups.find(group_id)
@@ -45,6 +46,6 @@ def _describe(groups: GroupCoordinator, group_id: str) -> DescribedGroup:
         return DescribedGroup(group_id=group_id, error_code=hosted)
     group = hosted.shard.groups.get(group_id)
     if isinstance(group, ConsumerGroup):
-        return describe(hosted.shard, group)
+        return (yield from describe(hosted.shard, group))
     problem = f"Group {group_id} not found." if group is None else f"Group {group_id} is not a consumer group."
     return DescribedGroup(group_id=group_id, error_code=ErrorCode.GROUP_ID_NOT_FOUND, error_message=problem)

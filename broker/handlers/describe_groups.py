@@ -12,12 +12,14 @@ v6: a group that does not exist is GROUP_ID_NOT_FOUND with a message; before, on
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final
 
 from tidemark.broker.core.acl_operations import GROUP_OPERATIONS
 from tidemark.broker.core.registry import Call, handles
 from tidemark.broker.core.sliced_work import Job, in_slices
 from tidemark.broker.groups.classic.group import ClassicGroup
+from tidemark.broker.groups.classic.member import Member, Protocols, metadata_of
 from tidemark.broker.groups.coordinator import GroupCoordinator
 from tidemark.broker.groups.group_shard_host import GroupShardHost
 from tidemark.protocol.errors import ErrorCode
@@ -36,7 +38,10 @@ DEAD: Final = "Dead"
 def describe_groups(
     request: DescribeGroupsRequest, call: Call, *, groups: GroupCoordinator
 ) -> Job[DescribeGroupsResponse]:
-    described = yield from in_slices(lambda group_id: _describe(group_id, call.version, groups), request.groups)
+    described = []
+    for group_id in request.groups:
+        described.append((yield from _describe(group_id, call.version, groups)))
+        yield
     if request.include_authorized_operations:
         for group in described:
             if not group.error_code:
@@ -44,7 +49,7 @@ def describe_groups(
     return DescribeGroupsResponse(groups=described)
 
 
-def _describe(group_id: str, version: int, groups: GroupCoordinator) -> DescribedGroup:
+def _describe(group_id: str, version: int, groups: GroupCoordinator) -> Job[DescribedGroup]:
     hosted = groups.find(group_id)
     if not isinstance(hosted, GroupShardHost):
         return DescribedGroup(group_id=group_id, error_code=hosted)
@@ -56,20 +61,28 @@ def _describe(group_id: str, version: int, groups: GroupCoordinator) -> Describe
             absent.error_message = f"There is no classic group {group_id}."
         return absent
     is_stable = group.state_name == "Stable"
-    return DescribedGroup(
+    described = DescribedGroup(
         group_id=group_id,
         group_state=group.state_name,
         protocol_type=group.protocol_type_name,
         protocol_data=(group.protocol or "") if is_stable else "",
-        members=[
-            DescribedGroupMember(
-                member_id=member.member_id,
-                group_instance_id=member.instance_id,
-                client_id=member.client_id,
-                client_host=member.client_host,
-                member_metadata=member.metadata(group.protocol) if is_stable else b"",
-                member_assignment=member.assignment if is_stable else b"",
-            )
-            for member in group.members.values()
-        ],
+    )
+    # As they are in this moment: while they are described, the group may change.
+    shown: list[tuple[Member, Protocols, bytes]] = [
+        (member, member.protocols, member.assignment) if is_stable else (member, (), b"")
+        for member in group.members.values()
+    ]
+    described.members = yield from in_slices(partial(_member, group.protocol), shown)
+    return described
+
+
+def _member(protocol: str | None, shown: tuple[Member, Protocols, bytes]) -> DescribedGroupMember:
+    member, protocols, assignment = shown
+    return DescribedGroupMember(
+        member_id=member.member_id,
+        group_instance_id=member.instance_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        member_metadata=metadata_of(protocols, protocol),
+        member_assignment=assignment,
     )

@@ -18,9 +18,14 @@ from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
+    Member,
 )
 from tidemark.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
-from tidemark.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
+from tidemark.protocol.messages.describe_groups import (
+    DescribedGroupMember,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
 from tidemark.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from tidemark.protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -90,18 +95,7 @@ class Groups:
         if found.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
             return await self._classic_group(group, caller, node_id)
         check(found.error_code, found.error_message)
-        members = [
-            {
-                "member_id": each.member_id,
-                "client_id": each.client_id,
-                "client_host": each.client_host,
-                "assignment": [
-                    {"topic": topic.topic_name, "partitions": list(topic.partitions)}
-                    for topic in each.assignment.topic_partitions
-                ],
-            }
-            for each in found.members
-        ]
+        members = await finished_in_background(in_slices(_consumer_member, found.members))
         return await _described(group, found.group_state, "consumer", node_id, members)
 
     async def _classic_group(self, group: str, caller: HttpCaller, node_id: int) -> HttpResponse:
@@ -109,10 +103,7 @@ class Groups:
         answer = await self._calls.ask(asked, DescribeGroupsResponse, caller, node_id=node_id)
         found = answer.groups[0]
         check(found.error_code, found.error_message)
-        members = [
-            {"member_id": each.member_id, "client_id": each.client_id, "client_host": each.client_host}
-            for each in found.members
-        ]
+        members = await finished_in_background(in_slices(_member, found.members))
         return await _described(group, found.group_state, "classic", node_id, members)
 
     async def delete_group(self, request: HttpRequest) -> HttpResponse:
@@ -192,6 +183,17 @@ def _row(place: TopicPartition, offset: int, ends: Mapping[TopicPartition, int])
     topic, partition = place
     lag = None if end is None else max(end - offset, 0)
     return {"topic": topic, "partition": partition, "offset": offset, "end_offset": end, "lag": lag}
+
+
+def _member(each: DescribedGroupMember | Member) -> dict[str, Any]:
+    return {"member_id": each.member_id, "client_id": each.client_id, "client_host": each.client_host}
+
+
+def _consumer_member(each: Member) -> dict[str, Any]:
+    owned = [
+        {"topic": topic.topic_name, "partitions": list(topic.partitions)} for topic in each.assignment.topic_partitions
+    ]
+    return {**_member(each), "assignment": owned}
 
 
 async def _described(group: str, state: str, kind: str, node_id: int, members: list[dict[str, Any]]) -> HttpResponse:

@@ -67,10 +67,7 @@ class Member:
             self.timer = None
 
     def metadata(self, protocol: str | None) -> bytes:
-        for name, metadata in self.protocols:
-            if name == protocol:
-                return metadata
-        return b""
+        return metadata_of(self.protocols, protocol)
 
     def vote(self, candidates: Collection[str]) -> str:
         return next(name for name, _ in self.protocols if name in candidates)
@@ -79,3 +76,10 @@ class Member:
         return JoinGroupResponseMember(
             member_id=self.member_id, group_instance_id=self.instance_id, metadata=self.metadata(protocol)
         )
+
+
+def metadata_of(protocols: Protocols, protocol: str | None) -> bytes:
+    for name, metadata in protocols:
+        if name == protocol:
+            return metadata
+    return b""

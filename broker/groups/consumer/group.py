@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Set
 from functools import partial
 from typing import Any, ClassVar, Final
 
@@ -61,6 +61,9 @@ class ConsumerGroup(Group):
 
     def subscribes_to(self, topic: str) -> bool:
         return topic in self.state.all_subscribed_names()
+
+    def subscribed_among(self, topics: Iterable[str]) -> Set[str]:
+        return self.state.all_subscribed_names() & set(topics)
 
     def regexes_are_due(self, shard: GroupShard, now_ms: int) -> bool:
         """What members may describe can change though no topic does."""

@@ -109,6 +109,19 @@ async def test_thousands_of_offsets_that_expire_do_not_keep_the_loop(
     assert seconds < KEPT_SECONDS_MAX, what
 
 
+async def test_the_offsets_of_one_group_that_expire_together_do_not_keep_the_loop(
+    node: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shard = (await only(node._coordinators.groups)).shard
+    for index in range(5 * MANY):
+        key = OffsetCommitKey(group="g", topic=TOPIC, partition=index)
+        shard.replay(CoordinatorRecord(key, OffsetCommitValue(offset=1, commit_timestamp=1)))
+    seconds, what = await kept(node._coordinators.expire_offsets(), monkeypatch)
+    assert shard.groups == {}
+    assert not shard.offsets.group_ids()
+    assert seconds < KEPT_SECONDS_MAX, what
+
+
 async def test_the_offsets_of_a_deleted_topic_go_without_keeping_the_loop(
     node: Any, connect: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,8 +4,11 @@ from typing import Any
 
 import pytest
 
+from tidemark.broker.coordination.record import CoordinatorRecord
 from tidemark.broker.groups.offset_delete import delete_offsets
 from tidemark.broker.groups.offset_fetch import fetch
+from tidemark.broker.groups.records import OffsetCommitKey, OffsetCommitValue
+from tidemark.broker.groups.shard import TOMBSTONES_PER_BATCH
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.messages.offset_delete import (
     OffsetDeleteRequest,
@@ -199,3 +202,48 @@ def test_a_group_is_deleted_when_it_is_empty_and_with_it_its_offsets(driver: Any
     driver.restart()
     assert driver.shard.groups == {}
     assert driver.offsets() == {}
+
+
+def commit_many(driver: Any, count: int) -> list[OffsetCommitKey]:
+    """As in the log: of more partitions than the topics here have."""
+    keys = [OffsetCommitKey(group="g", topic="t", partition=index) for index in range(count)]
+    for key in keys:
+        driver.shard.replay(CoordinatorRecord(key, OffsetCommitValue(offset=1, commit_timestamp=driver.now_ms)))
+    return keys
+
+
+def test_what_is_committed_anew_while_very_many_offsets_expire_stays_and_so_does_the_group(driver: Any) -> None:
+    keys = commit_many(driver, 2 * TOMBSTONES_PER_BATCH)
+    driver.advance(RETENTION_MS)
+    expiring = driver.shard.expire(driver.now_ms)
+    while driver.offsets().get(0) == 1:
+        driver.finish(next(expiring))
+    assert next(expiring) is None
+    driver.shard.replay(CoordinatorRecord(keys[-1], OffsetCommitValue(offset=2, commit_timestamp=driver.now_ms)))
+    for result in expiring:
+        driver.finish(result)
+    assert driver.offsets() == {keys[-1].partition: 2}
+    assert "g" in driver.shard.groups
+
+
+@pytest.mark.parametrize("count", [TOMBSTONES_PER_BATCH - 1, TOMBSTONES_PER_BATCH, TOMBSTONES_PER_BATCH + 1])
+def test_a_group_goes_with_the_last_of_its_offsets(driver: Any, count: int) -> None:
+    commit_many(driver, count)
+    driver.advance(RETENTION_MS)
+    expire(driver)
+    assert driver.offsets() == {}
+    assert driver.shard.groups == {}
+    driver.restart()
+    assert driver.shard.groups == {}
+
+
+def test_a_group_whose_only_offsets_are_of_an_open_transaction_stays(driver: Any) -> None:
+    """Or they would be committed for a group that does not exist, and that nobody could delete."""
+    key = OffsetCommitKey(group="g", topic="t", partition=0)
+    driver.shard.replay_pending(7, CoordinatorRecord(key, OffsetCommitValue(offset=1, commit_timestamp=1)))
+    driver.advance(RETENTION_MS)
+    expire(driver)
+    assert "g" in driver.shard.groups
+    driver.shard.end_transaction(7, commit=True)
+    expire(driver)
+    assert driver.shard.groups == {}

@@ -1,0 +1,87 @@
+"""Short requests whose answers are one long list: how long each keeps the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any, Final
+
+import pytest
+
+from tests.broker.server.loop_watch import KEPT_SECONDS_MAX, LoopWatch, answered, frame_of
+from tidemark.broker.coordination.record import CoordinatorRecord
+from tidemark.broker.groups.consumer.records import (
+    ConsumerGroupMemberMetadataKey,
+    ConsumerGroupMemberMetadataValue,
+    ConsumerGroupMetadataKey,
+    ConsumerGroupMetadataValue,
+)
+from tidemark.broker.groups.records import GroupMetadataKey, GroupMetadataValue, MemberMetadata
+from tidemark.broker.metadata.image import GROUP_RESOURCE
+from tidemark.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+from tidemark.protocol.messages.describe_groups import DescribeGroupsRequest
+from tidemark.protocol.messages.find_coordinator import FindCoordinatorRequest
+from tidemark.protocol.messages.list_config_resources import ListConfigResourcesRequest
+
+MANY: Final = 200_000
+MEMBERS: Final = 50_000  # of a consumer group: each of them costs more
+CLASSIC, CONSUMER = "classic", "consumer"
+
+
+def cases() -> Iterator[tuple[str, Any, int]]:
+    yield "ListConfigResources", ListConfigResourcesRequest(), 1
+    yield "DescribeGroups, one group", DescribeGroupsRequest(groups=[CLASSIC]), 5
+    yield "ConsumerGroupDescribe, one group", ConsumerGroupDescribeRequest(group_ids=[CONSUMER]), 1
+
+
+def classic_group() -> Iterator[CoordinatorRecord]:
+    members = [
+        MemberMetadata(member_id=f"m{number}", client_id="c", client_host="/h", subscription=b"s", assignment=b"a")
+        for number in range(MANY)
+    ]
+    # Not of the protocol type whose subscriptions are read when it is restored.
+    value = GroupMetadataValue(protocol_type="other", generation=1, protocol="p", leader="m0", members=members)
+    yield CoordinatorRecord(GroupMetadataKey(group=CLASSIC), value)
+
+
+def consumer_group() -> Iterator[CoordinatorRecord]:
+    yield CoordinatorRecord(ConsumerGroupMetadataKey(group_id=CONSUMER), ConsumerGroupMetadataValue(epoch=1))
+    for number in range(MEMBERS):
+        key = ConsumerGroupMemberMetadataKey(group_id=CONSUMER, member_id=f"m{number}")
+        value = ConsumerGroupMemberMetadataValue(client_id="c", client_host="/h", subscribed_topic_names=["t"])
+        yield CoordinatorRecord(key, value)
+
+
+def drive(address: tuple[str, int], watch: LoopWatch) -> dict[str, tuple[float, str]]:
+    kept: dict[str, tuple[float, str]] = {}
+    for name, request, version in cases():
+        watch.take()
+        assert answered(address, frame_of(request, version), 1), name
+        kept[name] = watch.take()
+    return kept
+
+
+async def test_no_long_answer_keeps_the_loop(
+    start_node: Any,
+    connect: Any,
+    frozen_heap: None,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    node = await start_node(offsets_topic_num_partitions="1")
+    await (await connect(node)).ask(FindCoordinatorRequest(key_type=0, coordinator_keys=["g"]), 4)
+    groups = node._coordinators.groups
+    async with asyncio.timeout(20):
+        while not (hosts := list(groups)) or hosts[0].is_loading:
+            await asyncio.sleep(0.01)
+    for record in (*classic_group(), *consumer_group()):
+        hosts[0].shard.replay(record)
+    names = {(GROUP_RESOURCE, f"group.{number}"): {"consumer.session.timeout.ms": "45000"} for number in range(MANY)}
+    node._store.image = replace(node._store.image, configs=names)
+    await node.warm_up()
+    kept = await asyncio.to_thread(drive, node.address, LoopWatch(monkeypatch))
+    with capsys.disabled():
+        for name, (seconds, what) in kept.items():
+            print(f"{seconds * 1000:8.1f} ms  {name}: {what}")
+    assert {name for name, (seconds, _) in kept.items() if seconds > KEPT_SECONDS_MAX} == set()
