@@ -11,7 +11,7 @@ v5: the partition is added to the transaction on the way, without AddOffsetsToTx
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 from tidemark.broker.core.deferred import Answer, MaybeDeferred, awaited, chained, mapped
 from tidemark.broker.core.registry import Call, handles
@@ -40,6 +40,19 @@ _AS_THE_GROUPS: Final = {
 }
 
 
+class _Asked(NamedTuple):
+    """When the transaction was said to be open. It may have been ended before the answer came, and the offsets would be
+    of one that nobody ends. (The log knows a late epoch, unless it has forgotten its producer.)"""
+
+    partition: Partition
+    ended_count: int
+
+    def may_be_over(self, partition: Partition, producer_id: int) -> bool:
+        if partition is not self.partition:
+            return True
+        return partition.ended_transactions.has_since(producer_id, self.ended_count)
+
+
 @handles(TxnOffsetCommitRequest, TxnOffsetCommitResponse)
 def txn_offset_commit(
     request: TxnOffsetCommitRequest, call: Call, *, groups: GroupCoordinator, transactions: TransactionCoordinator
@@ -51,8 +64,9 @@ def txn_offset_commit(
     hosted = groups.find(request.group_id)
     if not isinstance(hosted, GroupShardHost):
         return _refuse(request, call, hosted)
+    asked = _Asked(hosted.partition, hosted.partition.ended_transactions.count)
     verdict = _verify(request, call, hosted.partition, transactions)
-    return chained(verdict, lambda code: _commit(request, call, groups, code))
+    return chained(verdict, lambda code: _commit(request, call, groups, code, asked))
 
 
 async def _commit_many(
@@ -61,8 +75,9 @@ async def _commit_many(
     """Verified once, then in parts."""
     hosted = groups.find(request.group_id) if request.group_id else ErrorCode.INVALID_GROUP_ID
     if isinstance(hosted, GroupShardHost):
+        asked = _Asked(hosted.partition, hosted.partition.ended_transactions.count)
         code = await awaited(_verify(request, call, hosted.partition, transactions))
-        parts = in_parts(request, lambda part: _commit(part, call, groups, code))
+        parts = in_parts(request, lambda part: _commit(part, call, groups, code, asked))
     else:
         refusal = hosted
         parts = in_parts(request, lambda part: _refuse(part, call, refusal))
@@ -70,7 +85,7 @@ async def _commit_many(
 
 
 def _commit(
-    request: TxnOffsetCommitRequest, call: Call, groups: GroupCoordinator, verdict: ErrorCode
+    request: TxnOffsetCommitRequest, call: Call, groups: GroupCoordinator, verdict: ErrorCode, asked: _Asked
 ) -> MaybeDeferred[TxnOffsetCommitResponse]:
     if verdict:
         # A producer must not take the other coordinator's troubles for the group's: it just asks again.
@@ -78,6 +93,8 @@ def _commit(
     hosted = groups.find(request.group_id)
     if not isinstance(hosted, GroupShardHost):
         return _refuse(request, call, hosted)
+    if asked.may_be_over(hosted.partition, request.producer_id):
+        return _refuse(request, call, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)  # and so the next attempt asks again
     result = commit_in_transaction(hosted.shard, request, version=call.version, now_ms=groups.now_ms())
     return hosted.finish(result)
 

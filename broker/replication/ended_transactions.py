@@ -3,7 +3,7 @@
 A batch is appended only after the coordinator has said that its transaction is open; if that is asked of another
 broker, or if the batch has to wait for its turn, the transaction may be ended meanwhile. The batch would then open one
 that nobody ends, and readers would wait at it for ever (KIP-890). From transactions of version 2 on its epoch gives it
-away; for those before, this does.
+away, as long as the log has not forgotten its producer; otherwise this does.
 """
 
 from __future__ import annotations

@@ -86,11 +86,14 @@ class TransactionalAppends:
     def _check_transaction(self, partition: Partition, header: BatchHeader) -> None:
         if not header.is_transactional:
             return
-        if self._version >= ADDS_PARTITIONS_FROM:
-            _check_first_sequence(partition, header)
-        elif (ended := self._ended.get(partition)) is None:
+        ended = self._ended.get(partition)
+        if ended is None:  # nor was it added to the transaction
+            partition.note_refused(header, ErrorCode.NOT_LEADER_OR_FOLLOWER)
             raise Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, "The leadership is another than when this came.")
-        elif partition.ended_transactions.has_since(header.producer_id, ended):
+        has_ended = partition.ended_transactions.has_since(header.producer_id, ended)
+        if self._version >= ADDS_PARTITIONS_FROM:
+            _check_unknown(partition, header, has_ended=has_ended)
+        elif has_ended:
             raise InvalidTransactionState(f"the transaction of producer {header.producer_id} has been ended meanwhile")
 
     def _unopened(self) -> Job[tuple[Producer | None, frozenset[TopicPartition]]]:
@@ -141,11 +144,17 @@ _PRODUCE_CODES_BEFORE_ABORTABLE: Final = {
 }
 
 
-def _check_first_sequence(partition: Partition, header: BatchHeader) -> None:
+def _check_unknown(partition: Partition, header: BatchHeader, *, has_ended: bool) -> None:
     """Every transaction has a new epoch, so an unknown producer must begin at sequence 0; else a batch was lost, or was
-    refused a moment ago and comes again."""
-    if header.base_sequence > 0 and partition.log.producer(header.producer_id) is None:
+    refused a moment ago and comes again. And nothing here says that its epoch is an old one: if a transaction of it may
+    have ended since the coordinator was asked, it is asked again, with the next attempt."""
+    if partition.log.producer(header.producer_id) is not None:
+        return
+    if header.base_sequence > 0:
         partition.check_first(header)
         raise OutOfOrderSequence(
             f"producer {header.producer_id} began at sequence {header.base_sequence}; a transaction begins at 0"
         )
+    if has_ended:
+        partition.note_refused(header, RETRIED)
+        raise Refused(RETRIED, "A transaction of this producer may have ended meanwhile.")

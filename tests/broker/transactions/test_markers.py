@@ -11,12 +11,14 @@ import pytest
 from tidemark.broker.core.deferred import Deferred
 from tidemark.broker.transactions.coordinator import TransactionCoordinator
 from tidemark.protocol.errors import ErrorCode
+from tidemark.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from tidemark.protocol.messages.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
+from tidemark.protocol.records import Record, build_batch
 
 CLASSIC = 11  # the last version of Produce whose transactions keep their epoch
 
@@ -111,27 +113,112 @@ async def test_a_marker_that_was_repeated_does_not_end_the_next_transaction(
     assert partition.has_open_transaction(*second)
 
 
+class SlowCoordinator:
+    """Decides at once, and is heard of when it is told to."""
+
+    def __init__(self) -> None:
+        self.decided: list[tuple[Any, Deferred[Any]]] = []
+
+    def patch(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        real = TransactionCoordinator.add_partitions
+
+        def answered_later(coordinator: Any, adding: Any) -> Deferred[Any]:
+            late: Deferred[Any] = Deferred()
+            self.decided.append((real(coordinator, adding), late))
+            return late
+
+        monkeypatch.setattr(TransactionCoordinator, "add_partitions", answered_later)
+
+    def answer(self) -> None:
+        [(codes, late)] = self.decided
+        assert set(codes.values()) <= {ErrorCode.NONE}, "the transaction was open when the coordinator was asked"
+        late.resolve(codes)
+
+
 async def test_a_batch_whose_transaction_ended_while_the_coordinator_was_asked_is_refused(
     txn: Any, speak: Any, partition: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     producer = await txn.start("a")
     assert await txn.add("a", producer, 0) == [ErrorCode.NONE]
-    asked: list[tuple[Any, Deferred[Any]]] = []
-    real = TransactionCoordinator.add_partitions
-
-    def answered_later(coordinator: Any, adding: Any) -> Deferred[Any]:
-        late: Deferred[Any] = Deferred()
-        asked.append((real(coordinator, adding), late))
-        return late
-
-    monkeypatch.setattr(TransactionCoordinator, "add_partitions", answered_later)
+    slow = SlowCoordinator()
+    slow.patch(monkeypatch)
     client = await speak(txn.node)
     sending = asyncio.create_task(client.produce("a", producer, b"late", version=CLASSIC))
-    await until(lambda: bool(asked))
+    await until(lambda: bool(slow.decided))
     assert (await txn.end("a", producer, commit=False, version=4)).error_code == 0
     await txn.settled("a", "CompleteAbort")
-    [(codes, late)] = asked
-    assert set(codes.values()) <= {ErrorCode.NONE}, "the transaction was open when the coordinator was asked"
-    late.resolve(codes)
+    slow.answer()
     assert await sending == ErrorCode.INVALID_TXN_STATE
     assert await nothing_hangs(txn)
+
+
+async def test_a_late_batch_of_a_producer_that_is_forgotten_already_is_not_accepted_for_its_old_epoch(
+    txn: Any, speak: Any, partition: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when thousands of producers have written since its transaction was aborted."""
+    producer, client, slow = await txn.start("a"), await speak(txn.node), SlowCoordinator()
+    with monkeypatch.context() as moment:
+        slow.patch(moment)
+        sending = asyncio.create_task(client.produce("a", producer, b"late"))
+        await until(lambda: bool(slow.decided))
+        await txn.abort("a", producer)
+        await txn.settled("a", "CompleteAbort")
+        partition.log.producer_states.expire(now_ms=1 << 60, idle_ms=1)
+        assert partition.log.producer(producer[0]) is None
+        slow.answer()
+        assert await sending == ErrorCode.NOT_ENOUGH_REPLICAS, "which a producer tries again"
+    assert await client.produce("a", producer, b"late") == ErrorCode.INVALID_PRODUCER_EPOCH
+    assert await nothing_hangs(txn)
+
+
+async def test_a_partition_that_is_led_here_only_now_is_not_written_to_before_it_is_part_of_the_transaction(
+    txn: Any, speak: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    producer, client, slow = await txn.start("a"), await speak(txn.node), SlowCoordinator()
+    batch = bytes(
+        build_batch(
+            [Record(value=b"x")],
+            producer_id=producer[0],
+            producer_epoch=producer[1],
+            base_sequence=0,
+            transactional=True,
+        )
+    )
+    data = [PartitionProduceData(index=index, records=batch) for index in (0, 1)]
+    topics = [TopicProduceData(name="t", partition_data=data)]
+    request = ProduceRequest(transactional_id="a", acks=-1, timeout_ms=10_000, topic_data=topics)
+    slow.patch(monkeypatch)
+    hosted, roles = txn.node._replicas.table.topics["t"], txn.node._replicas.roles
+    roles._retire(hosted, 1, None)
+    sending = asyncio.create_task(client.client.call(request, ProduceResponse, 12))
+    await until(lambda: bool(slow.decided))
+    roles.assign(hosted, 1)
+    slow.answer()
+    answer = await sending
+    told = {each.index: each.error_code for each in answer.responses[0].partition_responses}
+    assert told == {0: ErrorCode.NONE, 1: ErrorCode.NOT_LEADER_OR_FOLLOWER}
+    assert [each.partitions for each in (await txn.describe("a")).topics] == [[0]]
+
+
+@pytest.mark.parametrize("version", [3, 4, 5])
+async def test_offsets_whose_transaction_ended_while_the_coordinator_was_asked_are_not_of_one_that_never_ends(
+    txn: Any, speak: Any, monkeypatch: pytest.MonkeyPatch, version: int
+) -> None:
+    producer, client, slow = await txn.start("a"), await speak(txn.node), SlowCoordinator()
+    assert await txn.add_offsets("a", producer) == ErrorCode.NONE
+    [hosted] = [each for each in txn.node._coordinators.groups if each is txn.node._coordinators.groups.find("g")]
+    with monkeypatch.context() as moment:
+        slow.patch(moment)
+        sending = asyncio.create_task(client.commit_offset("a", producer, 7, version=version))
+        await until(lambda: bool(slow.decided))
+        assert (await txn.end("a", producer, commit=False, version=version)).error_code == 0
+        await txn.settled("a", "CompleteAbort")
+        hosted.partition.log.producer_states.expire(now_ms=1 << 60, idle_ms=1)
+        slow.answer()
+        assert await sending == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "which a producer tries again"
+    assert await client.commit_offset("a", producer, 7, version=version) in (
+        ErrorCode.TRANSACTION_ABORTABLE,
+        ErrorCode.INVALID_TXN_STATE,
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+    )
+    assert await txn.committed(stable=True) == (-1, ErrorCode.NONE)
