@@ -12,6 +12,7 @@ from tidemark.broker.http.problems import Problem
 from tidemark.broker.http.quotas import HttpQuotas
 from tidemark.broker.http.request_log import HttpRequestLog
 from tidemark.broker.http.router import Answer, HttpRoute, Router, check_query
+from tidemark.broker.http.waits import Waits, begin
 from tidemark.broker.metrics.http import NOWHERE, HttpRequests
 from tidemark.environment import monotonic
 
@@ -50,7 +51,7 @@ class HttpApplication:
 
     async def _answer(self, request: HttpRequest) -> Answer:
         """Counted, whatever comes of it; but not if the client is gone before."""
-        begun = monotonic()
+        begun, waits = monotonic(), begin()
         route: HttpRoute | None = None
         status = FAILED
         try:
@@ -65,14 +66,14 @@ class HttpApplication:
             raise
         finally:
             if status != GONE:
-                self._count(request, route, status, monotonic() - begun)
+                self._count(request, route, status, monotonic() - begun, waits)
         return answer
 
-    def _count(self, request: HttpRequest, route: HttpRoute | None, status: int, seconds: float) -> None:
+    def _count(self, request: HttpRequest, route: HttpRoute | None, status: int, seconds: float, waits: Waits) -> None:
         self.requests.answered(NOWHERE if route is None else (route.method, route.path), status, seconds)
         if self.log is not None and route is not None and not route.is_open:  # health is asked for all the time
-            waits = route.query is not None and "wait_ms" in route.query
-            self.log.answered(request, f"{route.method} {route.path}", status, seconds, waits_as_asked=waits)
+            as_asked = route.query is not None and "wait_ms" in route.query
+            self.log.answered(request, f"{route.method} {route.path}", status, seconds, waits, waits_as_asked=as_asked)
 
     async def _answer_by(self, route: HttpRoute, request: HttpRequest) -> Answer:
         if self.traces is None or route.is_open:  # health is asked for all the time

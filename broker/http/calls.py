@@ -21,6 +21,7 @@ from tidemark.broker.core.registry import Call, Handler, Route, find_route
 from tidemark.broker.core.sliced_work import finished_in_background
 from tidemark.broker.http.messages import HttpRequest
 from tidemark.broker.http.problems import Problem
+from tidemark.broker.http.waits import waiting
 from tidemark.broker.peers import PeerUnavailable, PeerUnreachable
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.schema import api
@@ -104,9 +105,10 @@ class Calls:
             raise Problem.of(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"Node {node_id} is not known here.")
         ask = partial(self._forwarding.ask_broker, node_id, route, version, request, call, seconds_max=SECONDS_MAX)
         try:
-            with contextlib.suppress(PeerUnreachable):
-                return await ask()
-            return await ask()  # on a busy machine, a connection that takes too long once is there the next time
+            with waiting():
+                with contextlib.suppress(PeerUnreachable):
+                    return await ask()
+                return await ask()  # on a busy machine, a connection that takes too long once is there the next time
         except PeerUnavailable as error:
             raise Problem(503, "BROKER_NOT_AVAILABLE", f"Node {node_id} does not answer: {error}.") from error
 
@@ -121,8 +123,12 @@ class Calls:
         if type(answer) is GeneratorType:
             answer = await finished_in_background(answer)
         if isinstance(answer, Deferred):
-            return await self._resolved(answer)
-        return await answer if inspect.isawaitable(answer) else answer
+            with waiting():
+                return await self._resolved(answer)
+        if not inspect.isawaitable(answer):
+            return answer
+        with waiting():
+            return await answer
 
     async def _resolved(self, deferred: Deferred[Any]) -> object:
         future: asyncio.Future[object] = asyncio.get_running_loop().create_future()
@@ -147,7 +153,8 @@ class Calls:
 async def bytes_of(records: Any) -> bytes:
     """The records of a Fetch answer: slices of files on this node (read on a thread), or bytes of another's answer."""
     if isinstance(records, list):
-        return await asyncio.get_running_loop().run_in_executor(None, _read, records)
+        with waiting():
+            return await asyncio.get_running_loop().run_in_executor(None, _read, records)
     return bytes(records or b"")
 
 

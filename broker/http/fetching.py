@@ -12,6 +12,7 @@ from tidemark.broker.http.decoding import Decoder
 from tidemark.broker.http.held_answers import HeldAnswers
 from tidemark.broker.http.leaders import Leaders
 from tidemark.broker.http.problems import Problem
+from tidemark.broker.http.waits import waiting
 from tidemark.environment import monotonic
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
@@ -141,7 +142,8 @@ class Fetching:
                     raise problem
             if monotonic() >= until:
                 raise problem
-            await asyncio.sleep(RETRY_SECONDS)
+            with waiting():
+                await asyncio.sleep(RETRY_SECONDS)
 
     async def read_from(
         self,

@@ -18,6 +18,7 @@ from tidemark.broker.http.quotas import HttpQuotas
 from tidemark.broker.http.record_json import record_of, simple_record
 from tidemark.broker.http.router import HttpRoute
 from tidemark.broker.http.sliced_json import written
+from tidemark.broker.http.waits import waiting
 from tidemark.environment import new_random, wall_clock_ms
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
@@ -154,7 +155,8 @@ class Producing:
                 problem = self._leaders.refusal_by_leader(topic, index, result.error_code, result.error_message)
                 if result.error_code not in NOT_APPENDED:
                     return problem
-            await asyncio.sleep(RETRY_SECONDS)
+            with waiting():
+                await asyncio.sleep(RETRY_SECONDS)
         return problem or Problem.of(ErrorCode.LEADER_NOT_AVAILABLE, f"{topic}-{index} has no leader.")
 
 

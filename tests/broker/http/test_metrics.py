@@ -16,6 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 
 from tests.broker.server.loop_watch import LoopWatch, frame_of
 from tidemark.broker.http.connection import HttpConnection
+from tidemark.broker.http.waits import begin, waiting
 from tidemark.broker.logs.events import fields_of
 from tidemark.broker.metrics import docs
 from tidemark.broker.metrics.metric import Kind
@@ -359,3 +360,31 @@ async def test_a_slow_http_request_is_logged_and_a_poll_that_waits_is_none(
     about = fields_of(told[0])
     assert {"topic": "t", "status": 200, "listener": "HTTP"}.items() <= about.items()
     assert "secret" not in str(about)
+
+
+async def test_a_slow_http_request_tells_how_long_it_waited(
+    start_http: Any, browse: Any, connect: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    node = await start_http(tidemark_log_slow_request_ms="50")
+    client = browse(node)
+    await (await connect(node)).create("t")
+    node._replicas.table.lease_until = 0.0  # and so nobody leads, for a moment
+    asyncio.get_running_loop().call_later(0.15, setattr, node._replicas.table, "lease_until", None)
+    assert (await client.post("/topics/t/records", json={"value": 1})).status_code == 200
+    [told] = [fields_of(each) for each in caplog.records if each.name == "tidemark.requests" and "slow" in each.msg]
+    assert told["remote_ms"] > 50
+    assert told["total_ms"] == pytest.approx(told["local_ms"] + told["remote_ms"], abs=0.01)
+
+
+async def test_what_is_waited_for_at_the_same_time_counts_once() -> None:
+    waits = begin()
+
+    async def wait() -> None:
+        with waiting():
+            await asyncio.sleep(0.05)
+
+    await asyncio.gather(wait(), wait())
+    assert 0.05 <= waits.seconds < 0.1
+    with waiting():
+        assert waits.seconds > 0.05
+    assert begin().seconds == 0
