@@ -58,12 +58,12 @@ def rates(before: Scrape, after: Scrape, name: str, *labels: str) -> dict[tuple[
 
 
 def quantiles(
-    before: Scrape, after: Scrape, name: str, label: str, wanted: tuple[float, ...]
-) -> Mapping[str, list[float | None]]:
-    """Of a histogram's observations between two scrapes, by one label, in seconds: the bound that a share is below."""
-    counts: dict[str, list[tuple[float, float]]] = {}
-    for (key, bound), rate in rates(before, after, f"{name}_bucket", label, "le").items():
-        counts.setdefault(key, []).append((float(bound), rate))
+    before: Scrape, after: Scrape, name: str, labels: tuple[str, ...], wanted: tuple[float, ...]
+) -> Mapping[tuple[str, ...], list[float | None]]:
+    """Of a histogram's observations between two scrapes, by labels, in seconds: the bound that a share is below."""
+    counts: dict[tuple[str, ...], list[tuple[float, float]]] = {}
+    for (*key, bound), rate in rates(before, after, f"{name}_bucket", *labels, "le").items():
+        counts.setdefault(tuple(key), []).append((float(bound), rate))
     return {key: list(_quantiles(sorted(buckets), wanted)) for key, buckets in counts.items()}
 
 

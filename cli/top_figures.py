@@ -14,6 +14,8 @@ _SOCKETS: Final = "kafka_server_socketservermetrics_"
 _CONTROLLER: Final = "kafka_controller_kafkacontroller_"
 _GROUP: Final = "kafka_consumergroup_"
 _CLIENT: Final = "tidemark_client_"
+_HTTP: Final = "tidemark_http_"
+_OF_WATCHERS: Final = frozenset(("/livez", "/readyz", "/metrics"))  # asked for all the time, by us, too
 FAULTS_NOW: Final = {
     "partitions offline": f"{_CONTROLLER}offlinepartitionscount",
     "partitions under-replicated": f"{_REPLICAS}underreplicatedpartitions",
@@ -62,7 +64,7 @@ def _node(url: str, was: Scrape, now: Scrape) -> dict[str, Any]:
         "partitions": int(now.total(f"{_REPLICAS}partitioncount")),
         "leaders": int(now.total(f"{_REPLICAS}leadercount")),
         "connections": int(now.total(f"{_SOCKETS}connection_count")),
-        "requests_per_second": rate(f"{_REQUESTS}requests_total"),
+        "requests_per_second": rate(f"{_REQUESTS}requests_total") + sum(_http_rates([(was, now)], "path").values()),
         "records_in_per_second": rate(f"{_TOPICS}messagesin_total"),
         "bytes_in_per_second": rate(f"{_TOPICS}bytesin_total"),
         "bytes_out_per_second": rate(f"{_TOPICS}bytesout_total"),
@@ -72,6 +74,7 @@ def _node(url: str, was: Scrape, now: Scrape) -> dict[str, Any]:
 
 
 Looks = Iterable[tuple[Scrape, Scrape]]
+Key = tuple[str, ...]  # values of labels
 
 
 def _summed(looks: Looks, name: str, *labels: str) -> dict[tuple[str, ...], float]:
@@ -83,23 +86,45 @@ def _summed(looks: Looks, name: str, *labels: str) -> dict[tuple[str, ...], floa
 
 
 def _requests(looks: Looks) -> list[dict[str, Any]]:
-    """Of several nodes, the slowest."""
-    counted = _summed(looks, f"{_REQUESTS}requests_total", "request")
-    slowest: dict[str, list[float]] = {}
+    """Of Kafka's clients and over HTTP."""
+    kafka = _summed(looks, f"{_REQUESTS}requests_total", "request")
+    asked = {
+        **_timed(looks, kafka, f"{_REQUESTS}totaltime_seconds", "request"),
+        **_timed(looks, _http_rates(looks, "path", "method"), f"{_HTTP}request_seconds", "path", "method"),
+    }
+    rows = [{"api": _api(*key), **row} for key, row in asked.items()]
+    return sorted(rows, key=lambda row: -row["per_second"])
+
+
+def _timed(looks: Looks, counted: Mapping[Key, float], histogram: str, *labels: str) -> dict[Key, dict[str, Any]]:
+    """What is asked for, with how long it takes: of several nodes, on the slowest."""
+    slowest: dict[Key, list[float]] = {}
     for was, now in looks:
-        for api, (middle, high) in quantiles(was, now, f"{_REQUESTS}totaltime_seconds", "request", (0.5, 0.99)).items():
-            if middle is not None and high is not None and high >= slowest.get(api, [0.0, 0.0])[1]:
-                slowest[api] = [middle, high]
-    busy = [(api, rate) for (api,), rate in counted.items() if rate > 0]
-    return [
-        {
-            "api": api,
+        for key, (middle, high) in quantiles(was, now, histogram, labels, (0.5, 0.99)).items():
+            if middle is not None and high is not None and high >= slowest.get(key, [0.0, 0.0])[1]:
+                slowest[key] = [middle, high]
+    return {
+        key: {
             "per_second": rate,
-            "p50_seconds": slowest.get(api, [None, None])[0],
-            "p99_seconds": slowest.get(api, [None, None])[1],
+            "p50_seconds": slowest.get(key, [None, None])[0],
+            "p99_seconds": slowest.get(key, [None, None])[1],
         }
-        for api, rate in sorted(busy, key=lambda each: -each[1])
-    ]
+        for key, rate in counted.items()
+        if rate > 0
+    }
+
+
+def _api(name: str, method: str | None = None) -> str:
+    """As it is called on the screen: `Fetch`, or `GET /topics`."""
+    if method is None:
+        return name
+    return f"{method} {name}" if name else "HTTP, to nowhere"
+
+
+def _http_rates(looks: Looks, *labels: str) -> dict[Key, float]:
+    """By labels, of which the first is `path`."""
+    found = _summed(looks, f"{_HTTP}requests_total", *labels)
+    return {key: rate for key, rate in found.items() if key[0] not in _OF_WATCHERS}
 
 
 def _topics(looks: Looks) -> list[dict[str, Any]]:
@@ -167,4 +192,8 @@ def _faults(looks: Looks) -> dict[str, float]:
     for (api, error), rate in _summed(looks, f"{_REQUESTS}errors_total", "request", "error").items():
         if rate and error != "NONE":
             found[f"{api}: {error}, per second"] = rate
+    for (_, status), rate in _http_rates(looks, "path", "status").items():
+        if rate and status.startswith("5"):
+            text = f"HTTP: {status}, per second"
+            found[text] = found.get(text, 0.0) + rate
     return found

@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 import time
+import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Iterator
@@ -27,6 +28,17 @@ def get(url: str) -> bytes:
         return bytes(answer.read())
 
 
+def post(url: str, value: object) -> int:
+    """The status of the answer."""
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    asked = urllib.request.Request(url, json.dumps(value).encode(), {"Content-Type": "application/json"})
+    try:
+        with opener.open(asked, timeout=10) as answer:
+            return int(answer.status)
+    except urllib.error.HTTPError as refusal:
+        return refusal.code
+
+
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of its HTTP listener."""
@@ -47,6 +59,8 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     while consumer.poll(1.0) is None:
         assert time.monotonic() < deadline, "nothing was read"
     consumer.commit(offsets=[TopicPartition("orders", 0, 10)], asynchronous=False)
+    for status, path in ((200, "/topics/orders/records"), (404, "/nowhere")):
+        assert post(f"http://127.0.0.1:{port}{path}", {"value": 1}) == status
     yield f"127.0.0.1:{port}"
     consumer.close()
     process.stop()
