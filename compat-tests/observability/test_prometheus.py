@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from confluent_kafka import Consumer, Producer, TopicPartition
 from harness.broker_process import Tidemark
 from harness.ports import free_port
@@ -100,6 +101,32 @@ def test_the_rules_are_valid_and_say_what_to_do() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     text = RULES.read_text(encoding="utf-8")
     assert text.count("runbook:") == text.count("alert:") > 10
+
+
+def test_http_requests_that_fail_are_told_of_but_not_health_that_says_not_ready(
+    tmp_path: Path,
+) -> None:
+    def series(instance: str, path: str, status: int, a_minute: int) -> dict[str, str]:
+        labels = f'instance="{instance}",path="{path}",status="{status}"'
+        return {"series": f"tidemark_http_requests_total{{{labels}}}", "values": f"0+{a_minute}x20"}
+
+    [group] = yaml.safe_load(RULES.read_text(encoding="utf-8"))["groups"]
+    [rule] = [each for each in group["rules"] if each["alert"] == "TidemarkHttpErrors"]
+    told = {
+        "exp_labels": {"severity": "warning", "instance": "a"},
+        "exp_annotations": {
+            "summary": "a fails to answer 10% of its HTTP requests.",
+            "runbook": rule["annotations"]["runbook"],
+        },
+    }
+    asked = [series("a", "/topics", 200, 90), series("a", "/topics", 503, 10)]
+    asked += [series("b", "/topics", 200, 90), series("b", "/topics", 500, 1), series("b", "/readyz", 503, 90)]
+    alert = {"eval_time": "15m", "alertname": rule["alert"], "exp_alerts": [told]}
+    case = {"interval": "1m", "input_series": asked, "alert_rule_test": [alert]}
+    wanted = tmp_path / "test.yml"
+    wanted.write_text(json.dumps({"rule_files": [str(RULES)], "tests": [case]}))
+    done = subprocess.run(["promtool", "test", "rules", str(wanted)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_promtool_finds_nothing_wrong_with_what_is_scraped(broker: str) -> None:
