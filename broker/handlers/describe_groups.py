@@ -13,6 +13,7 @@ v6: a group that does not exist is GROUP_ID_NOT_FOUND with a message; before, on
 from __future__ import annotations
 
 from functools import partial
+from itertools import repeat
 from typing import Final
 
 from tidemark.broker.core.acl_operations import GROUP_OPERATIONS
@@ -68,10 +69,10 @@ def _describe(group_id: str, version: int, groups: GroupCoordinator) -> Job[Desc
         protocol_data=(group.protocol or "") if is_stable else "",
     )
     # As they are in this moment: while they are described, the group may change.
-    shown: list[tuple[Member, Protocols, bytes]] = [
-        (member, member.protocols, member.assignment) if is_stable else (member, (), b"")
-        for member in group.members.values()
-    ]
+    members = list(group.members.values())
+    protocols = [each.protocols for each in members] if is_stable else repeat(())
+    assignments = [each.assignment for each in members] if is_stable else repeat(b"")
+    shown = zip(members, protocols, assignments, strict=False)
     described.members = yield from in_slices(partial(_member, group.protocol), shown)
     return described
 
