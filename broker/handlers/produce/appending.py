@@ -139,6 +139,7 @@ class Appending:
         self._now_ms = replicas.now_ms()
         self._hinted = False
         self._left = 0  # batches that wait for their turn
+        self._response: ProduceResponse | None = None  # when all its batches are appended, or wait for their turn
         self._records_at_once = AT_ONCE_RECORDS_MAX
         self.unacknowledged: list[Unacknowledged] = []
 
@@ -264,11 +265,15 @@ class Appending:
         for name in RESULT_FIELDS:
             setattr(result, name, getattr(outcome, name))
         self._left -= 1
-        if not self._left:
-            self._call.connection.release_waiting(self._waiting_bytes)
-            if self._hinted:
-                self._response.node_endpoints = self._endpoints(self._response)
-            self._deferred.resolve(self._response)
+        if self._left:
+            return
+        self._call.connection.release_waiting(self._waiting_bytes)
+        response = self._response
+        if response is None:
+            return  # the rest of the request is still being appended, in slices
+        if self._hinted:
+            response.node_endpoints = self._endpoints(response)
+        self._deferred.resolve(response)
 
     def _no_longer_led(self, batch: QueuedBatch) -> PartitionProduceResponse | None:
         hosted = self._hosted(batch.topic)

@@ -6,10 +6,13 @@ import asyncio
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from tidemark.broker.core.registry import Call
+from tidemark.broker.handlers.produce.appending import Appending, PlainAppends
 from tidemark.broker.replication.examination import AT_ONCE_RECORDS_MAX
 from tidemark.protocol.compression import ZSTD
 from tidemark.protocol.errors import ErrorCode
@@ -230,6 +233,30 @@ async def test_what_a_client_sent_before_it_went_is_appended(node: Any, strict: 
     held.release()
     await until(lambda: led(node).log.end_offset == MANY)
     assert node._server.memory.used_bytes == 0
+
+
+async def test_a_turn_may_come_while_the_rest_of_a_large_request_is_appended(
+    node: Any, strict: Any, held: HeldExaminers, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("tidemark.broker.handlers.produce.appending.PARTITIONS_PER_STEP", 1)
+    counted: list[int] = []
+    connection = SimpleNamespace(count_waiting=counted.append, release_waiting=counted.remove)
+    asked = request(*(memoryview(bytearray(batch(count))) for count in (MANY, 1)))  # type: ignore[arg-type]
+    replicas = node._replicas.table
+    job = Appending(asked, Call(connection, 12, None), replicas, PlainAppends).run_in_slices()
+    next(job)
+    assert len(counted) == 1
+    held.release()
+    await until(lambda: led(node).log.end_offset == MANY)
+    while True:
+        try:
+            next(job)
+        except StopIteration as end:
+            response = end.value
+            break
+    assert [each.error_code for each in response.responses[0].partition_responses] == [0, 0]
+    assert counted == []
+    assert not caplog.records
 
 
 async def test_a_request_that_waits_counts_as_memory(
