@@ -102,6 +102,7 @@ class Partition(Replica):
         "_unwritten",
         "_update_timer",
         "_waiting",
+        "_when_written",
         "append_queue",
         "commits_alone",
         "ended_transactions",
@@ -149,6 +150,7 @@ class Partition(Replica):
         self._over: Exception | None = None  # why this leadership has ended
         self._counted_end = log.end_offset  # records up to here are in `traffic`
         self.append_queue: deque[QueuedAppend] | None = None  # see `append_queues`; None when nothing waits
+        self._when_written: list[asyncio.Future[Exception | None]] = []
         if high_watermark is None and config.flush_messages == 1:
             high_watermark = log.recovery_point
         super().__init__(
@@ -256,9 +258,24 @@ class Partition(Replica):
         except _DISK_TROUBLE as error:
             self._note_failure(pending.header, error)
             raise
+        finally:
+            self._tell_written(pending.error)
         if self._over is None:
             self._has_appended(pending.header)
         return appended
+
+    def written(self) -> asyncio.Future[Exception | None]:
+        """Done when the batch that a thread writes is in the log, or is not after all: then the result says why."""
+        assert self.log.is_appending, "nothing is being written"
+        done: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
+        self._when_written.append(done)
+        return done
+
+    def _tell_written(self, error: Exception | None) -> None:
+        waiting, self._when_written = self._when_written, []
+        for done in waiting:
+            if not done.done():
+                done.set_result(error)
 
     def check_first(self, header: BatchHeader) -> None:
         """A producer that the log does not know may begin at any sequence number; but not behind what is missing."""
@@ -470,9 +487,9 @@ class Partition(Replica):
         self.replica_watchers.clear()
 
     def _note_queued(self) -> None:
-        """What waits for its turn will be refused then. What its producer has sent behind it may come before, and to
-        the next leadership, which is to let it wait as if that had been said already. (One that is being written may
-        be in the log in the end: then its number is not missing.)"""
+        """What waits for its turn is refused, at once or soon. What its producer has sent behind it may come before,
+        and to the next leadership, which is to let it wait as if that had been said already. (One that is being written
+        may be in the log in the end: then its number is not missing.)"""
         for queued in self.append_queue or ():
             if (header := queued.turn.header) is not None:
                 self._unwritten.add(header, ErrorCode.NOT_LEADER_OR_FOLLOWER)

@@ -48,6 +48,8 @@ class RoleAssignment:
         self._to_drop: dict[Place, list[HostedTopic]] = {}  # of deleted topics
         self._truncating: dict[Place, Followed] = {}  # retired, while a thread is still at work on their logs
         self._to_delete: set[Place] = set()  # as soon as that thread is done
+        self._writing: dict[Key, Partition] = {}  # no longer led, while a thread still writes what they had accepted
+        self._after_write: set[Key] = set()  # roles to be assumed as soon as that thread is done
         logs.before_opening = self._drop
         self._slice_end = 0.0
         # Called with trouble that may be a disk's: see `directory_failures`.
@@ -105,6 +107,7 @@ class RoleAssignment:
         self._closed = True
         self._drop_until(math.inf)
         self._truncating.clear()
+        self._writing.clear()
 
     def _host(self, image: Image, topic: TopicImage) -> None:
         table = self._table
@@ -148,10 +151,7 @@ class RoleAssignment:
         while self._put_off and not self._closed:
             key = next(iter(self._put_off))
             del self._put_off[key]
-            try:
-                self.opening.open_now(key)
-            except Exception:
-                log.exception("a partition could not change its role")
+            self._assume(key)
             if self._put_off and monotonic() >= slice_end:
                 asyncio.get_running_loop().call_soon(self._catch_up)
                 return
@@ -211,6 +211,8 @@ class RoleAssignment:
         if own_id not in image.replicas:
             self._leave(hosted, index)
             return
+        if self._waits_for_write(hosted, index, image):
+            return
         try:
             if image.leader == own_id:
                 self._lead(hosted, index, image, load_error)
@@ -241,22 +243,48 @@ class RoleAssignment:
     def _assign_when_truncated(self, followed: Followed, key: Key) -> None:
         def assign(truncated: asyncio.Future[None]) -> None:
             truncated.exception()  # whose fetcher it was says why it failed
-            if self._closed:
-                return
-            try:
-                self.opening.open_now(key)
-            except Exception:
-                log.exception("a partition could not change its role")
+            self._assume(key)
 
         followed.truncated.add_done_callback(assign)
 
+    def _waits_for_write(self, hosted: HostedTopic, index: int, image: PartitionImage) -> bool:
+        """Whether a thread still writes what this node took as a leader that it is no longer. That leadership ends at
+        once, and the next role begins where the batch ends: the disk decides when."""
+        led, key = hosted.partitions.get(index), (hosted.topic_id, index)
+        if led is not None and _is_written_to(led) and not self._still_leads(led, image):
+            self._end_leadership(hosted, led)
+        before = self._writing.get(key)
+        if before is None or not _is_written_to(before):
+            return False
+        self._after_write.add(key)
+        return True
+
+    def _still_leads(self, led: Partition, image: PartitionImage) -> bool:
+        return image.leader == self._table.node_id and image.leader_epoch == led.leader_epoch
+
+    def _end_leadership(self, hosted: HostedTopic, led: Partition) -> None:
+        """The role that follows begins later, and is to know how far this one got."""
+        if (directory := self._table.directory_of(led)) is not None:
+            directory.high_watermarks[led.topic, led.index] = led.high_watermark
+        self._retire(hosted, led.index, None)
+
+    def _assume(self, key: Key) -> None:
+        """A role that was put off, as the image gives it by now."""
+        if self._closed:
+            return
+        try:
+            self.opening.open_now(key)
+        except Exception:
+            log.exception("a partition could not change its role")
+
     def _lead(self, hosted: HostedTopic, index: int, image: PartitionImage, load_error: Exception | None) -> None:
         led = hosted.partitions.get(index)
-        if led is not None and led.leader_epoch == image.leader_epoch:
+        if led is not None and self._still_leads(led, image):
             led.apply_isr(isr=image.isr, replicas=image.replicas, partition_epoch=image.partition_epoch)
             self.replicator.consider_others(led)
             return
         log_on_disk, high_watermark = self._log_of(hosted, index, load_error)
+        log_on_disk.check_online()  # or it would wait for a disk that may hang
         log_on_disk.start_epoch(image.leader_epoch)
         leadership = self._leadership(image, start_offset=log_on_disk.end_offset)
         kind = InternalPartition if hosted.name in INTERNAL_TOPICS else Partition
@@ -287,7 +315,7 @@ class RoleAssignment:
             raise LogOffline(damage)
         if followed is None:
             log_on_disk, high_watermark = self._log_of(hosted, index, load_error)
-            log_on_disk.settle()  # what the leader that this node was has begun to write
+            log_on_disk.check_online()  # likewise
             followed = Followed(
                 topic=hosted.name,
                 topic_id=hosted.topic_id,
@@ -340,6 +368,8 @@ class RoleAssignment:
         led = hosted.partitions.pop(index, None)
         if led is not None:
             led.resign(error or Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, "The leadership is over."))
+            if _is_written_to(led) and not self._closed:
+                self._remember_write(led)
         followed = hosted.followed.pop(index, None)
         if followed is not None:
             self.replicator.unfollow(followed)
@@ -356,6 +386,21 @@ class RoleAssignment:
 
         self._truncating[place] = followed
         followed.truncated.add_done_callback(forget)
+
+    def _remember_write(self, led: Partition) -> None:
+        key = led.topic_id, led.index
+
+        def forget(written: asyncio.Future[Exception | None]) -> None:
+            if (error := written.result()) is not None:
+                self.suspect_disk(led.log.directory, error)
+            if self._writing.get(key) is led:
+                del self._writing[key]
+                if key in self._after_write:
+                    self._after_write.discard(key)
+                    self._assume(key)
+
+        self._writing[key] = led
+        led.written().add_done_callback(forget)
 
     # -- trouble -----------------------------------------------------------
 
@@ -379,9 +424,7 @@ class RoleAssignment:
         led = None if hosted is None else hosted.partitions.get(partition.index)
         if hosted is None or led is None or led is not partition:
             return
-        if (directory := self._table.directory_of(led)) is not None:
-            directory.high_watermarks[led.topic, led.index] = led.high_watermark  # for the role that follows
-        self._retire(hosted, led.index, None)
+        self._end_leadership(hosted, led)
 
     def directory_failed(self, directory: LogDirectory, reason: str) -> None:
         """Nothing in it is led or followed any more."""
@@ -392,6 +435,10 @@ class RoleAssignment:
                     if isinstance(replica, Partition):
                         self.replicator.step_aside(replica, error)
                     self._take_offline(hosted, replica.index, error)
+        for key, led in list(self._writing.items()):
+            if key in self._after_write and os.path.dirname(led.log.directory) == directory.path:
+                self._after_write.discard(key)
+                self._assume(key)  # as far as that goes: nothing is to be waited for any more
 
     def rebuild(self, partition: Partition, damage: str) -> None:
         """The log of a partition that this node leads is damaged: another is to lead it, and this node gets its log
@@ -411,3 +458,8 @@ class RoleAssignment:
                 topic=hosted.name, topic_id=hosted.topic_id, index=index, leadership=leadership
             )
             self.replicator.step_aside(unopened, error)
+
+
+def _is_written_to(led: Partition) -> bool:
+    """Whether a thread is to write a batch yet, or does so now. What becomes of an offline log waits for nothing."""
+    return led.log.is_appending and not led.log.is_offline

@@ -153,6 +153,7 @@ class Cluster:
 
     async def stop(self, node_id: int, *, clean: bool = True) -> None:
         replicas = self.nodes.pop(node_id)
+        replicas.table.stop_appending()
         await replicas.stop_replication()
         replicas.end_waits()
         if clean:
