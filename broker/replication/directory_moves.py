@@ -234,7 +234,7 @@ class DirectoryMoves:
 
     async def _finish(self, move: Move) -> None:
         """The log goes on in the new directory; the old one goes when that is sure to last."""
-        self._check(move)
+        await self._rest(move)
         replica = move.current(self._table)
         source = self._table.directory_of(replica)
         if source is None or replica.is_truncating:
@@ -254,6 +254,15 @@ class DirectoryMoves:
             await asyncio.shield(asyncio.ensure_future(self._clear_up(move, source)))
         except OSError as error:  # the next start does it
             log.error("%s-%d: what is left of it in %s cannot be removed: %s", *place, source.path, error)
+
+    async def _rest(self, move: Move) -> None:
+        """Returns when no thread writes to the log any more, and before the next one does."""
+        self._check(move)
+        while move.log.is_appending:
+            replica = move.current(self._table)
+            assert isinstance(replica, Partition), "a follower's log is not written to by other threads"
+            await replica.written()
+            self._check(move)
 
     async def _clear_up(self, move: Move, source: LogDirectory) -> None:
         """The new name has to last before the old one goes."""

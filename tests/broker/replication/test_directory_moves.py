@@ -19,6 +19,7 @@ from tidemark.broker.replication.directory_moves import DirectoryMoves
 from tidemark.broker.replication.sync_threads import PER_DIRECTORY
 from tidemark.protocol.records import Record, build_batch, read_header
 from tidemark.storage import Files, LogDirectory
+from tidemark.storage.segment import Segment
 
 New = Callable[..., Any]
 SMALL = {"internal.segment.bytes": "2000", "index.interval.bytes": "200", "file.delete.delay.ms": "0"}
@@ -106,7 +107,10 @@ async def test_a_log_that_has_left_a_disk_does_not_wait_for_it_any_more(new_clus
         hangs.set()
 
 
-async def test_what_a_thread_writes_while_a_log_moves_is_in_the_new_directory(new_cluster: New) -> None:
+async def test_what_a_thread_writes_while_a_log_moves_is_in_the_new_directory(
+    new_cluster: New, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The move waits for it, and nothing else does: the disk may hang."""
     cluster = new(new_cluster)
     await fill(cluster, 20)
     partition = cluster.replica(1)
@@ -114,8 +118,24 @@ async def test_what_a_thread_writes_while_a_log_moves_is_in_the_new_directory(ne
     before.at_once_bytes_max = 0  # as on a slow disk
     batch = build_batch([Record(value=b"late")])
     pending = partition.begin_append(memoryview(batch), read_header(batch), 0)
-    await move(cluster, 1)
+    goes_on, put = threading.Event(), Segment.put
+
+    def held(segment: Segment, fd: int, data: Any, *, position: int) -> None:
+        assert goes_on.wait(10)
+        put(segment, fd, data, position=position)
+
+    monkeypatch.setattr(Segment, "put", held)
+    writing = asyncio.get_running_loop().run_in_executor(None, pending)
+    moves = cluster.nodes[1].moves
+    moves.begin(cluster.replica(1), other(cluster, 1))
+    await cluster.until(lambda: partition._when_written)
+    began = where(cluster, 1)
+    goes_on.set()
+    await writing
+    assert where(cluster, 1) == began
     assert partition.finish_append(pending).base_offset == 20
+    await over(cluster, 1)
+    assert where(cluster, 1) != began
     assert await cluster.acknowledged(1, cluster.append(1, b"next")) is None
     assert [value[:4] for value in cluster.values(1)[-2:]] == [b"late", b"next"]
     assert partition.writers is not before, "the new directory has its own"
