@@ -189,7 +189,7 @@ class _LogScrub:
         if not found or self._scrubber.current(self._replica) is None:
             return
         if self._log.segments.active.base_offset == base_offset and any(map(can_be_mended, found)):
-            self._log.roll()  # what is written to is not mended: it is made to rest first
+            await self._roll(base_offset)
         job = self._job(base_offset, float("inf"))
         found = () if job is None else await self._findings(job)
         replica = self._scrubber.current(self._replica)
@@ -200,6 +200,16 @@ class _LogScrub:
             self._scrubber.give_up(replica, damage, job)
         else:
             await self._scrubber.mend(replica, base_offset, found)
+
+    async def _roll(self, base_offset: int) -> None:
+        """What is written to is not mended: it is made to rest first, when no thread is at it."""
+        while self._log.is_appending:
+            replica = self._scrubber.current(self._replica)
+            if not isinstance(replica, Partition):
+                return
+            await replica.written()
+        if self._scrubber.current(self._replica) is not None and self._log.segments.active.base_offset == base_offset:
+            self._log.roll()
 
     def _job(self, base_offset: int, rate: float) -> ScrubJob | None:
         is_compacted = self._scrubber.is_compacted(self._replica)

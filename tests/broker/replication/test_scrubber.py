@@ -262,6 +262,31 @@ async def test_the_segment_that_is_written_to_is_mended_while_appends_go_on(new_
     assert cluster.values(1)[:30] == [b"%d" % at + bytes(40) for at in range(30)]
 
 
+async def test_the_segment_that_a_thread_writes_to_is_mended_when_it_is_done(new_cluster: New) -> None:
+    """The disk may hang: the event loop does not wait for it."""
+    cluster = new_cluster(nodes=1, **SETTINGS)
+    cluster.configure({(TOPIC_RESOURCE, "t"): {"index.interval.bytes": "150"}})
+    for at in range(30):
+        await cluster.acknowledged(1, cluster.append(1, b"%d" % at + bytes(40)))
+    partition = cluster.led(1)
+    partition.log.segments.active.indexes.save()
+    path = Path(partition.log.segments.active.path(".index"))
+    sound = path.read_bytes()
+    flip(path, 9)
+    partition.writers.at_once_bytes_max = 0  # as on a slow disk
+    batch = build_batch([Record(value=b"late")])
+    pending = partition.begin_append(memoryview(batch), read_header(batch), 1)
+    scrubbing = asyncio.ensure_future(scrub(cluster, 1))
+    await cluster.until(lambda: partition._when_written)
+    assert path.read_bytes() != sound
+    assert partition.log.is_appending
+    pending()
+    partition.finish_append(pending)
+    await scrubbing
+    assert path.read_bytes().startswith(sound)
+    assert cluster.values(1)[-1] == b"late"
+
+
 async def test_nothing_is_read_while_scrubbing_is_off(new_cluster: New, monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = new_cluster(nodes=1)
     cluster.append(1, b"a")
