@@ -68,6 +68,8 @@ class AppendQueues:
 
     def _take_first_turn(self, partition: Partition) -> bool:
         """Whether there may be another."""
+        if partition.is_over:
+            partition.refuse_queued()
         queue = partition.append_queue
         if not queue or not queue[0].is_examined or queue[0].is_writing:
             return False

@@ -61,6 +61,9 @@ class Turn(Protocol):
 
     def finish(self, pending: PendingAppend) -> None: ...
 
+    def refuse(self) -> None:
+        """Instead of `begin`: the leadership is over."""
+
     @property
     def header(self) -> BatchHeader | None:
         """Of what a producer has sent."""
@@ -477,6 +480,7 @@ class Partition(Replica):
         self._over = error
         self._note_queued()
         self.count_records()
+        self.refuse_queued()
         self.close_waiting(error)
         self.wake_all()
         for watcher in list(self.replica_watchers):
@@ -493,6 +497,19 @@ class Partition(Replica):
         for queued in self.append_queue or ():
             if (header := queued.turn.header) is not None:
                 self._unwritten.add(header, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+    def refuse_queued(self) -> None:
+        """Whatever waits hears that its turn will not come, rather than wait for a disk that may hang; but not while a
+        thread is at work on it: what is being written may be in the log in the end, and what is examined is in use."""
+        stays, goes = list[QueuedAppend](), list[QueuedAppend]()
+        for queued in self.append_queue or ():
+            (stays if queued.is_writing or not queued.is_examined else goes).append(queued)
+        self.append_queue = deque(stays) or None
+        for queued in goes:
+            try:
+                queued.turn.refuse()
+            except Exception:
+                log.exception("%s-%d: an append that waited was not refused", self.topic, self.index)
 
     @property
     def is_over(self) -> bool:

@@ -315,7 +315,7 @@ class RoleAssignment:
             raise LogOffline(damage)
         if followed is None:
             log_on_disk, high_watermark = self._log_of(hosted, index, load_error)
-            log_on_disk.check_online()  # likewise
+            log_on_disk.check_online()
             followed = Followed(
                 topic=hosted.name,
                 topic_id=hosted.topic_id,

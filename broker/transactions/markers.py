@@ -99,6 +99,9 @@ class _MarkerTurn:
     def finish(self, pending: PendingAppend) -> None:
         raise AssertionError("a marker is written at once")
 
+    def refuse(self) -> None:
+        self.written.resolve(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
     @property
     def header(self) -> None:
         return None

@@ -256,6 +256,10 @@ class Appending:
             refused.error_code = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
         return refused or outcome
 
+    def refused_turn(self, batch: QueuedBatch) -> PartitionProduceResponse:
+        """Of a leadership that is over."""
+        return self._no_longer_led(batch) or _refused(batch.data, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
     def end_turn(self, batch: QueuedBatch, outcome: Appended | PartitionProduceResponse) -> None:
         partition, result = batch.partition, batch.result
         if isinstance(outcome, Appended):
@@ -355,6 +359,13 @@ class QueuedBatch:
     def finish(self, pending: PendingAppend) -> None:
         try:
             outcome = self._appending.finish_turn(self, pending)
+        except Exception:
+            outcome = self._failed()
+        self._appending.end_turn(self, outcome)
+
+    def refuse(self) -> None:
+        try:
+            outcome = self._appending.refused_turn(self)
         except Exception:
             outcome = self._failed()
         self._appending.end_turn(self, outcome)

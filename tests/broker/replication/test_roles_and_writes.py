@@ -71,6 +71,9 @@ class Batch:
         except StorageError as error:
             self.outcome = error
 
+    def refuse(self) -> None:
+        self.outcome = "refused"
+
 
 @pytest.fixture
 def disk(monkeypatch: pytest.MonkeyPatch) -> HeldDisk:
@@ -281,3 +284,13 @@ async def test_a_node_that_stops_assumes_no_role_that_was_put_off(cluster: Clust
     await cluster.until(lambda: led.append_queue is None)
     await asyncio.sleep(0)
     assert hosted(cluster).replica(0) is None
+
+
+async def test_what_waits_for_its_turn_does_not_wait_for_the_disk(cluster: Cluster, disk: HeldDisk) -> None:
+    waits = [Batch(cluster, 1, b"c"), Batch(cluster, 1, b"d")]
+    led = cluster.led(1)
+    cluster.become(leader=2)
+    assert [each.outcome for each in waits] == ["refused"] * 2
+    assert len(led.append_queue or ()) == 1, "what is being written may be in the log in the end"
+    disk.goes_on.set()
+    await cluster.until(lambda: led.append_queue is None)

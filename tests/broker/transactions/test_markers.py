@@ -113,6 +113,29 @@ async def test_a_marker_that_was_repeated_does_not_end_the_next_transaction(
     assert partition.has_open_transaction(*second)
 
 
+async def test_a_marker_that_waits_when_a_leadership_ends_is_written_in_the_next(
+    txn: Any, speak: Any, partition: Any, disk: HeldWriters
+) -> None:
+    """As soon as that begins: which is when the batch is written, and a batch whose answer says no may be in the
+    transaction all the same."""
+    producer = await txn.start("a")
+    assert await txn.add("a", producer, 0) == [ErrorCode.NONE]
+    client = await speak(txn.node)
+    sending = asyncio.create_task(client.produce("a", producer, b"x", version=CLASSIC))
+    await until(lambda: bool(disk.pending))
+    assert (await txn.end("a", producer, commit=False, version=4)).error_code == 0
+    await until(lambda: len(partition.append_queue) == 2)
+    roles, hosted = txn.node._replicas.roles, txn.node._replicas.table.topics["t"]
+    roles._retire(hosted, 0, None)
+    roles.assign(hosted, 0)
+    assert len(partition.append_queue) == 1, "the marker waits no longer"
+    disk.release()
+    assert await sending == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    await txn.settled("a", "CompleteAbort")
+    assert await txn.read() == []
+    assert await nothing_hangs(txn)
+
+
 class SlowCoordinator:
     """Decides at once, and is heard of when it is told to."""
 

@@ -195,6 +195,59 @@ async def test_a_lease_that_runs_out_meanwhile_acknowledges_nothing(node: Any, s
     node._replicas.table.lease_until = None
 
 
+def resign(node: Any) -> Any:
+    """The leadership ends; the next one begins as soon as that can be. Returns the old one."""
+    roles, hosted = node._replicas.roles, node._replicas.table.topics[TOPIC]
+    partition = led(node)
+    roles._retire(hosted, 0, None)
+    roles.assign(hosted, 0)
+    return partition
+
+
+async def test_what_waits_behind_a_write_that_hangs_is_refused_when_the_leadership_ends(
+    node: Any, slow: Any, connect: Any, disk: HeldDisk
+) -> None:
+    """Its client finds the next leader sooner than the disk comes back, if it does."""
+    other = await connect(node)
+    slow.send(request(batch()), 12)
+    await until(lambda: disk.begun == 1)
+    for client in (slow, other):
+        client.send(request(batch(b"x")), 12)
+    await until(lambda: len(led(node).append_queue) == 3)
+    before = node._server.memory.used_bytes
+    partition = resign(node)
+    assert await answer(other) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
+    assert 0 < node._server.memory.used_bytes < before, "what is being written is in memory yet"
+    assert (await other.produce(TOPIC, b"x", partition=1)).error_code == 0
+    disk.release()
+    assert [await answer(slow), await answer(slow)] == [(ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)] * 2
+    assert node._server.memory.used_bytes == 0
+    assert partition.append_queue is None
+    assert disk.begun == 1
+
+
+async def test_a_producer_goes_on_where_the_next_leadership_found_its_batch(
+    node: Any, slow: Any, connect: Any, disk: HeldDisk
+) -> None:
+    """What comes before, and does not follow on what is in the log, is not told that it skips a number."""
+    other = await connect(node)
+    slow.send(request(batch(sequence=0, producer_id=7)), 12)
+    await until(lambda: disk.begun == 1)
+    other.send(request(batch(b"1", sequence=1, producer_id=7)), 12)
+    await until(lambda: len(led(node).append_queue) == 2)
+    resign(node)
+    assert await answer(other) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
+    assert 0 not in node._replicas.table.topics[TOPIC].partitions, "it waits for the batch"
+    disk.release()
+    assert await answer(slow) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
+    await until(lambda: 0 in node._replicas.table.topics[TOPIC].partitions)
+    other.send(request(batch(b"2", sequence=2, producer_id=7)), 12)
+    assert await answer(other) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
+    for sequence in range(3):
+        other.send(request(batch(b"%d" % sequence, sequence=sequence, producer_id=7)), 12)
+    assert [await answer(other) for _ in range(3)] == [(0, 0), (0, 1), (0, 2)]
+
+
 async def test_the_next_leadership_begins_after_what_was_being_written(node: Any, slow: Any, disk: HeldDisk) -> None:
     slow.send(request(batch()), 12)
     await until(lambda: disk.begun == 1)

@@ -184,6 +184,26 @@ async def test_the_next_leadership_does_not_inherit_what_waited(node: Any, stric
     partitions[0], partitions[1] = partitions[1], partitions[0]
 
 
+async def test_what_waits_is_refused_when_a_leadership_ends_but_not_while_it_is_read(
+    node: Any, strict: Any, connect: Any, held: HeldExaminers
+) -> None:
+    other = await connect(node)
+    strict.send(request(batch(MANY)), 12)
+    await until(lambda: len(held.jobs) == 1)
+    other.send(request(batch(1)), 12)
+    await until(lambda: len(led(node).append_queue) == 2)
+    partition, hosted = led(node), node._replicas.table.topics[TOPIC]
+    node._replicas.roles._retire(hosted, 0, None)
+    node._replicas.roles.assign(hosted, 0)
+    assert await answer(other) == [(ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)]
+    assert node._server.memory.used_bytes > 0, "a thread has the other"
+    held.release()
+    assert await answer(strict) == [(ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)]
+    assert node._server.memory.used_bytes == 0
+    assert partition.append_queue is None
+    assert partition.log.end_offset == 0
+
+
 @pytest.mark.parametrize("is_known", [True, False])
 async def test_what_is_sent_to_the_next_leadership_does_not_overtake_what_waited_in_the_last(
     node: Any, strict: Any, connect: Any, held: HeldExaminers, is_known: bool
