@@ -567,8 +567,6 @@ class Log:
         for path in self.take_deleted(now_ms):
             self.files.remove(path)
 
-    # The end
-
     def close(self, *, clean: bool = True) -> None:
         """Closes the log. Cleanly: everything is synced, and opening it again needs no recovery."""
         was_online = self._offline is None
