@@ -7,6 +7,7 @@ import socket
 import struct
 import threading
 import time
+from collections.abc import Iterable
 from typing import Any, Final
 
 import pytest
@@ -63,3 +64,25 @@ def answered(address: tuple[str, int], frame: bytes, count: int) -> bool:
                 left -= len(client.recv(min(left, 1 << 20)))
         sending.join()
     return True
+
+
+def each_answered(
+    cases: Iterable[tuple[str, Any, int]], address: tuple[str, int], watch: LoopWatch
+) -> dict[str, tuple[float, str]]:
+    """In another thread than the loop's: how long each request kept the loop, and what it was that did."""
+    kept: dict[str, tuple[float, str]] = {}
+    for name, request, version in cases:
+        frame = frame_of(request, version)
+        del request
+        watch.take()
+        assert answered(address, frame, 1), name
+        kept[name] = watch.take()
+    return kept
+
+
+def too_long(kept: dict[str, tuple[float, str]], capsys: pytest.CaptureFixture[str]) -> set[str]:
+    """Those that kept the loop too long. All of them are printed, the longest first."""
+    with capsys.disabled():
+        for name, (seconds, what) in sorted(kept.items(), key=lambda item: -item[1][0]):
+            print(f"{seconds * 1000:8.1f} ms  {name}: {what}")
+    return {name for name, (seconds, _) in kept.items() if seconds > KEPT_SECONDS_MAX}

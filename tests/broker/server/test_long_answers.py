@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import pytest
 
-from tests.broker.server.loop_watch import KEPT_SECONDS_MAX, LoopWatch, answered, frame_of
+from tests.broker.server.loop_watch import LoopWatch, each_answered, too_long
 from tidemark.broker.coordination.record import CoordinatorRecord
 from tidemark.broker.core.sliced_work import at_once
 from tidemark.broker.groups.consumer.records import (
@@ -58,15 +58,6 @@ def consumer_group() -> Iterator[CoordinatorRecord]:
         yield CoordinatorRecord(key, value)
 
 
-def drive(address: tuple[str, int], watch: LoopWatch) -> dict[str, tuple[float, str]]:
-    kept: dict[str, tuple[float, str]] = {}
-    for name, request, version in cases():
-        watch.take()
-        assert answered(address, frame_of(request, version), 1), name
-        kept[name] = watch.take()
-    return kept
-
-
 async def only_shard(node: Any, connect: Any) -> Any:
     await (await connect(node)).ask(FindCoordinatorRequest(key_type=0, coordinator_keys=["g"]), 4)
     async with asyncio.timeout(20):
@@ -89,11 +80,8 @@ async def test_no_long_answer_keeps_the_loop(
     names = {(GROUP_RESOURCE, f"group.{number}"): {"consumer.session.timeout.ms": "45000"} for number in range(MANY)}
     node._store.image = replace(node._store.image, configs=names)
     await node.warm_up()
-    kept = await asyncio.to_thread(drive, node.address, LoopWatch(monkeypatch))
-    with capsys.disabled():
-        for name, (seconds, what) in kept.items():
-            print(f"{seconds * 1000:8.1f} ms  {name}: {what}")
-    assert {name for name, (seconds, _) in kept.items() if seconds > KEPT_SECONDS_MAX} == set()
+    kept = await asyncio.to_thread(each_answered, cases(), node.address, LoopWatch(monkeypatch))
+    assert too_long(kept, capsys) == set()
 
 
 async def test_a_group_is_told_as_it_was_when_the_answer_began(start_node: Any, connect: Any) -> None:

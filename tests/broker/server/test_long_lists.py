@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import pytest
 
-from tests.broker.server.loop_watch import KEPT_SECONDS_MAX, LoopWatch, answered, frame_of
+from tests.broker.server.loop_watch import LoopWatch, each_answered, too_long
 from tidemark.protocol.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
 from tidemark.protocol.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsRequest,
@@ -37,17 +37,6 @@ def cases() -> Iterator[tuple[str, Any, int]]:
     yield "ListTransactions by states", ListTransactionsRequest(state_filters=states), 1
 
 
-def drive(address: tuple[str, int], watch: LoopWatch) -> dict[str, tuple[float, str]]:
-    kept: dict[str, tuple[float, str]] = {}
-    for name, request, version in cases():
-        frame = frame_of(request, version)
-        del request
-        watch.take()
-        assert answered(address, frame, 1), name
-        kept[name] = watch.take()
-    return kept
-
-
 async def test_no_long_list_keeps_the_loop(
     start_node: Any,
     connect: Any,
@@ -58,8 +47,5 @@ async def test_no_long_list_keeps_the_loop(
     node = await start_node()
     await (await connect(node)).create(TOPIC)
     await node.warm_up()
-    kept = await asyncio.to_thread(drive, node.address, LoopWatch(monkeypatch))
-    with capsys.disabled():
-        for name, (seconds, what) in kept.items():
-            print(f"{seconds * 1000:8.1f} ms  {name}: {what}")
-    assert {name for name, (seconds, _) in kept.items() if seconds > KEPT_SECONDS_MAX} == set()
+    kept = await asyncio.to_thread(each_answered, cases(), node.address, LoopWatch(monkeypatch))
+    assert too_long(kept, capsys) == set()

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import pytest
 
-from tests.broker.server.loop_watch import KEPT_SECONDS_MAX, LoopWatch, answered, frame_of
+from tests.broker.server.loop_watch import LoopWatch, each_answered, too_long
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from tidemark.protocol.messages.delete_topics import DeleteTopicsRequest
@@ -161,17 +161,6 @@ def cases() -> Iterator[tuple[str, Any, int]]:
     yield "DeleteTopics of 10,000 partitions", DeleteTopicsRequest(topic_names=[TOPIC], timeout_ms=30_000), 5
 
 
-def drive(address: tuple[str, int], watch: LoopWatch) -> dict[str, tuple[float, str]]:
-    kept: dict[str, tuple[float, str]] = {}
-    for name, request, version in cases():
-        frame = frame_of(request, version)
-        del request
-        watch.take()
-        assert answered(address, frame, 1), name
-        kept[name] = watch.take()
-    return kept
-
-
 async def test_requests_near_the_limits_do_not_keep_the_loop(
     start_node: Any,
     frozen_heap: None,
@@ -180,11 +169,8 @@ async def test_requests_near_the_limits_do_not_keep_the_loop(
 ) -> None:
     node = await start_node(group_initial_rebalance_delay_ms="0", offsets_topic_num_partitions="1")
     await node.warm_up()
-    kept = await asyncio.to_thread(drive, node.address, LoopWatch(monkeypatch))
-    with capsys.disabled():
-        for name, (seconds, what) in sorted(kept.items(), key=lambda item: -item[1][0]):
-            print(f"{seconds * 1000:8.1f} ms  {name}: {what}")
-    assert {name for name, (seconds, _) in kept.items() if seconds > KEPT_SECONDS_MAX} == set()
+    kept = await asyncio.to_thread(each_answered, cases(), node.address, LoopWatch(monkeypatch))
+    assert too_long(kept, capsys) == set()
 
 
 def in_transaction(name: str, count: int, batch: bytes) -> ProduceRequest:
@@ -206,13 +192,8 @@ def drive_transaction(address: tuple[str, int], watch: LoopWatch, producer_id: i
             5,
         ),
     }
-    kept = {}
-    for name, (request, version) in requests.items():
-        frame = frame_of(request, version)
-        watch.take()
-        assert answered(address, frame, 1), name
-        kept[name] = watch.take()
-    return kept
+    steps = [(f"a transaction: {name}", request, version) for name, (request, version) in requests.items()]
+    return each_answered(steps, address, watch)
 
 
 async def test_a_transaction_of_very_many_partitions_does_not_keep_the_loop(
@@ -236,7 +217,4 @@ async def test_a_transaction_of_very_many_partitions_does_not_keep_the_loop(
     kept = await asyncio.to_thread(drive_transaction, node.address, watch, producer.producer_id)
     logs = [node._replicas.table.leader_of(TOPIC, index).log for index in (0, WIDE - 1)]
     assert [log.end_offset for log in logs] == [2, 2], "a record and the end of its transaction"
-    with capsys.disabled():
-        for name, (seconds, what) in kept.items():
-            print(f"{seconds * 1000:8.1f} ms  a transaction: {name}: {what}")
-    assert {name for name, (seconds, _) in kept.items() if seconds > KEPT_SECONDS_MAX} == set()
+    assert too_long(kept, capsys) == set()
