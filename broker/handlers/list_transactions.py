@@ -24,10 +24,14 @@ from tidemark.protocol.messages.list_transactions import TransactionState as Lis
 def list_transactions(
     request: ListTransactionsRequest, _call: Call, *, transactions: TransactionCoordinator
 ) -> Job[ListTransactionsResponse]:
-    states = {STATE_NAMES[name] for name in request.state_filters if name in STATE_NAMES}
-    response = ListTransactionsResponse(
-        unknown_state_filters=[name for name in request.state_filters if name not in STATE_NAMES]
-    )
+    response = ListTransactionsResponse()
+    states = set()
+    for name in request.state_filters:
+        if name in STATE_NAMES:
+            states.add(STATE_NAMES[name])
+        else:
+            response.unknown_state_filters.append(name)
+        yield
     try:
         pattern = compiled(request.transactional_id_pattern) if request.transactional_id_pattern else None
     except Refused as refusal:
