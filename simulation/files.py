@@ -7,13 +7,15 @@ import errno
 import io
 import os
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from tidemark.files import Buffer, Files, OpenFile
 from tidemark.simulation.disk import Directory, File
 
 if TYPE_CHECKING:
     from tidemark.simulation.process import Process
+
+SPARE_FILES: Final = 1024
 
 
 class ProcessIsDead(OSError):
@@ -125,6 +127,12 @@ class SimulatedFiles(Files):
     def open_again(self, fd: int) -> OpenFile:
         opened = self._entry(fd)
         return SimulatedFile(self, self._add(opened.entry, opened.path, appends=opened.appends))
+
+    def is_scarce(self, fd: int) -> bool:
+        return False  # numbers say nothing here
+
+    def spare_count(self) -> int:
+        return SPARE_FILES  # whatever the machine allows on which this runs
 
     def open_descriptor(self, path: str, flags: int) -> int:
         self._check("open", path)

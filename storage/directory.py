@@ -19,7 +19,7 @@ from tidemark.storage import checkpoints, moving, names
 from tidemark.storage.cache import SegmentCache
 from tidemark.storage.checkpoints import TopicPartition
 from tidemark.storage.config import LogConfig
-from tidemark.storage.deletion import remove_directory, retire_directory
+from tidemark.storage.deletion import PendingDeletions, remove_directory, retire_directory
 from tidemark.storage.errors import CorruptFile, DirectoryLocked, DirectoryOffline, StorageError
 from tidemark.storage.files import Files, OpenFile, directories_below
 from tidemark.storage.log import Log
@@ -29,6 +29,7 @@ _logger = logging.getLogger(__name__)
 _LOCK = ".lock"
 _CLOSED_TOGETHER = 16
 _CLOSED_TOGETHER_FROM = 100
+_OLD_FILES_MAX = 256  # of segments that are only read
 
 
 class LogDirectory:
@@ -60,6 +61,7 @@ class LogDirectory:
         self._retired: list[tuple[int, str]] = []
         self._refused: set[TopicPartition] = set()  # tried to open, in vain
         self._has_unsynced_names = False  # directories were renamed
+        self._is_setting_aside = False  # one thread at a time: the others are for syncs
         self._writing = new_lock()  # of checkpoints, one at a time
         self._tables = new_lock()  # of what they tell; never held while the disk is waited for
         self._forgotten: set[TopicPartition] = set()  # partitions that are gone, and that the files may still tell of
@@ -77,15 +79,18 @@ class LogDirectory:
         *,
         files: Files | None = None,
         now_ms: Callable[[], int] = wall_clock_ms,
-        open_files_max: int = 256,
+        open_files_max: int | None = None,
     ) -> LogDirectory:
-        """Takes the directory, creating it if need be. Raises DirectoryLocked if another process has it."""
+        """Takes the directory, creating it if need be. Raises DirectoryLocked if another process has it.
+
+        `open_files_max`: of segments that are read and not written to."""
         path = os.path.abspath(path)
         files = files or current().files
         files.make_directories(path)
         lock = _lock(files, os.path.join(path, _LOCK))
         try:
-            return cls._open_locked(path, lock, files=files, now_ms=now_ms, open_files_max=open_files_max)
+            old_files_max = min(_OLD_FILES_MAX, files.spare_count() // 2) if open_files_max is None else open_files_max
+            return cls._open_locked(path, lock, files=files, now_ms=now_ms, open_files_max=old_files_max)
         except BaseException:
             lock.close()
             files.locked.discard(os.path.join(path, _LOCK))
@@ -318,21 +323,29 @@ class LogDirectory:
     def take_deleted(self, now_ms: int) -> Callable[[], None] | None:
         """Work that removes the files whose deletion is due, of segments and of whole partitions, and makes deletions
         durable; for any thread."""
-        waiting = [log for log in self.logs.values() if log.deletions and not log.is_offline]
-        paths = [path for log in waiting for path in log.take_deleted(now_ms)]
+        waiting = [log.deletions for log in self.logs.values() if log.deletions and not log.is_offline]
+        paths = [path for deletions in waiting for path in deletions.take_due(now_ms)]
+        to_rename = [] if self._is_setting_aside else [deletions for deletions in waiting if deletions.has_live]
         directories = [path for due_ms, path in self._retired if due_ms <= now_ms]
         self._retired = [entry for entry in self._retired if entry[0] > now_ms]
         has_unsynced_names, self._has_unsynced_names = self._has_unsynced_names, False
-        if not paths and not directories and not has_unsynced_names:
+        if not paths and not directories and not has_unsynced_names and not to_rename:
             return None
+        self._is_setting_aside = self._is_setting_aside or bool(to_rename)
 
         def remove() -> None:
-            if has_unsynced_names:
-                self.files.sync_directory(self.path)
+            try:
+                if has_unsynced_names:
+                    self.files.sync_directory(self.path)
+                failures = [error for each in to_rename if (error := _set_aside(self.files, each)) is not None]
+            finally:
+                self._is_setting_aside = self._is_setting_aside and not to_rename
             for path in paths:
                 self.files.remove(path)
             for path in directories:
                 remove_directory(self.files, path)
+            if failures:
+                raise failures[0]
 
         return remove
 
@@ -471,7 +484,9 @@ class LogDirectory:
         logs = list(self.logs.values())
         if len(logs) < _CLOSED_TOGETHER_FROM:
             return [error for log in logs if (error := _close(log, clean=clean)) is not None]
-        with new_executor(_CLOSED_TOGETHER, name="close") as threads:
+        logs.sort(key=lambda log: log.segments.active.file is None)  # descriptors that may be scarce are free first
+        count = min(_CLOSED_TOGETHER, self.files.spare_count() // 2)
+        with new_executor(max(count, 1), name="close") as threads:
             return [error for error in threads.map(partial(_close, clean=clean), logs) if error is not None]
 
     def _read(self, name: str) -> dict[TopicPartition, int]:
@@ -524,6 +539,15 @@ def _close(log: Log, *, clean: bool) -> StorageError | OSError | None:
     try:
         log.close(clean=clean)
     except (StorageError, OSError) as error:
+        return error
+    return None
+
+
+def _set_aside(files: Files, deletions: PendingDeletions) -> OSError | None:
+    """One log's trouble does not keep the others' files from their turn."""
+    try:
+        deletions.set_aside_all(files)
+    except OSError as error:
         return error
     return None
 

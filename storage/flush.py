@@ -11,6 +11,7 @@ import errno
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from tidemark.storage.deletion import PendingDeletions
 from tidemark.storage.files import Files, OpenFile
 from tidemark.storage.segment import Segment
 
@@ -23,12 +24,14 @@ class Changes(NamedTuple):
     directory: int = 0  # files made, renamed or removed
     epochs: int = 0  # leader-epoch-checkpoint rewritten
     parent: int = 0  # the log's own directory made
+    deletions: int = 0  # segments deleted that were not synced
 
 
 class Flush:
     """Everything that has to reach the disk before the recovery point may move to `up_to`."""
 
     __slots__ = (
+        "_deletions",
         "_directories",
         "_files",
         "_open",
@@ -53,7 +56,10 @@ class Flush:
         paths: Sequence[str] = (),
         directories: Sequence[str] = (),
         segments: Sequence[Segment] = (),
+        deletions: PendingDeletions | None = None,
     ) -> None:
+        """`deletions`: of files that are to lose their names first, so that these do not come back."""
+        self._deletions = deletions
         self._files = files
         self._open = open_files
         self._paths = paths
@@ -80,6 +86,8 @@ class Flush:
         self.done = True
 
     def _sync(self) -> None:
+        if self._deletions is not None:
+            self._deletions.set_aside_all(self._files)
         for file in self._open:
             self._files.fdatasync(file.fileno())
         for path in self._paths:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import TypeVar
 
 from tidemark.storage import names
@@ -11,6 +13,7 @@ from tidemark.storage.index import OffsetIndex, TimeIndex
 
 _SAVE_AFTER_ENTRIES = 1024
 _TO_REPLACE = -1  # what the file holds is not of this index
+_BEING_SAVED = -2  # how much it holds is known when the thread that writes is done
 
 
 Index = TypeVar("Index", OffsetIndex, TimeIndex)
@@ -24,6 +27,27 @@ def _joined(whole: Index | None, end: Index | None) -> Index | None:
     return whole
 
 
+class IndexSave:
+    """What the files of a pair of indexes lack: to be written on any thread."""
+
+    __slots__ = ("_writes", "entries", "is_done")
+
+    def __init__(self, writes: list[Callable[[], None]], *, entries: tuple[int, int]) -> None:
+        self._writes = writes
+        self.entries = entries  # that the files hold then, of either
+        self.is_done = False
+
+    def __call__(self) -> None:
+        for write in self._writes:
+            write()
+        self.is_done = True
+
+    def if_possible(self) -> None:
+        """See `Indexes.save_if_possible`."""
+        with suppress(OSError):
+            self()
+
+
 class Indexes:
     """The offset and the time index of one segment. `offsets` and `times` are None until loaded or begun; of the
     segment that is written to, only their ends may be in memory (`skipped`). `changed`: a file was written to since the
@@ -33,6 +57,8 @@ class Indexes:
         "_base",
         "_files",
         "_is_anew",
+        "_is_being_saved",
+        "_is_save_due",
         "_owns_files",
         "_saved_offsets",
         "_saved_times",
@@ -51,6 +77,8 @@ class Indexes:
         self._saved_offsets = self._saved_times = _TO_REPLACE
         self._owns_files = True
         self._is_anew = False  # both were begun here, and not read
+        self._is_being_saved = False  # between `begin_save` and `finish_save`
+        self._is_save_due = False  # it was asked for meanwhile
         self.changed = False
 
     def begin(self) -> tuple[OffsetIndex, TimeIndex]:
@@ -59,6 +87,14 @@ class Indexes:
         self._is_anew = True
         self.offsets, self.times = OffsetIndex(self._base), TimeIndex(self._base)
         return self.offsets, self.times
+
+    def begin_files(self) -> None:
+        """As `begin`; the files are made at once, and empty."""
+        self.begin()
+        for suffix in (names.OFFSET_INDEX, names.TIME_INDEX):
+            self._files.overwrite(self._stem + suffix, b"")
+        self._saved_offsets = self._saved_times = 0
+        self.changed = True
 
     def renamed_to(self, stem: str) -> None:
         self._stem = stem
@@ -75,7 +111,8 @@ class Indexes:
         copy.disown_files()
         copy.offsets = None if self.offsets is None else self.offsets.copy()
         copy.times = None if self.times is None else self.times.copy()
-        copy._saved_offsets, copy._saved_times = self._saved_offsets, self._saved_times
+        copy._saved_offsets = max(self._saved_offsets, _TO_REPLACE)
+        copy._saved_times = max(self._saved_times, _TO_REPLACE)
         return copy
 
     def disown_files(self) -> None:
@@ -173,16 +210,42 @@ class Indexes:
 
     def save(self) -> None:
         """Brings the files up to what memory holds."""
-        if not self._owns_files:
-            return
-        offsets, times = self._saved_offsets, self._saved_times
-        self._saved_offsets = self._saved_times = _TO_REPLACE  # if the disk refuses: the files may be torn
-        if self.offsets is not None:
-            self._write(names.OFFSET_INDEX, self.offsets, saved=offsets)
-        if self.times is not None:
-            self._write(names.TIME_INDEX, self.times, saved=times)
-        self._saved_offsets = _TO_REPLACE if self.offsets is None else len(self.offsets)
-        self._saved_times = _TO_REPLACE if self.times is None else len(self.times)
+        if (save := self.begin_save()) is not None:
+            try:
+                save()
+            finally:
+                self.finish_save(save)
+
+    def begin_save(self) -> IndexSave | None:
+        """`save` in two steps. What is returned may be called on another thread; `finish_save` follows in any case. If
+        one is under way, this one is done when that is finished."""
+        self._is_save_due = self._is_being_saved
+        if self._is_being_saved or not self._owns_files:
+            return None
+        writes, entries = [], []
+        for suffix, index, saved in (
+            (names.OFFSET_INDEX, self.offsets, self._saved_offsets),
+            (names.TIME_INDEX, self.times, self._saved_times),
+        ):
+            entries.append(_TO_REPLACE if index is None else len(index))
+            if index is not None and saved < len(index):
+                writes.append(self._write(self._stem + suffix, index, saved=saved))
+        self.changed = self.changed or bool(writes)
+        self._is_being_saved = True
+        self._saved_offsets = self._saved_times = _BEING_SAVED
+        return IndexSave(writes, entries=(entries[0], entries[1]))
+
+    def finish_save(self, save: IndexSave) -> None:
+        """Takes note of what the files hold now; nothing is known of that if the disk refused, or if the indexes are
+        others since."""
+        self._is_being_saved = False
+        offsets, times = save.entries if save.is_done else (_TO_REPLACE, _TO_REPLACE)
+        if self._saved_offsets == _BEING_SAVED:
+            self._saved_offsets = offsets
+        if self._saved_times == _BEING_SAVED:
+            self._saved_times = times
+        if self._is_save_due:
+            self.save_if_possible()
 
     def save_if_possible(self) -> None:
         """Saves, unless the disk refuses. Indexes can be rebuilt: they are no reason to fail an append or a read."""
@@ -195,14 +258,19 @@ class Indexes:
             for suffix in (names.OFFSET_INDEX, names.TIME_INDEX):
                 self._files.sync_file(self._stem + suffix)
 
+    @property
+    def unsaved_entries(self) -> int:
+        return 0 if self.offsets is None else len(self.offsets) - max(0, self._saved_offsets)
+
     def save_when_many(self) -> None:
-        """The first entry at once: Kafka's tools want the files to exist."""
-        if self.offsets is None:
-            return
-        saved = max(0, self._saved_offsets)
-        unsaved = len(self.offsets) - saved
-        if unsaved >= _SAVE_AFTER_ENTRIES or (unsaved and not saved):
+        """The first entry at once, where there are no files yet: Kafka's tools want them to exist."""
+        unsaved = self.unsaved_entries
+        if unsaved >= _SAVE_AFTER_ENTRIES or (unsaved and self._saved_offsets < 0):
             self.save_if_possible()
+
+    def begin_save_when_many(self) -> IndexSave | None:
+        """For another thread, before it must be done on this one."""
+        return self.begin_save() if self.unsaved_entries >= _SAVE_AFTER_ENTRIES // 2 else None
 
     def keep_before(self, *, offset: int, position: int) -> None:
         """Drops entries at or past an offset and position, in memory; the files follow with the next save."""
@@ -212,14 +280,13 @@ class Indexes:
             self.times.keep_before(offset=offset)
         self._saved_offsets = self._saved_times = _TO_REPLACE
 
-    def _write(self, suffix: str, index: OffsetIndex | TimeIndex, *, saved: int) -> None:
-        if saved < 0:
-            self.changed = True
-            if index.skipped:  # these are in the file, whatever became of those behind them
-                self._files.truncate_file(self._stem + suffix, index.skipped * index.ENTRY_SIZE)
-                self._files.append_to(self._stem + suffix, index.encode(first=index.skipped))
-            else:
-                self._files.overwrite(self._stem + suffix, index.encode())
-        elif saved < len(index):
-            self.changed = True
-            self._files.append_to(self._stem + suffix, index.encode(first=saved))
+    def _write(self, path: str, index: OffsetIndex | TimeIndex, *, saved: int) -> Callable[[], None]:
+        if saved >= 0:
+            return partial(self._files.append_to, path, index.encode(first=saved))
+        if index.skipped:  # these are in the file, whatever became of those behind them
+            return partial(self._replace_end, path, index.skipped * index.ENTRY_SIZE, index.encode(first=index.skipped))
+        return partial(self._files.overwrite, path, index.encode())
+
+    def _replace_end(self, path: str, kept_bytes: int, end: bytes) -> None:
+        self._files.truncate_file(path, kept_bytes)
+        self._files.append_to(path, end)

@@ -11,6 +11,7 @@ from itertools import takewhile
 from tidemark.storage import damage_note, history, leftovers, names
 from tidemark.storage.checkpoints import read_partition_metadata, write_partition_metadata
 from tidemark.storage.config import LogConfig
+from tidemark.storage.deletion import rename_for_deletion
 from tidemark.storage.epochs import EpochCache
 from tidemark.storage.errors import CorruptLog, TopicIdMismatch
 from tidemark.storage.files import Files
@@ -76,7 +77,7 @@ def load(
         _restore_epochs(epochs, recovered.segments)
     epochs.truncate_end(recovered.end_offset)
     if recovered.scanned:
-        _restore_first_epochs(epochs, recovered.segments, start_offset=start_offset)
+        _restore_first_epochs(epochs, recovered.segments, start_offset=start_offset, end_offset=recovered.end_offset)
     epochs.truncate_start(start_offset)
     snapshots = SnapshotFiles(files, directory, _snapshot_offsets(found))
     producers = Producers()
@@ -176,14 +177,16 @@ def _restore_epochs(epochs: EpochCache, segments: Sequence[Segment]) -> None:
     )
 
 
-def _restore_first_epochs(epochs: EpochCache, segments: Sequence[Segment], *, start_offset: int) -> None:
+def _restore_first_epochs(
+    epochs: EpochCache, segments: Sequence[Segment], *, start_offset: int, end_offset: int
+) -> None:
     """Records were deleted, and before the new start was in the checkpoint the node was killed: they are back. The
-    epochs before that start may be gone from their file. A follower that has other records of these would be told that
-    they are the same."""
+    epochs before that start may be gone from their file: all of them, if it told only of one that was just to begin at
+    the log's end. A follower that has other records of these would be told that they are the same."""
     known = epochs.entries()
-    if not known or known[0][1] <= start_offset:
+    begun = known[0][1] if known else end_offset
+    if begun <= start_offset:
         return
-    begun = known[0][1]
     first: dict[int, int] = {}
     try:
         for segment in takewhile(lambda each: each.base_offset < begun, segments):
@@ -200,7 +203,7 @@ def _drop(files: Files, directory: str, dropped: Sequence[Segment]) -> None:
     """Removes segments behind a torn place, last first: whenever this is interrupted, a log without gaps remains."""
     for segment in reversed(dropped):
         segment.close_file()
-        for path in segment.rename_for_deletion():
+        for path in rename_for_deletion(segment):
             files.remove(path)
     if dropped:
         files.sync_directory(directory)

@@ -14,13 +14,13 @@ from typing import Literal, NamedTuple, overload
 
 from tidemark.environment import chance, wall_clock_ms
 from tidemark.protocol.records import BatchHeader, EndTransaction, place_batch, read_end_transaction
-from tidemark.storage import history, loading, pending_append, reading, replicated, retention, truncation
+from tidemark.storage import history, loading, pending_append, reading, replicated, retention, rolling, truncation
 from tidemark.storage.aborted import AbortedTransaction
 from tidemark.storage.cache import SegmentCache
 from tidemark.storage.cold import CachedFiles
 from tidemark.storage.config import LogConfig
 from tidemark.storage.deletion import PendingDeletions, remove_directory, retire_directory
-from tidemark.storage.errors import BatchTooLarge, LogOffline, OffsetOutOfRange, StorageError, WriteFailed
+from tidemark.storage.errors import LogOffline, OffsetOutOfRange, StorageError, WriteFailed
 from tidemark.storage.files import REAL_FILES, Buffer, Files
 from tidemark.storage.flush import Flush
 from tidemark.storage.index import MAX_RELATIVE_OFFSET, TimeIndex
@@ -28,6 +28,7 @@ from tidemark.storage.lookup import Found, Search
 from tidemark.storage.pending_append import PendingAppend
 from tidemark.storage.producers import ProducerState
 from tidemark.storage.remembered import RememberedStates
+from tidemark.storage.rolling import PendingRoll
 from tidemark.storage.segment import Segment
 from tidemark.storage.segments import Segments
 from tidemark.storage.slices import FileSlice, slice_segment
@@ -103,8 +104,8 @@ class Log:
         self.producer_states = loaded.producers
         self.snapshots = loaded.snapshots  # of the producers
         self.remembered = RememberedStates()  # likewise, in memory
-        self.unsynced = Unsynced(loaded.unflushed, changed=loaded.changed, created=loaded.created)
         self.deletions = PendingDeletions()
+        self.unsynced = Unsynced(loaded.unflushed, self.deletions, changed=loaded.changed, created=loaded.created)
         self._offline: str | None = None  # why, if it is
         self._pending: PendingAppend | None = None  # an append that another thread writes
         self.now_ms = now_ms
@@ -247,19 +248,31 @@ class Log:
         if leader_epoch > self.epochs.saved:
             self.begin_epoch(leader_epoch, start=base_offset)
         segment = self.segments.active
+        roll: PendingRoll | None = None
         if (
             segment.size + size > self.unhindered_bytes
             or timestamp > segment.roll_after_timestamp
             or now_ms > segment.roll_after_clock
             or last_offset - segment.base_offset > MAX_RELATIVE_OFFSET
         ):
-            segment = self.make_room(
+            roll = self._due_roll(
                 size=size, first_offset=base_offset, last_offset=last_offset, timestamp=timestamp, now_ms=now_ms
             )
+            if roll is not None:
+                segment = roll.segment
+                if not later:
+                    rolling.run(self, roll)
         place_batch(batch, 0, base_offset=base_offset, leader_epoch=leader_epoch)
         if later:
-            appended = Appended(base_offset, last_offset, append_time)
-            self._pending = PendingAppend(segment, batch, size=size, header=header, marker=marker, appended=appended)
+            self._pending = PendingAppend(
+                segment,
+                batch,
+                size=size,
+                header=header,
+                marker=marker,
+                appended=Appended(base_offset, last_offset, append_time),
+                roll=roll,
+            )
             return self._pending
         try:
             position = segment.write(batch, size)
@@ -354,21 +367,7 @@ class Log:
         self.settle()
         self.check_online()
         if self.segments.active.size:
-            self.roll_to(self.end_offset)
-
-    def roll_to(self, base_offset: int) -> None:
-        old = self.segments.active
-        assert base_offset >= self.end_offset >= old.base_offset, f"a segment cannot begin at {base_offset}"
-        assert self._pending is None, "the segment is being written to"
-        try:
-            old.seal()
-            self.snapshots.take(base_offset, self.producer_states.to_snapshot())
-            segment = Segment.create(self.files, self.directory, base_offset, created_ms=self.now_ms())
-        except OSError as error:
-            raise WriteFailed(f"{self.directory}: cannot begin a segment at {base_offset}: {error}") from error
-        self.unsynced.note_new_segment(after=old if old.base_offset != base_offset else None)
-        self.segments.append(segment)
-        self.activate(segment)
+            rolling.roll_to(self, self.end_offset)
 
     def activate(self, segment: Segment) -> None:
         """Gives the segment that is written to the limits of the present configuration."""
@@ -381,36 +380,31 @@ class Log:
         self._set_unhindered_bytes(segment)
 
     def make_room(self, *, size: int, first_offset: int, last_offset: int, timestamp: int, now_ms: int) -> Segment:
-        """The segment for what is to be appended: a new one, or the active one after the producers' states were
-        remembered, which is due every megabyte or so."""
-        segment = self.segments.active
-        if (
-            segment.size + size > self._segment_bytes
-            or timestamp > segment.roll_after_timestamp
-            or now_ms > segment.roll_after_clock
-            or last_offset - segment.base_offset > MAX_RELATIVE_OFFSET
-        ):
-            return self._roll_for(size=size, first_offset=first_offset, last_offset=last_offset)
-        self.remembered.add(self.end_offset, self.producer_states)
-        self._set_unhindered_bytes(segment)
-        return segment
+        """The segment for what is to be appended, after whatever is due before that."""
+        roll = self._due_roll(
+            size=size, first_offset=first_offset, last_offset=last_offset, timestamp=timestamp, now_ms=now_ms
+        )
+        if roll is not None:
+            rolling.run(self, roll)
+        return self.segments.active
+
+    def _due_roll(
+        self, *, size: int, first_offset: int, last_offset: int, timestamp: int, now_ms: int
+    ) -> PendingRoll | None:
+        """A new segment for what is to be appended, if it needs one. If not, the producers' states are remembered,
+        which is due every megabyte or so."""
+        roll = rolling.due(
+            self, size=size, first_offset=first_offset, last_offset=last_offset, timestamp=timestamp, now_ms=now_ms
+        )
+        if roll is None:
+            self.remembered.add(self.end_offset, self.producer_states)
+            self._set_unhindered_bytes(self.segments.active)
+        return roll
 
     def _set_unhindered_bytes(self, segment: Segment) -> None:
         """How large the active segment may become before an append has more to do than to write."""
         next_copy = segment.size + self.remembered.interval_bytes(self.producer_states)
         self.unhindered_bytes = min(self._segment_bytes, next_copy)
-
-    def _roll_for(self, *, size: int, first_offset: int, last_offset: int) -> Segment:
-        if size > self._segment_bytes:
-            raise BatchTooLarge(f"{size} bytes do not fit into a segment of {self._segment_bytes}")
-        active = self.segments.active
-        if active.size == 0 and last_offset - active.base_offset <= MAX_RELATIVE_OFFSET:
-            return active
-        # Replicated offsets may leap so far that they do not fit into the segment's index. Then the segment begins at
-        # the batch itself.
-        leaps = last_offset - self.end_offset > MAX_RELATIVE_OFFSET
-        self.roll_to(first_offset if leaps else self.end_offset)
-        return self.segments.active
 
     # Reading
 
@@ -551,19 +545,22 @@ class Log:
 
     # Retention
 
-    def delete_before(self, offset: int) -> None:
-        """The log now starts at `offset` (DeleteRecords). Segments that lie wholly before it go."""
-        retention.delete_before(self, offset)
+    def delete_before(self, offset: int, *, later: bool = False) -> None:
+        """The log now starts at `offset` (DeleteRecords). Segments that lie wholly before it go. `later`: their files
+        are left to whoever does what `LogDirectory.take_deleted` returns, and comes for it soon."""
+        retention.delete_before(self, offset, later=later)
 
-    def apply_retention(self, now_ms: int, *, high_watermark: int | None = None) -> bool:
-        """Deletes segments below the high watermark: too old, too much, or before the log's start. True if any went."""
-        return retention.apply(self, now_ms, high_watermark=high_watermark)
+    def apply_retention(self, now_ms: int, *, high_watermark: int | None = None, later: bool = False) -> bool:
+        """Deletes segments below the high watermark: too old, too much, or before the log's start. True if any went.
+        `later`: see `delete_before`."""
+        return retention.apply(self, now_ms, high_watermark=high_watermark, later=later)
 
     def take_deleted(self, now_ms: int) -> list[str]:
         """The files of segments deleted `file_delete_delay_ms` ago, for the caller to remove, on whatever thread."""
         return self.deletions.take_due(now_ms)
 
     def remove_deleted(self, now_ms: int) -> None:
+        self.deletions.set_aside_all(self.files)
         for path in self.take_deleted(now_ms):
             self.files.remove(path)
 
@@ -574,8 +571,7 @@ class Log:
         if was_online and clean:
             self.check_online()  # what was being written may have left it offline: nothing here is synced then
             try:
-                self.segments.active.seal()
-                self.snapshots.take(self.end_offset, self.producer_states.to_snapshot())
+                rolling.end_last(self)
             except OSError as error:
                 self.fail(f"closing it failed: {error}")
                 raise LogOffline(self._offline) from error
@@ -583,10 +579,12 @@ class Log:
             is_synced = self.recovery_point == self.end_offset and not self.segments.active.indexes.changed
             if not is_synced or self.unsynced.has_changes(self.epochs):
                 self._run_flush(self.begin_flush(sealed=True))
-        for path in self.deletions.take_all():
-            self.files.remove(path)
-        self.segments.close()
-        self.fail("it was closed")
+        try:
+            for path in self.deletions.take_all():
+                self.files.remove(path)
+        finally:
+            self.segments.close()
+            self.fail("it was closed")
 
     def delete(self) -> None:
         """Closes the log and removes it. It is renamed first: a crash leaves nothing that looks like the partition."""
@@ -596,4 +594,7 @@ class Log:
         """The first half of `delete`: the directory gets a name that no partition has. Returns its new path."""
         self.segments.close()
         self.fail("it was deleted")
+        if self._pending is not None:
+            self._pending.abandon()
+        self.deletions.end()
         return retire_directory(self.files, self.directory)

@@ -198,12 +198,14 @@ def _rename(log: Log, directory: str) -> None:
         segment.renamed_to(directory)
     log.epochs.renamed_to(os.path.join(directory, names.EPOCHS))
     log.snapshots.renamed_to(directory)
+    log.deletions.renamed_to(directory)
 
 
 def _adopt(log: Log, moved: Log) -> None:
     """The log goes on in the files of another that holds the same records. Readers of the old ones keep them."""
     assert not log.is_appending, "an append would go to the old files"
     old = log.segments
+    log.deletions.end()
     moved.unsynced.continue_after(log.unsynced)
     log.directory, log.files = moved.directory, moved.files
     log.cached_files = moved.cached_files

@@ -6,7 +6,9 @@ from collections.abc import Callable
 from itertools import islice, pairwise, takewhile
 from typing import TYPE_CHECKING
 
+from tidemark.storage import rolling
 from tidemark.storage.config import LogConfig
+from tidemark.storage.deletion import disowned_paths, rename_for_deletion
 from tidemark.storage.errors import OffsetOutOfRange, WriteFailed
 from tidemark.storage.segment import Segment
 from tidemark.storage.segments import Segments
@@ -15,7 +17,7 @@ if TYPE_CHECKING:
     from tidemark.storage.log import Log
 
 
-def delete_before(log: Log, offset: int) -> None:
+def delete_before(log: Log, offset: int, *, later: bool) -> None:
     """See `Log.delete_before`."""
     log.check_online()
     if offset > log.end_offset:
@@ -24,10 +26,10 @@ def delete_before(log: Log, offset: int) -> None:
         return
     log.start_offset = offset
     log.epochs.truncate_start(log.start_offset)
-    _delete_first(log, wholly_before(log.segments, offset))
+    _delete_first(log, wholly_before(log.segments, offset), later=later)
 
 
-def apply(log: Log, now_ms: int, *, high_watermark: int | None) -> bool:
+def apply(log: Log, now_ms: int, *, high_watermark: int | None, later: bool) -> bool:
     """See `Log.apply_retention`."""
     log.check_online()
     count = deletable(
@@ -41,7 +43,7 @@ def apply(log: Log, now_ms: int, *, high_watermark: int | None) -> bool:
     if count == len(log.segments):
         count = _roll_or_keep_active(log, count)
     try:
-        _delete_first(log, count)
+        _delete_first(log, count, later=later)
     finally:  # of those that went, if not all could go
         if log.start_offset < log.segments.first_offset:
             log.start_offset = log.segments.first_offset
@@ -55,23 +57,41 @@ def _roll_or_keep_active(log: Log, count: int) -> int:
     if log.is_appending:
         return count - 1
     try:
-        log.roll_to(log.end_offset)
+        rolling.roll_to(log, log.end_offset)
     except WriteFailed:
         return count - 1
     return count
 
 
-def _delete_first(log: Log, count: int) -> None:
+def _delete_first(log: Log, count: int, *, later: bool) -> None:
     due_ms = log.now_ms() + log.config.file_delete_delay_ms
+    if count and not later:
+        _set_live_aside(log)
     for segment in list(islice(log.segments, count)):
-        try:  # the snapshot first: without it the segment can stay
-            log.deletions.add(log.snapshots.rename_for_deletion(segment.base_offset), due_ms=due_ms)
-            log.deletions.add(segment.rename_for_deletion(), due_ms=due_ms)
-        except OSError as error:  # it stays in the log, and is tried again
-            raise WriteFailed(f"{log.directory}: cannot delete segment {segment.base_offset}: {error}") from error
+        if later:
+            log.deletions.add_live(log.snapshots.disowned_paths(segment.base_offset), due_ms=due_ms)
+            log.deletions.add_live(disowned_paths(segment), due_ms=due_ms)
+        else:
+            _set_aside(log, segment, due_ms=due_ms)
         log.segments.remove_first()
         log.unsynced.forget_segment(segment)
         segment.release()
+
+
+def _set_live_aside(log: Log) -> None:
+    """Those that went before go first: after a kill in between, the log would have a gap."""
+    try:
+        log.deletions.set_aside_all(log.files)
+    except OSError as error:
+        raise WriteFailed(f"{log.directory}: segments cannot be deleted: {error}") from error
+
+
+def _set_aside(log: Log, segment: Segment, *, due_ms: int) -> None:
+    try:  # the snapshot first: without it the segment can stay
+        log.deletions.add(log.snapshots.rename_for_deletion(segment.base_offset), due_ms=due_ms)
+        log.deletions.add(rename_for_deletion(segment), due_ms=due_ms)
+    except OSError as error:  # it stays in the log, and is tried again
+        raise WriteFailed(f"{log.directory}: cannot delete segment {segment.base_offset}: {error}") from error
 
 
 # Each of these looks at the segments that go, and at the first that stays: a log may have thousands.

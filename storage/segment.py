@@ -9,7 +9,6 @@ when the log's cache says so.
 from __future__ import annotations
 
 import errno
-import logging
 import os
 from collections.abc import Iterator
 from contextlib import suppress
@@ -18,14 +17,11 @@ from tidemark.protocol.records import HEADER_SIZE
 from tidemark.storage import names
 from tidemark.storage.aborted import AbortedIndex, AbortedTransaction
 from tidemark.storage.cold import ColdSegment
-from tidemark.storage.deletion import set_aside
 from tidemark.storage.errors import CorruptLog, LogOffline, TooManyOpenFiles, WriteFailed
 from tidemark.storage.files import Buffer, Files, OpenFile
 from tidemark.storage.index import OffsetIndex, TimeIndex
-from tidemark.storage.indexes import Indexes
+from tidemark.storage.indexes import Indexes, IndexSave
 from tidemark.storage.scan import LENGTH_END, Damage, Placed, find_offset, headers
-
-_logger = logging.getLogger(__name__)
 
 NO_TIMESTAMP = -1
 _UNKNOWN = -2  # a largest timestamp that was not looked up yet
@@ -94,6 +90,29 @@ class Segment:
         files.overwrite(segment.path(names.LOG), b"")
         segment.indexes.begin()
         return segment
+
+    def make_files(self) -> None:
+        """As `create`, of a segment that is written to at once: all files are made, and the log's is opened. It comes
+        last: with it the segment is one of the log's, should the node be killed then."""
+        self.indexes.begin_files()
+        file = self.files.open_data(self.path(names.LOG), create=True)
+        try:
+            if self.files.open_size(file.fileno()):
+                self.files.truncate(file.fileno(), 0)
+        except OSError as error:
+            self._unmake(error)
+            raise
+        self.file, self.fd = file, file.fileno()
+
+    def _unmake(self, error: OSError) -> None:
+        """The log goes on in the segment before: a start must not take this one for its end, nor one after a power cut,
+        which may bring back its name after what was written to the other was synced."""
+        path = self.path(names.LOG)
+        try:
+            self.files.remove(path)
+            self.files.sync_directory(self.directory)
+        except OSError as second:
+            raise LogOffline(f"{path} cannot be used ({error}), nor removed ({second})") from error
 
     def path(self, suffix: str) -> str:
         return os.path.join(self.directory, names.file_name(self.base_offset, suffix))
@@ -184,10 +203,19 @@ class Segment:
 
     def seal(self) -> None:
         """Finishes the segment before it becomes inactive: its last time entry tells retention how old it is."""
-        if self.size:
-            timestamp = self.largest_timestamp()
-            self._time_index_end().append_if_later(timestamp=timestamp, offset=self._largest_timestamp_offset)
-            self.indexes.save()
+        if (save := self.begin_seal()) is not None:
+            try:
+                save()
+            finally:
+                self.indexes.finish_save(save)
+
+    def begin_seal(self) -> IndexSave | None:
+        """`seal` in two steps: see `Indexes.begin_save`."""
+        if not self.size:
+            return None
+        timestamp = self.largest_timestamp()
+        self._time_index_end().append_if_later(timestamp=timestamp, offset=self._largest_timestamp_offset)
+        return self.indexes.begin_save()
 
     # Files and indexes, opened when needed
 
@@ -244,6 +272,9 @@ class Segment:
                 if error.errno in (errno.EMFILE, errno.ENFILE):
                     raise TooManyOpenFiles(f"{path} cannot be opened: {error.strerror} (ulimit -n)") from error
                 raise
+            if self.files.is_scarce(file.fileno()):
+                file.close()
+                raise TooManyOpenFiles(f"{path} is not opened: nearly as many files are open as may be (ulimit -n)")
             on_disk = self.files.open_size(file.fileno())
             if on_disk < self.size:
                 raise CorruptLog(path=path, position=on_disk, reason=f"the file ends here, not at {self.size}")
@@ -567,34 +598,3 @@ class Segment:
     @property
     def has_aborts(self) -> bool:
         return self._aborts
-
-    def rename_for_deletion(self, *, log_first: bool = False) -> list[str]:
-        """Takes the segment out of the log: its files get the suffix `.deleted`. Returns their new paths.
-
-        What can be made anew goes first: if one of these cannot be renamed, or the log itself, the segment stays and
-        can be read. The aborted transactions go after the log: a segment without them would show what was aborted.
-        `log_first`: where a failure takes the log offline anyway; a start finds no log without its indexes then."""
-        self.indexes.disown_files()
-        renamed: list[str] = []
-        try:
-            suffixes = [names.OFFSET_INDEX, names.TIME_INDEX]
-            suffixes.insert(0 if log_first else len(suffixes), names.LOG)
-            for suffix in suffixes:
-                renamed += set_aside(self.files, self.path(suffix))
-        except OSError:
-            with suppress(OSError):
-                for path in renamed:
-                    self.files.remove(path)
-            raise
-        if self._aborts:
-            renamed += self._set_aborts_aside()
-        return renamed
-
-    def _set_aborts_aside(self) -> list[str]:
-        """Or at least out of the way of another segment of this offset."""
-        try:
-            return set_aside(self.files, self.path(names.ABORTED_INDEX))
-        except OSError as error:
-            _logger.warning("%s cannot be renamed: %s", self.path(names.ABORTED_INDEX), error)
-            self.files.remove(self.path(names.ABORTED_INDEX))
-            return []

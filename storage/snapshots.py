@@ -45,6 +45,23 @@ def decode(data: bytes, *, path: str) -> list[SnapshotEntry]:
     return list(_ENTRY.iter_unpack(memoryview(data)[_HEAD.size :]))
 
 
+class SnapshotWrite:
+    """A snapshot that is to be written, on any thread."""
+
+    __slots__ = ("_data", "_files", "_path", "is_done", "offset")
+
+    def __init__(self, files: Files, path: str, data: bytes, *, offset: int) -> None:
+        self._files = files
+        self._path = path
+        self._data = data
+        self.offset = offset
+        self.is_done = False
+
+    def __call__(self) -> None:
+        self._files.replace(self._path, self._data, sync=False)
+        self.is_done = True
+
+
 class SnapshotFiles:
     """The .snapshot files of one log, named by the offset that they cover."""
 
@@ -67,10 +84,19 @@ class SnapshotFiles:
     def take(self, offset: int, entries: Iterable[SnapshotEntry]) -> None:
         """Writes a snapshot, unless the newest is of this offset already. It is synced with the segment before it;
         until then a power cut may tear it, which its CRC tells."""
+        if (write := self.begin(offset, entries)) is not None:
+            write()
+            self.finish(write)
+
+    def begin(self, offset: int, entries: Iterable[SnapshotEntry]) -> SnapshotWrite | None:
+        """`take` in two steps: what is returned may be called on another thread; `finish` follows in any case."""
         if self._offsets and self._offsets[-1] >= offset:
-            return
-        self._files.replace(self.path(offset), encode(entries), sync=False)
-        self._offsets.append(offset)
+            return None
+        return SnapshotWrite(self._files, self.path(offset), encode(entries), offset=offset)
+
+    def finish(self, write: SnapshotWrite) -> None:
+        if write.is_done:
+            self._offsets.append(write.offset)
 
     def load_newest(self, *, up_to: int) -> tuple[int, list[SnapshotEntry]] | None:
         """The newest readable snapshot at or before `up_to`; damaged ones are removed on the way."""
@@ -105,6 +131,13 @@ class SnapshotFiles:
         renamed = set_aside(self._files, self.path(offset))
         self._offsets.remove(offset)
         return renamed
+
+    def disowned_paths(self, offset: int) -> list[str]:
+        """Likewise; its file is still there, by its old name."""
+        if offset not in self._offsets[:-1]:
+            return []
+        self._offsets.remove(offset)
+        return [self.path(offset)]
 
     def remove_after(self, offset: int) -> None:
         for later in [each for each in self._offsets if each > offset]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tidemark.storage import history
+from tidemark.storage.deletion import rename_for_deletion
 from tidemark.storage.errors import StorageError, WriteFailed
 from tidemark.storage.files import Files
 from tidemark.storage.segment import Segment
@@ -46,8 +47,11 @@ def truncate_to(log: Log, offset: int) -> bool:
 def _cut(log: Log, offset: int) -> int:
     """Drops every batch that ends at or past `offset`. Returns the log's new end offset."""
     segments = log.segments
-    while segments.active.base_offset > offset:
-        _remove_files(log.files, segments.remove_active())
+    if segments.active.base_offset > offset:
+        while segments.active.base_offset > offset:
+            _remove_files(log.files, segments.remove_active())
+        # The segment before is cut next, and synced: if a power cut brought these back then, there would be a gap.
+        log.files.sync_directory(log.directory)
     active = segments.active
     log.unsynced.keep_segments([segment for segment in segments if segment is not active])
     position = active.locate(offset)
@@ -75,6 +79,7 @@ def truncate_fully_and_start_at(log: Log, offset: int) -> None:
     log.check_online()
     log.unsynced.note_truncation()
     try:
+        log.deletions.set_aside_all(log.files)  # the new segment may get a name that one of these still has
         for segment in reversed(list(log.segments)):
             _remove_files(log.files, segment)
         log.snapshots.remove_after(-1)
@@ -104,5 +109,5 @@ def _notify_truncated(log: Log) -> None:
 
 def _remove_files(files: Files, segment: Segment) -> None:
     segment.close_file()
-    for path in segment.rename_for_deletion():
+    for path in rename_for_deletion(segment):
         files.remove(path)

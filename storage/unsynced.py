@@ -6,6 +6,7 @@ import os
 from collections.abc import Collection
 
 from tidemark.storage import names
+from tidemark.storage.deletion import PendingDeletions
 from tidemark.storage.epochs import EpochCache
 from tidemark.storage.files import Files
 from tidemark.storage.flush import Changes, Flush
@@ -15,12 +16,23 @@ from tidemark.storage.segment import Segment
 class Unsynced:
     """`segments` are those that were rolled since the last flush; the active one always counts as unsynced."""
 
-    __slots__ = ("_directory_changes", "_generation", "_parent_changes", "_synced", "_under_way", "segments")
+    __slots__ = (
+        "_deletions",
+        "_directory_changes",
+        "_generation",
+        "_parent_changes",
+        "_synced",
+        "_under_way",
+        "_unsynced_deletions",
+        "segments",
+    )
 
-    def __init__(self, segments: list[Segment], *, changed: bool, created: bool) -> None:
+    def __init__(self, segments: list[Segment], deletions: PendingDeletions, *, changed: bool, created: bool) -> None:
         self.segments = segments
+        self._deletions = deletions
         self._directory_changes = int(changed)
         self._parent_changes = int(created)
+        self._unsynced_deletions = 0  # of segments that were never synced
         self._synced = Changes()
         self._generation = 0  # how often the log was truncated
         self._under_way: list[Flush] = []
@@ -48,8 +60,11 @@ class Unsynced:
         self._parent_changes += 1  # the directory has another name
 
     def forget_segment(self, segment: Segment) -> None:
+        """It is deleted, or replaced. If it was never synced, and a power cut brought it back, it would be torn, and a
+        start would take what follows for never synced, too: the next flush sees to it that it does not come back."""
         if segment in self.segments:
             self.segments.remove(segment)
+            self._unsynced_deletions += 1
 
     def keep_segments(self, kept: Collection[Segment]) -> None:
         self.segments = [segment for segment in self.segments if segment in kept]
@@ -59,7 +74,7 @@ class Unsynced:
         return self._changes(epochs) != self._synced
 
     def _changes(self, epochs: EpochCache) -> Changes:
-        return Changes(self._directory_changes, epochs.changes, self._parent_changes)
+        return Changes(self._directory_changes, epochs.changes, self._parent_changes, self._unsynced_deletions)
 
     @property
     def failure(self) -> OSError | None:
@@ -81,7 +96,8 @@ class Unsynced:
         changes, synced, directories = self._changes(epochs), self._synced, []
         if changes.epochs > synced.epochs:
             paths.append(epochs.path)
-        if changes.directory > synced.directory or changes.epochs > synced.epochs:
+        has_deleted = changes.deletions > synced.deletions
+        if changes.directory > synced.directory or changes.epochs > synced.epochs or has_deleted:
             directories.append(directory)
         if changes.parent > synced.parent:
             directories.append(os.path.dirname(directory))
@@ -94,6 +110,7 @@ class Unsynced:
             paths=paths,
             directories=directories,
             segments=unflushed,
+            deletions=self._deletions if has_deleted else None,
         )
         self._under_way = [each for each in self._under_way if each.failure is not None or not each.is_over]
         self._under_way.append(flush)

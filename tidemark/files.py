@@ -46,6 +46,9 @@ class OpenFile(Protocol):
         """Sends a range to a socket, as `os.sendfile` does."""
 
 
+# Partitions' logs take so many of the process's descriptors: clients can connect, and checkpoints be written, however
+# many partitions there are.
+LOGS_SHARE: Final = 0.875
 COSTLY_BYTES: Final = 8 << 20
 
 
@@ -125,6 +128,14 @@ class Files:
 
     def open_descriptor(self, path: str, flags: int) -> int:
         return os.open(path, flags, 0o644)
+
+    def is_scarce(self, fd: int) -> bool:
+        """Whether a log must do without this descriptor: what remains is for others."""
+        return portable.is_scarce(fd, share=LOGS_SHARE)
+
+    def spare_count(self) -> int:
+        """How many descriptors there are that logs must do without."""
+        return int(portable.descriptor_limit() * (1 - LOGS_SHARE))
 
     def read_all(self, path: str) -> bytes:
         fd = self.open_descriptor(path, os.O_RDONLY | os.O_CLOEXEC)

@@ -350,6 +350,12 @@ def descriptor_limit() -> int:
     return sys.maxsize if soft == resource.RLIM_INFINITY else soft
 
 
+def is_scarce(descriptor: int, *, share: float) -> bool:
+    """Whether at least this share of the descriptors that there may be is open, now that this one is: the system gives
+    the lowest number that is free."""
+    return descriptor >= descriptor_limit() * share
+
+
 def open_descriptors() -> int:
     """How many it has open."""
     if IS_LINUX and (count := os.stat("/proc/self/fd").st_size):  # since 6.2: tens of thousands take long to list

@@ -81,12 +81,12 @@ class Followed(Replica):
         self.log.truncate_fully_and_start_at(first.base_offset)
         self._flushed_end = min(self._flushed_end, first.base_offset)
         self.log.append_replicated(records)
-        self.log.delete_before(min(start_offset, self.log.end_offset))
+        self.log.delete_before(min(start_offset, self.log.end_offset), later=True)
 
     def apply_leader_offsets(self, *, high_watermark: int, log_start_offset: int) -> None:
         """As the leader says: up to where records are committed, and where the log begins."""
         if log_start_offset > self.log.start_offset:
-            self.log.delete_before(min(log_start_offset, self.log.end_offset))
+            self.log.delete_before(min(log_start_offset, self.log.end_offset), later=True)
         committed = min(high_watermark, self.log.end_offset)
         if committed <= self.high_watermark:
             return  # a new leader may not know yet what the old one said: it is committed all the same

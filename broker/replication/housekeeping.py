@@ -40,7 +40,7 @@ class Housekeeping:
         now_ms = self._table.now_ms()
         for replica in _at_rest(replicas):
             with self._reported("retention", replica):
-                replica.log.apply_retention(now_ms, high_watermark=replica.high_watermark)
+                replica.log.apply_retention(now_ms, high_watermark=replica.high_watermark, later=True)
 
     def expire_producers(self, replicas: Iterable[Replica]) -> None:
         now_ms = self._table.now_ms()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Executor
@@ -181,12 +182,15 @@ class Partition(Replica):
 
     # -- appending ---------------------------------------------------------
 
-    def append(self, records: memoryview, now_ms: int, at_once: bool = True) -> Appended:
+    def append(
+        self, records: memoryview, now_ms: int, at_once: bool = True, *, at_once_bytes_max: int = sys.maxsize
+    ) -> Appended:
         """Check one batch, and append it as its leader. `await_high_watermark` says when it may be acknowledged.
-        MustWait: it has to be examined first (rather than at once), or others are before it, or the disk is slow."""
+        MustWait: it has to be examined first (rather than at once), or others are before it, or the disk is slow, or it
+        is larger than what the caller wants written at once."""
         header = check_batch(records)
         records, header = self.rules.validated(records, header, now_ms, PLAIN, at_once)
-        if self.append_queue is not None or len(records) > self.writers.at_once_bytes_max:
+        if self.append_queue is not None or len(records) > min(self.writers.at_once_bytes_max, at_once_bytes_max):
             raise MustWait(Examination.passed(self.rules, records, header, now_ms))
         return self.append_checked(records, header, now_ms)
 
@@ -243,9 +247,12 @@ class Partition(Replica):
         self._has_appended(header)
         return appended
 
-    def begin_append(self, batch: memoryview, header: BatchHeader, now_ms: int) -> Appended | PendingAppend:
-        """As `append_checked`; but if the disk is slow, it is to be written on a thread before `finish_append`."""
-        if len(batch) <= self.writers.at_once_bytes_max:
+    def begin_append(
+        self, batch: memoryview, header: BatchHeader, now_ms: int, *, at_once_bytes_max: int = sys.maxsize
+    ) -> Appended | PendingAppend:
+        """As `append_checked`; but if the disk is slow, or the batch is larger than what the caller wants written at
+        once, it is to be given to the writers before `finish_append`."""
+        if len(batch) <= min(self.writers.at_once_bytes_max, at_once_bytes_max):
             return self.append_checked(batch, header, now_ms)
         if self._unwritten:
             self.check_first(header)
@@ -415,7 +422,7 @@ class Partition(Replica):
 
     def delete_before(self, offset: int) -> None:
         """DeleteRecords. Followers hear of it at once, and do as much."""
-        self.log.delete_before(offset)
+        self.log.delete_before(offset, later=True)
         self._notify_appended()
 
     @property
@@ -562,7 +569,9 @@ class InternalPartition(Partition):
 
     __slots__ = ()
 
-    def append(self, records: memoryview, now_ms: int, at_once: bool = True) -> Appended:
+    def append(
+        self, records: memoryview, now_ms: int, at_once: bool = True, *, at_once_bytes_max: int = sys.maxsize
+    ) -> Appended:
         raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{self.topic} is internal: clients may not write to it.")
 
     def validated_transactional(

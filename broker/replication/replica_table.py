@@ -18,6 +18,7 @@ from tidemark.broker.replication.hosted_topic import HostedTopic
 from tidemark.broker.replication.partition import Partition
 from tidemark.broker.replication.replica import Replica
 from tidemark.broker.replication.throttle import Throttle
+from tidemark.broker.replication.traffic import TopicTraffic
 from tidemark.broker.replication.unwritten_batches import UnwrittenOnNode
 from tidemark.broker.replication.writers import Writers
 from tidemark.environment import new_executor
@@ -43,6 +44,7 @@ class ReplicaTable:
         self.now_ms = now_ms
         self.topics: dict[str, HostedTopic] = {}
         self.topics_by_id: dict[bytes, HostedTopic] = {}
+        self.past_traffic = TopicTraffic()  # of topics that are gone: what is told of all together never falls
         self.image = Image()
         # Until when, by `lease_clock`, no other broker can have become leader of what this node leads. None: there is
         # no other broker.

@@ -16,6 +16,7 @@ from tidemark.broker.core.errors import Refused
 from tidemark.broker.core.time_slice import SLICE_SECONDS
 from tidemark.broker.metadata.image import TOPIC_RESOURCE, Image, PartitionImage, TopicImage
 from tidemark.broker.metadata.internal import INTERNAL_TOPICS
+from tidemark.broker.replication.flushing import STALLED_SECONDS
 from tidemark.broker.replication.followed import Followed
 from tidemark.broker.replication.hosted_topic import HostedTopic
 from tidemark.broker.replication.leadership import Leadership
@@ -161,6 +162,9 @@ class RoleAssignment:
         if hosted is None:
             return
         self._table.topics_by_id.pop(hosted.topic_id, None)
+        for led in hosted.partitions.values():
+            led.count_records()
+        self._table.past_traffic.add(hosted.traffic)
         if not self._to_drop and self.opening.is_in_background:
             asyncio.get_running_loop().call_soon(self._drop_in_slices)
         for index in range(len(hosted.image.partitions)):
@@ -207,11 +211,13 @@ class RoleAssignment:
         own_id = self._table.node_id
         if (followed := self._truncating_for(hosted, index, image)) is not None:
             self._assign_when_truncated(followed, (hosted.topic_id, index))
+            self._watch_stall((hosted.topic_id, index), image)
             return
         if own_id not in image.replicas:
             self._leave(hosted, index)
             return
         if self._waits_for_write(hosted, index, image):
+            self._watch_stall((hosted.topic_id, index), image)
             return
         try:
             if image.leader == own_id:
@@ -258,6 +264,19 @@ class RoleAssignment:
             return False
         self._after_write.add(key)
         return True
+
+    def _watch_stall(self, key: Key, image: PartitionImage) -> None:
+        """A disk that hangs says nothing, and nobody leads as long as this node waits for it."""
+        if image.leader == self._table.node_id:
+            asyncio.get_running_loop().call_later(STALLED_SECONDS, self._leave_if_stalled, key, image)
+
+    def _leave_if_stalled(self, key: Key, image: PartitionImage) -> None:
+        hosted = self._table.topics_by_id.get(key[0])
+        if self._closed or hosted is None or hosted.image.partitions[key[1]] is not image:
+            return
+        if key[1] not in hosted.partitions and key[1] not in hosted.offline:
+            self._leave_to_another(hosted, key[1], image, LogOffline("its disk does not finish what it has begun"))
+            self._watch_stall(key, image)
 
     def _still_leads(self, led: Partition, image: PartitionImage) -> bool:
         return image.leader == self._table.node_id and image.leader_epoch == led.leader_epoch

@@ -24,3 +24,7 @@ class TopicTraffic:
         self.replication_bytes_out = 0  # to followers
         self.flushes = 0
         self.flush_seconds = 0.0
+
+    def add(self, other: TopicTraffic) -> None:
+        for name in self.__slots__:
+            setattr(self, name, getattr(self, name) + getattr(other, name))

@@ -12,6 +12,8 @@ behind all others that want a processor. What gathers in a client meanwhile come
 large to be written at once, a wait of milliseconds would lead to ever longer ones. Only where small ones are held up,
 too, are very small ones alone written at once.
 
+What is done behind Kafka's clients has its large batches written in pieces, one in each turn of the event loop.
+
 Copying megabytes into the page cache takes most of a processor, and the event loop, when something arrives for it,
 would have to wait until the scheduler takes it away from the threads. So the loop takes short turns from then on, if
 the system knows of such, and is let in at once. Otherwise the threads have a low priority; that is second best, since
@@ -23,10 +25,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Executor
 from typing import Final
 
+from tidemark.broker.core.background_work import BackgroundWork
 from tidemark.environment import current, monotonic, new_executor
 from tidemark.portable import sleeps
 from tidemark.storage import PendingAppend
@@ -36,6 +40,7 @@ log = logging.getLogger(__name__)
 UNTIMED_BYTES_MAX: Final = 8 << 10  # smaller writes are not worth two looks at the clock
 AT_ONCE_BYTES_MAX_IF_SLOW: Final = 64 << 10
 AT_ONCE_BYTES_MAX_IF_BLOCKED: Final = 4 << 10  # since a small write waited, too
+PIECE_BYTES: Final = 32 << 10  # of a batch that is written in pieces
 THREADS: Final = 16  # a partition has one at a time: with few of them, small batches would wait behind large ones
 NICENESS: Final = 10
 SLOW_SECONDS: Final = 0.1  # a write that takes longer: the disk is behind. On a busy machine it may be the CPU, if less
@@ -50,12 +55,13 @@ NEARLY_FOR_SECONDS: Final = 5.0  # after it was so
 class Writers:
     """`at_once_bytes_max`: larger batches are to be given to `write`."""
 
-    __slots__ = ("_directory", "_pool", "_slow_until", "_stopped", "_unseen_bytes", "at_once_bytes_max")
+    __slots__ = ("_directory", "_in_pieces", "_pool", "_slow_until", "_stopped", "_unseen_bytes", "at_once_bytes_max")
 
     def __init__(self, directory: str = "") -> None:
         self._directory = directory
         self.at_once_bytes_max = sys.maxsize
         self._pool: Executor | None = None
+        self._in_pieces: deque[tuple[PendingAppend, Callable[[], None]]] = deque()
         self._slow_until = 0.0
         self._unseen_bytes = 0  # written since it was looked how much lies in memory
         self._stopped = False
@@ -103,6 +109,39 @@ class Writers:
     def write(self, pending: PendingAppend, done: Callable[[], None]) -> None:
         """`done` is called on the event loop when the batch is written, or failed to be; in rare cases twice."""
         loop = asyncio.get_running_loop()
+        background_work: BackgroundWork | None = getattr(loop, "background_work", None)
+        if background_work is None or not pending.is_plain or pending.size > self.at_once_bytes_max:
+            self._write_by_thread(pending, done, loop)
+            return
+        self._in_pieces.append((pending, done))
+        if len(self._in_pieces) == 1:
+            self._write_next_piece(loop, background_work)
+
+    def _write_next_piece(self, loop: asyncio.AbstractEventLoop, background_work: BackgroundWork) -> None:
+        background_work.take_next_turn()
+        loop.call_soon(self._write_piece, loop, background_work)
+
+    def _write_piece(self, loop: asyncio.AbstractEventLoop, background_work: BackgroundWork) -> None:
+        if self._stopped:
+            return
+        pending, done = self._in_pieces[0]
+        is_over, is_slow = False, pending.size > self.at_once_bytes_max  # since it was begun
+        if not is_slow:
+            begun, slept = monotonic(), sleeps()
+            is_over = pending.write(bytes_max=PIECE_BYTES)
+            self.note_since(begun, slept, size=min(PIECE_BYTES, pending.size))
+        if is_over or is_slow:
+            self._in_pieces.popleft()
+        if self._in_pieces:
+            self._write_next_piece(loop, background_work)
+        if is_over:
+            done()
+        elif is_slow:
+            self._write_by_thread(pending, done, loop)
+
+    def _write_by_thread(
+        self, pending: PendingAppend, done: Callable[[], None], loop: asyncio.AbstractEventLoop
+    ) -> None:
         if self._pool is None:
             take_short_turns: Callable[[], bool] | None = getattr(loop, "take_short_turns", None)
             is_let_in = take_short_turns is not None and take_short_turns()

@@ -114,10 +114,13 @@ class SegmentFiles:
         return all(os.fstat(fd).st_ino == before[base] for base, fd in self._segments)
 
     def aborted(self) -> AbortedTransactions:
-        """The aborted transactions that touch the range. A marker may be in a segment far behind it."""
+        """The aborted transactions that touch the range. A marker may be in a segment far behind it.
+
+        Not if one of these segments has been removed or compacted since it was opened, or is now: the index of aborted
+        transactions that it had goes with it (the log first), and all that it told of would count as committed."""
         found = []
         listed = _listing(self._place.directory)
-        if listed is None:
+        if listed is None or any(listed.get(base) != os.fstat(fd).st_ino for base, fd in self._segments):
             raise FilesUnusable(f"{self._place.directory} is changing")
         later = [base for base in sorted(listed) if not self._segments or base >= self._segments[0][0]]
         for base in later:
@@ -126,6 +129,9 @@ class SegmentFiles:
             found += [(entry.producer_id, entry.first_offset) for entry in entries]
             if complete:
                 break
+        after = _listing(self._place.directory)
+        if after is None or any(after.get(base) != listed[base] for base in later):
+            raise FilesUnusable(f"{self._place.directory} is changing")
         return AbortedTransactions(found)
 
     def read(self, aborted: AbortedTransactions) -> Iterator[tuple[memoryview, Walk]]:

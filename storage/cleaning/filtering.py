@@ -83,6 +83,8 @@ class Filter:
         sizes = self._sizes.take(window)
         if sizes is None or self._flags is None or window.last_offsets[-1] >= self._end_offset:
             return None
+        if window.base_offsets[0] < self._flags_from:  # the log starts in the middle of a batch (DeleteRecords)
+            return None
         counts = window.headers["record_count"].astype(np.int64)
         newest = np.flatnonzero(self._flags[offsets_of(window, counts) - self._flags_from])
         return read_table(window, places_of(window, sizes).only(newest))

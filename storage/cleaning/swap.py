@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from tidemark.storage import names
 from tidemark.storage.cleaning.job import CleanedGroup, CleaningFailed
-from tidemark.storage.deletion import NO_ROOM
+from tidemark.storage.deletion import NO_ROOM, rename_for_deletion
 from tidemark.storage.files import Files
 from tidemark.storage.segment import Segment
 
@@ -40,7 +40,7 @@ def swap(log: Log, cleaned: CleanedGroup) -> None:
     try:
         due_ms = log.now_ms() + log.config.file_delete_delay_ms
         for segment in reversed(old):
-            log.deletions.add(segment.rename_for_deletion(log_first=True), due_ms=due_ms)
+            log.deletions.add(rename_for_deletion(segment, log_first=True), due_ms=due_ms)
             if segment.base_offset != cleaned.base_offset:
                 log.deletions.add(log.snapshots.rename_for_deletion(segment.base_offset), due_ms=due_ms)
         _rename_all(log, cleaned, suffixes[::-1], source=names.SWAP, target="")

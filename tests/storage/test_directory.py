@@ -11,7 +11,8 @@ from unittest.mock import Mock
 
 import pytest
 
-from tidemark.storage import CorruptLog, DirectoryLocked, Files, Log, LogConfig, LogDirectory, clean_broker_epoch
+from tidemark.storage import CorruptLog, DirectoryLocked, Files, LogConfig, LogDirectory, clean_broker_epoch
+from tidemark.storage.deletion import PendingDeletions
 
 T0 = 1_700_000_000_000
 CONFIG = LogConfig(segment_bytes=4000, file_delete_delay_ms=60_000)
@@ -122,15 +123,15 @@ def test_a_deleted_partition_is_gone_at_once_and_its_files_later(open_directory,
 def test_logs_that_have_deleted_nothing_are_not_asked_for_it(open_directory, make_batch, append, monkeypatch):
     """There may be ten thousand of them, and the event loop asks every second."""
     directory = open_directory()
-    take_deleted = Mock(return_value=[])
-    monkeypatch.setattr(Log, "take_deleted", take_deleted)
+    take_due = Mock(return_value=[])
+    monkeypatch.setattr(PendingDeletions, "take_due", take_due)
     for topic in "abc":
         append(directory.open_log(topic, 0, config=CONFIG), make_batch(1))
     log = directory.logs["b", 0]
     log.roll()
     log.delete_before(1)
     directory.remove_deleted(T0)
-    take_deleted.assert_called_once_with(T0)
+    take_due.assert_called_once_with(T0)
 
 
 def test_a_partition_can_be_deleted_to_make_room_on_a_disk_that_takes_no_other_name(path, make_batch, append):

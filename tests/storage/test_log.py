@@ -14,6 +14,7 @@ from tidemark.storage import (
     OutOfOrderSequence,
     StaleCoordinatorEpoch,
     TopicIdMismatch,
+    rolling,
 )
 
 T0 = 1_700_000_000_000
@@ -439,4 +440,4 @@ def test_a_segment_never_begins_before_the_end_of_the_log(open_log, make_batch, 
     log = open_log()
     append(log, make_batch(3))
     with pytest.raises(AssertionError, match="cannot begin at 2"):
-        log.roll_to(2)
+        rolling.roll_to(log, 2)

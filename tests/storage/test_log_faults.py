@@ -225,6 +225,48 @@ def test_a_truncation_that_meets_damage_takes_the_log_offline(log, make_batch, a
         log.read(offset=0, limit_bytes=1000)
 
 
+def test_a_power_cut_during_a_truncation_leaves_no_gap(
+    faulty_files, open_log, make_batch, append, read_batches, tmp_path_factory, tmp_path
+):
+    """Neither of the segments that go, nor of the one that is cut: a start would refuse the log."""
+
+    class Watched(faulty_files):  # type: ignore[misc, valid-type]
+        before_sync = staticmethod(lambda: None)
+
+        def fdatasync(self, fd):
+            self.before_sync()
+            super().fdatasync(fd)
+            self.before_sync()
+
+        def sync_directory(self, path):
+            self.before_sync()
+            super().sync_directory(path)
+
+    disk = Watched(tmp_path)
+    log = open_log(files=disk, config=LogConfig(segment_bytes=2200))
+    for number in range(10):
+        append(log, make_batch(1, size=1000, timestamp=T0 + number))
+    log.flush()
+    before = [header.base_offset for header, _ in read_batches(log)]
+    states = []
+
+    def cut():
+        for seed in range(10):
+            states.append(tmp_path_factory.mktemp("cut"))
+            disk.power_cut(Random(seed), states[-1])
+
+    disk.before_sync = cut
+    log.truncate_to(3)
+    disk.before_sync = lambda: None
+    cut()
+    assert len(states) > 30
+    for path in states:
+        left = open_log(str(path / "topic-0"), config=log.config, clean=False, recovery_point=10)
+        assert 3 <= left.end_offset <= 10
+        assert [header.base_offset for header, _ in read_batches(left)] == before[: left.end_offset]
+        left.close(clean=False)
+
+
 @pytest.mark.parametrize("clean", [True, False])
 @pytest.mark.parametrize("content", [b"", b"\0\0\0\0", b"0\n3\n1 0\n", None])
 def test_epochs_that_a_power_cut_took_are_restored_from_the_batches(

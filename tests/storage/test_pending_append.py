@@ -83,6 +83,64 @@ def test_a_failed_write_that_cannot_be_undone_takes_the_log_offline(log, disk, m
     assert open_log(files=disk, clean=False).end_offset == 1
 
 
+def test_a_batch_that_is_written_in_pieces_is_seen_when_all_of_it_is_there(log, make_batch, append, read_batches):
+    append(log, make_batch(2))
+    pending = begin(log, batch := make_batch(3))
+    pieces = 1
+    while not pending.write(bytes_max=50):
+        pieces += 1
+        assert (log.end_offset, log.read(offset=2, limit_bytes=9)) == (2, [])
+    assert pieces == -(-len(batch) // 50)
+    assert log.finish_append(pending) == Appended(2, 4)
+    assert [data for _, data in read_batches(log)][1] == bytes(batch)
+    assert pending.write(bytes_max=50), "nothing is written twice"
+    assert [data for _, data in read_batches(log)][1:] == [bytes(batch)]
+
+
+@pytest.mark.parametrize("room", [0, 49, 50, 51, 99, 100, 120])
+def test_a_disk_that_fills_up_in_the_middle_of_the_pieces_leaves_the_log_as_it_was(
+    log, disk, make_batch, append, read_batches, open_log, room
+):
+    append(log, before := make_batch(2))
+    pending = begin(log, batch := make_batch(3))
+    assert len(batch) > 120
+    disk.room = room
+    while not pending.write(bytes_max=50):
+        pass
+    with pytest.raises(WriteFailed):
+        log.finish_append(pending)
+    disk.room = None
+    assert pending.write(bytes_max=50), "it is over"
+    append(log, after := make_batch(1))
+    log.close()
+    assert [data for _, data in read_batches(open_log(files=disk))] == [bytes(before), bytes(after)]
+
+
+@pytest.mark.parametrize("pieces", [1, 2])
+def test_what_is_left_of_the_pieces_is_written_by_whoever_needs_the_end_of_the_log(
+    log, make_batch, append, read_batches, pieces
+):
+    pending = begin(log, batch := make_batch(3))
+    for _ in range(pieces):
+        assert not pending.write(bytes_max=50)
+    append(log, after := make_batch(1))
+    assert log.finish_append(pending) == Appended(0, 2)
+    assert [data for _, data in read_batches(log)] == [bytes(batch), bytes(after)]
+
+
+@pytest.mark.parametrize("pieces", [0, 1, 2])
+def test_a_kill_between_two_pieces_leaves_the_batches_before(
+    log, disk, make_batch, append, read_batches, open_log, pieces
+):
+    append(log, before := make_batch(2))
+    pending = begin(log, make_batch(3))
+    for _ in range(pieces):
+        assert not pending.write(bytes_max=50)
+    found = open_log(files=disk, clean=False)
+    assert found.end_offset == 2
+    assert [data for _, data in read_batches(found)] == [bytes(before)]
+
+
 @pytest.mark.parametrize("is_written", [True, False])
 @pytest.mark.parametrize(
     ("act", "end_offset"),

@@ -445,3 +445,18 @@ def test_records_whose_deletion_a_kill_undid_are_of_the_epochs_that_they_were(op
         log.close(clean=False)
     log = open_log(config=CONFIG, clean=False, start_offset=3)
     assert log.epochs.entries() == [(1, 3), (2, 4)]
+
+
+def test_likewise_if_everything_was_deleted_and_the_first_batch_of_the_next_epoch_was_not_written(
+    open_log, make_batch, append
+):
+    log = open_log(config=CONFIG)
+    for epoch in (0, 0, 1, 1):
+        append(log, make_batch(1), leader_epoch=epoch)
+    log.flush()
+    log.delete_before(4)
+    log.begin_epoch(2, start=4)  # which an append does before it writes
+    log.close(clean=False)
+    log = open_log(config=CONFIG, clean=False, recovery_point=log.recovery_point)
+    assert (log.start_offset, log.end_offset) == (0, 4)
+    assert log.epochs.entries() == [(0, 0), (1, 2)]

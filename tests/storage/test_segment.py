@@ -6,6 +6,7 @@ import pytest
 
 from tidemark.protocol.records import read_header
 from tidemark.storage.cache import SegmentCache
+from tidemark.storage.deletion import rename_for_deletion
 from tidemark.storage.files import Files
 from tidemark.storage.segment import Segment
 from tidemark.storage.segments import Segments
@@ -114,7 +115,7 @@ def test_a_released_segment_keeps_nothing_open(segment):
 def test_a_file_in_use_survives_release_and_removal(segment):
     file = segment.open_file()
     segment.release()
-    for path in segment.rename_for_deletion():
+    for path in rename_for_deletion(segment):
         os.unlink(path)
     assert len(os.pread(file.fileno(), 61, 0)) == 61
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 
+import pytest
+
 from tests.broker.replication.conftest import Cluster
 from tidemark.broker.core.deferred import awaited
 from tidemark.broker.core.registry import Call
 from tidemark.broker.core.sliced_work import finished
 from tidemark.broker.handlers.delete_records import delete_records
+from tidemark.broker.metadata.image import TOPIC_RESOURCE
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.messages.delete_records import (
     DeleteRecordsPartition,
@@ -17,6 +20,7 @@ from tidemark.protocol.messages.delete_records import (
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
+from tidemark.storage import Files
 
 NewCluster = Callable[..., Cluster]
 
@@ -42,6 +46,30 @@ async def test_the_answer_comes_when_every_replica_has_deleted(new_cluster: NewC
     result = await delete(cluster, 6)
     assert (result.error_code, result.low_watermark) == (0, 6)
     assert [cluster.replica(node).log.start_offset for node in (1, 2, 3)] == [6, 6, 6]
+
+
+async def test_on_no_replica_the_event_loop_waits_for_a_new_name_of_a_file(
+    new_cluster: NewCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = new_cluster()
+    cluster.configure({(TOPIC_RESOURCE, "t"): {"internal.segment.bytes": "200"}})
+    await filled(cluster)
+    renamed: list[str] = []
+    rename = Files.rename
+
+    def note(files: Files, source: str, target: str) -> None:
+        if source.endswith(".log"):
+            renamed.append(source)
+        rename(files, source, target)
+
+    monkeypatch.setattr(Files, "rename", note)
+    assert (await delete(cluster, 6)).low_watermark == 6
+    assert renamed == []
+    for node in (1, 2, 3):
+        cluster.nodes[node].housekeeping.remove_deleted()
+    logs = [cluster.replica(node).log for node in (1, 2, 3)]
+    await cluster.until(lambda: not any(log.deletions.has_live for log in logs))
+    assert len(renamed) >= 3
 
 
 async def test_a_replica_that_does_not_answer_is_waited_for_until_the_time_is_up(new_cluster: NewCluster) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from tidemark.broker.core.errors import Refused
 from tidemark.broker.metadata.image import TOPIC_RESOURCE
+from tidemark.broker.replication import role_assignment
 from tidemark.broker.replication.followed import Followed
 from tidemark.broker.replication.partition import Partition
 from tidemark.broker.replication.replica_logs import ReplicaLogs
@@ -102,6 +103,19 @@ async def test_a_log_that_is_being_truncated_changes_roles_when_it_is_whole(
         assert led.leadership.start_offset == led.log.end_offset == 2
     else:
         assert cluster.nodes[2].table.topics["t"].replica(0) is None
+
+
+async def test_a_leadership_that_waits_for_a_truncation_that_hangs_is_left_to_another(
+    new_cluster: New, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(role_assignment, "STALLED_SECONDS", 0.02)
+    cluster, goes_on, done = await _with_a_truncation_under_way(new_cluster, monkeypatch)
+    cluster.become(leader=2)
+    await cluster.until(lambda: cluster.partition.leader != 2)
+    assert 2 not in cluster.partition.isr
+    goes_on.set()
+    await done
+    await cluster.until(lambda: cluster.values(2) == [b"a", b"b", b"c"])
 
 
 async def test_a_deleted_log_that_is_being_truncated_goes_when_that_is_done(

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tidemark.broker.replication import role_assignment
 from tidemark.broker.replication.followed import Followed
 from tidemark.broker.replication.hosted_topic import HostedTopic
 from tidemark.broker.replication.partition import Partition
@@ -230,6 +231,45 @@ async def test_a_role_on_a_log_that_the_write_left_in_doubt_is_left_to_another(
     followed = await assumed(cluster)
     assert followed.log is not led.log
     await cluster.until(lambda: cluster.values(1) == [b"a"])
+
+
+async def test_a_leadership_that_waits_for_a_disk_that_hangs_is_left_to_another(
+    cluster: Cluster, disk: HeldDisk, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(role_assignment, "STALLED_SECONDS", 0.02)
+    answers = iter(("stale", "agree"))
+    cluster.answer_alter = lambda _: next(answers, "agree")
+    cluster.become(leader=1)
+    await cluster.until(lambda: cluster.partition.leader != 1)
+    assert "is left to another leader: its disk does not finish" in caplog.text
+    assert not disk.goes_on.is_set()
+    leader = cluster.partition.leader
+    cluster.append(leader, b"c")
+    disk.goes_on.set()
+    assert (await assumed(cluster)).leader == leader
+    await cluster.until(lambda: cluster.values(1) == [b"a", b"c"])
+
+
+async def test_a_leadership_that_has_begun_in_time_stays(
+    cluster: Cluster, disk: HeldDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(role_assignment, "STALLED_SECONDS", 0.05)
+    cluster.become(leader=1)
+    disk.goes_on.set()
+    led = await assumed(cluster)
+    await asyncio.sleep(0.1)
+    assert cluster.led(1) is led
+    assert cluster.altered == []
+
+
+async def test_a_follower_waits_for_its_disk_as_long_as_it_takes(
+    cluster: Cluster, disk: HeldDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(role_assignment, "STALLED_SECONDS", 0.02)
+    cluster.become(leader=1)
+    cluster.become(leader=2)
+    await asyncio.sleep(0.1)
+    assert not any(1 not in members for members in cluster.altered)
 
 
 async def test_a_directory_that_fails_does_not_wait_for_a_write_in_it(cluster: Cluster, disk: HeldDisk) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -16,11 +17,13 @@ from tidemark.broker.replication.writers import (
     NEARLY_FOR_SECONDS,
     NEARLY_WRITTEN_OUT,
     NICENESS,
+    PIECE_BYTES,
     SLOW_FOR_SECONDS,
     SLOW_SECONDS,
     STILL_SLOW_SECONDS,
     Writers,
 )
+from tidemark.broker.server.crowd import BrokerLoop
 
 
 @pytest.fixture
@@ -130,13 +133,20 @@ def test_what_lies_in_memory_ends_no_slowness_of_the_disk(clock, share):
 
 class Pending:
     seconds = 0.0
-    size = 1
+    is_plain = True
 
-    def __init__(self, steps: list[str]) -> None:
+    def __init__(self, steps: list[str], *, name: str = "", size: int = 1) -> None:
         self._steps = steps
+        self._name = name
+        self.size = self._left = size
 
     def __call__(self) -> None:
         self._steps.append("written")
+
+    def write(self, *, bytes_max: int) -> bool:
+        self._left -= bytes_max
+        self._steps.append(f"piece{self._name}")
+        return self._left <= 0
 
 
 class NoThreads:
@@ -177,3 +187,66 @@ def test_threads_have_a_low_priority_only_where_the_event_loop_is_not_let_in_at_
     with asyncio.Runner(loop_factory=PromptLoop) as runner:
         runner.run(write())
     assert niceness == [0 if is_let_in else NICENESS]
+
+
+def run_turns(writers: Writers, begin: Callable[[], None], turns: int) -> list[int]:
+    """On a broker's event loop: which turns have no room for another step behind Kafka's clients."""
+    taken = []
+
+    async def run() -> None:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, BrokerLoop)
+        loop.selector.put_behind(loop.selector.fileno(), is_busy=lambda: False)  # from here on turns are counted
+        await asyncio.sleep(0)
+        begin()
+        for turn in range(1, turns + 1):
+            await asyncio.sleep(0)
+            if loop.selector.background_turns.is_taken:
+                taken.append(turn)
+
+    with asyncio.Runner(loop_factory=BrokerLoop) as runner:
+        runner.run(run())
+    return taken
+
+
+def test_one_piece_is_written_in_a_turn_and_no_other_work_is_done_behind_kafkas_clients_then():
+    steps: list[str] = []
+    writers = Writers()
+
+    def begin() -> None:
+        for name in "ab":
+            pending: Any = Pending(steps, name=name, size=2 * PIECE_BYTES)
+            writers.write(pending, lambda name=name: steps.append(f"done{name}"))  # type: ignore[misc]
+        assert not steps
+
+    assert run_turns(writers, begin, 6) == [1, 2, 3, 4]
+    assert steps == ["piecea", "piecea", "donea", "pieceb", "pieceb", "doneb"]
+
+
+def test_when_the_disk_becomes_slow_between_two_pieces_a_thread_writes_the_rest(monkeypatch):
+    monkeypatch.setattr("tidemark.broker.replication.writers.new_executor", lambda *_, **__: NoThreads())
+    steps: list[str] = []
+    writers = Writers()
+    pending: Any = Pending(steps, size=3 * PIECE_BYTES)
+    slow: Any = Pending(steps, size=3 * PIECE_BYTES)
+    slow.write = lambda **_: writers.note(SLOW_SECONDS)
+
+    def begin() -> None:
+        writers.write(slow, lambda: steps.append("done"))
+        writers.write(pending, lambda: steps.append("done"))
+
+    run_turns(writers, begin, 6)
+    assert steps == ["written", "written", "done", "done"]  # where there is no thread, all of it at once
+
+
+def test_a_writer_that_is_stopped_leaves_the_pieces_to_whoever_closes_the_log():
+    steps: list[str] = []
+    writers = Writers()
+
+    def begin() -> None:
+        pending: Any = Pending(steps, size=2 * PIECE_BYTES)
+        writers.write(pending, lambda: steps.append("done"))
+        asyncio.get_running_loop().call_soon(writers.stop)
+
+    run_turns(writers, begin, 4)
+    assert steps == ["piece"]

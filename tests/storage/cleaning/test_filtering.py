@@ -59,3 +59,17 @@ def test_the_time_of_a_tombstone_begins_when_what_it_deletes_is_gone(
     log.flush()
     compact(log, now_ms=T0 + 6001, map_bytes=1 << 20, cleaned_up_to=end)
     assert tombstone() == []
+
+
+def test_a_log_that_starts_within_the_last_batch_that_may_be_cleaned_is_cleaned(
+    open_log: Callable[..., Log], read_batches: Any
+) -> None:
+    log = open_log(config=CONFIG)
+    write(log, [(b"a", b"1"), (b"b", b"1"), (b"a", b"2"), (b"b", b"2"), (b"a", b"3")])
+    log.roll()
+    write(log, [(b"last", b"value")])
+    log.flush()
+    log.delete_before(3)
+    assert compact(log, now_ms=T0, map_bytes=1 << 20) == 5
+    values = [each.value for _, batch in read_batches(log) for each in iter_records(batch) if each.offset >= 3]
+    assert values == [b"2", b"3", b"value"]
