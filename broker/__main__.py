@@ -9,15 +9,14 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
-from logging.handlers import WatchedFileHandler
 from pathlib import Path
 
 from tidemark import portable
 from tidemark.broker.config import BrokerConfig, ConfigError, load_config
 from tidemark.broker.core.garbage import collect_rarely
 from tidemark.broker.core.loop_delay import Alarm
-from tidemark.broker.logs.formats import moment_of
-from tidemark.broker.logs.setup import set_up_logs
+from tidemark.broker.logs.background import BackgroundLines
+from tidemark.broker.logs.setup import set_up_audit_log, set_up_logs, tell
 from tidemark.broker.node import Node
 from tidemark.broker.server.crowd import BrokerLoop
 from tidemark.storage import StorageError
@@ -35,9 +34,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (ConfigError, OSError) as error:
         print(f"tidemark: {error}", file=sys.stderr)
         return EXIT_USAGE
-    set_up_logs(sys.stderr, level=arguments.log_level, form=config.tidemark_log_format, node_id=config.node_id)
+    form, node_id = config.tidemark_log_format, config.node_id
+    lines = set_up_logs(sys.stderr, level=arguments.log_level, form=form, node_id=node_id)
     if config.tidemark_audit_file:
-        _write_audit_log(Path(config.tidemark_audit_file))
+        set_up_audit_log(Path(config.tidemark_audit_file))
     before, open_files_max = portable.raise_descriptor_limit()
     if open_files_max != before:
         log.info("the limit of open files was %d and is %d now", before, open_files_max)
@@ -48,31 +48,17 @@ def main(argv: Sequence[str] | None = None) -> int:
             return 0 if runner.run(_serve(config)) else EXIT_FAILED
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
-        print(f"tidemark: {where}{error.strerror or error}", file=sys.stderr)
-        return EXIT_FAILED
+        return _fail(lines, f"{where}{error.strerror or error}", EXIT_FAILED)
     except ConfigError as error:  # found out by whoever uses the setting: a key store that cannot be read, say
-        print(f"tidemark: {error}", file=sys.stderr)
-        return EXIT_USAGE
+        return _fail(lines, error, EXIT_USAGE)
     except (StorageError, RuntimeError) as error:
-        print(f"tidemark: {error}", file=sys.stderr)
-        return EXIT_FAILED
+        return _fail(lines, error, EXIT_FAILED)
 
 
-def _write_audit_log(path: Path) -> None:
-    """A file of its own, that may be moved away at any time. Only those who run the broker may read it."""
-    os.close(os.open(path, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600))
-    handler = WatchedFileHandler(path, encoding="utf-8")
-    handler.setFormatter(AuditFormatter())
-    audit = logging.getLogger("tidemark.audit")
-    audit.addHandler(handler)
-    audit.propagate = False
-
-
-class AuditFormatter(logging.Formatter):
-    """The JSON object of the line, and when."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        return f'{{"time": "{moment_of(record)}", {record.getMessage().removeprefix("{")}'
+def _fail(lines: BackgroundLines, why: object, code: int) -> int:
+    lines.write(f"tidemark: {why}\n")
+    lines.drain()
+    return code
 
 
 def _parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -109,7 +95,7 @@ async def _serve(config: BrokerConfig) -> bool:
     told = f"node {config.node_id}, data in {where}"
     for listener, (http_host, http_port) in node.http_endpoints.items():
         told += f", {listener.lower()}://{_shown(http_host)}:{http_port}"
-    print(f"Tidemark is ready: {_shown(host)}:{port} ({told}). Stop with Ctrl-C.", flush=True)
+    tell(sys.stdout, f"Tidemark is ready: {_shown(host)}:{port} ({told}). Stop with Ctrl-C.")
     warming = asyncio.create_task(_warm_up(node))
     await stop.wait()
     warming.cancel()

@@ -6,6 +6,7 @@ templates, which mean the same everywhere: `%s-%d` is a topic and a partition, `
 
 from __future__ import annotations
 
+import codecs
 import logging
 import re
 from functools import lru_cache
@@ -19,6 +20,8 @@ WORDS: Final = (
     (re.compile(r"\bgroup %s"), ("group",)),
     (re.compile(r"\bbroker %d"), ("broker",)),
 )
+# Loaded now: the line that says that no file can be opened any more could not be written otherwise.
+_escape: Final = codecs.getencoder("unicode_escape")
 _DIRECTIVE: Final = re.compile(r"%(?!%)")
 _PERCENT: Final = "%%"
 
@@ -54,7 +57,7 @@ def printable(text: str) -> str:
     """In one line, and without what moves a terminal's cursor: nobody outside writes lines of their own."""
     if text.isprintable():
         return text
-    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
+    return "".join(each if each.isprintable() else _escape(each)[0].decode() for each in text)
 
 
 @lru_cache(maxsize=1_000)

@@ -48,6 +48,13 @@ class ConsoleFormatter(logging.Formatter):
         return line
 
 
+class AuditFormatter(logging.Formatter):
+    """The JSON object of the line, and when."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return f'{{"time": "{moment_of(record)}", {record.getMessage().removeprefix("{")}'
+
+
 def _trace(formatter: logging.Formatter, record: logging.LogRecord) -> str:
     trace = formatter.formatException(record.exc_info) if record.exc_info and record.exc_info[0] is not None else ""
     stack = formatter.formatStack(record.stack_info) if record.stack_info else ""

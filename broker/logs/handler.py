@@ -7,7 +7,7 @@ somebody wants to see at DEBUG or below is not limited.
 from __future__ import annotations
 
 import logging
-from typing import Final, TextIO
+from typing import Final, Protocol
 
 LINES_MAX: Final = 100
 SECONDS: Final = 10.0
@@ -15,8 +15,16 @@ SECONDS: Final = 10.0
 _Place = tuple[str, int]
 
 
-class LimitedHandler(logging.StreamHandler[TextIO]):
-    def __init__(self, stream: TextIO, *, lines_max: int = LINES_MAX, seconds: float = SECONDS) -> None:
+class Lines(Protocol):
+    """As much of a stream as a handler needs."""
+
+    def write(self, line: str, /) -> object: ...
+
+    def flush(self) -> None: ...
+
+
+class LimitedHandler(logging.StreamHandler[Lines]):
+    def __init__(self, stream: Lines, *, lines_max: int = LINES_MAX, seconds: float = SECONDS) -> None:
         super().__init__(stream)
         self._lines_max = lines_max
         self._seconds = seconds

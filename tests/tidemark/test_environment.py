@@ -18,6 +18,8 @@ MAY = {
     "broker/core/api_table.py",  # which handlers there are: our own source
     "broker/core/loop_delay.py",  # the alarm clock of a process
     "broker/format.py",
+    "broker/logs/background.py",  # the log of a process
+    "broker/logs/setup.py",  # likewise
     "broker/offline_command.py",  # what commands on a stopped node share
     "broker/recover_quorum.py",
     "storage/cleaning/worker.py",  # another process, which works on real files

@@ -5,7 +5,10 @@ from __future__ import annotations
 import io
 import json
 import logging
+import subprocess
 import sys
+import textwrap
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +17,7 @@ from tidemark.broker.logs.events import TEXT_MAX, about
 from tidemark.broker.logs.formats import ConsoleFormatter, JsonFormatter
 from tidemark.broker.logs.handler import LimitedHandler
 
+ROOT = Path(__file__).parents[3]
 HOSTILE = 'ann\n2026-11-17 10:00:00,000 INFO tidemark: all is well\r\x1b[2J\x00\u2028\u202e"\\\ud800'
 
 
@@ -110,3 +114,14 @@ def test_of_one_place_in_the_program_no_more_lines_are_written_than_the_limit_an
         "WARNING 47 more lines like those before were not logged",
         "WARNING later",
     ]
+
+
+def test_a_line_can_be_written_when_no_file_can_be_opened_any_more() -> None:
+    """Python loads some codecs from their files when they are first used."""
+    code = """
+        import os, resource
+        from tidemark.broker.logs.events import printable
+        resource.setrlimit(resource.RLIMIT_NOFILE, (0, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+        assert printable("a\\nb") == "a\\\\nb"
+    """
+    subprocess.run([sys.executable, "-c", textwrap.dedent(code)], check=True, timeout=60, cwd=ROOT)
