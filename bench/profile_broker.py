@@ -51,7 +51,9 @@ def _profile(arguments: argparse.Namespace, directory: Path) -> None:
         at = launch.argv.index("tidemark.broker")
         wrapped = [*launch.argv[:at], "bench.profiled", arguments.mode, str(output), *launch.argv[at + 1 :]]
         launch = replace(launch, argv=wrapped)
-    scale = replace(QUICK, bytes_1k=1_000_000_000, bytes_100=400_000_000)
+    scale = replace(
+        QUICK, bytes_1k=1_000_000_000, bytes_100=400_000_000, sustained_bytes=3_000_000_000, cold_bytes=4_000_000_000
+    )
     scale = replace(scale, small_s=arguments.seconds, commit_s=arguments.seconds / 2, idle_groups=1_000)
     scale = replace(scale, txn_s=arguments.seconds / 2, txn_commits=1_000, txn_bytes=500_000_000)
     with Running(launch) as broker, WARM_CASES[arguments.case](broker, scale) as one_round:

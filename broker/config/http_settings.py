@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tidemark.broker.config.key import Between, OneOf, Scope, integer, listing, string
+from tidemark.broker.config.key import Between, OneOf, Origins, Scope, integer, listing, string
 from tidemark.broker.config.sasl_settings import SaslSettings
 
 
@@ -45,6 +45,7 @@ class HttpSettings(SaslSettings):
         (),
         "The origins whose pages may use this interface from a browser (https://app.example, or * for all of them). By"
         " default no CORS header is sent. Tidemark's own setting.",
+        check=Origins(),
     )
     http_consumers_max: int = integer(
         1_000,

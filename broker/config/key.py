@@ -109,7 +109,18 @@ class ThrottledReplicas:
         return f"* or {subject} of partition:broker pairs"
 
 
-Check: TypeAlias = "Between | OneOf | ThrottledReplicas"
+@dataclass(frozen=True, slots=True)
+class Origins:
+    """As browsers tell them: with a path, or a slash at the end, none would ever be the same."""
+
+    def allows(self, value: Any) -> bool:
+        return all(item == "*" or re.fullmatch(r"[A-Za-z][A-Za-z0-9+.-]*://[^/?#@\s]+", item) for item in value)
+
+    def phrase(self, subject: str) -> str:
+        return f"{subject} of origins such as https://app.example:8443, or *"
+
+
+Check: TypeAlias = "Between | OneOf | ThrottledReplicas | Origins"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

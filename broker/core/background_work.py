@@ -47,6 +47,10 @@ class BackgroundWork(SlicedWork):
         super().__init__(slice_seconds=BACKGROUND_SLICE_SECONDS)
         self._turns = turns
 
+    def take_next_turn(self) -> None:
+        """The step of the next turn is the caller's."""
+        self._turns.take_next()
+
     def _turn_ends_at(self, now: float) -> float:
         """What else was done in this turn counts: an append is a slice's worth."""
         return self._turns.began + self._slice_seconds if self._turns.number else super()._turn_ends_at(now)

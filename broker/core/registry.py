@@ -34,13 +34,14 @@ _HANDLERS: Final = "tidemark.broker.handlers."
 class Call:
     """The circumstances of requests: one for each API and version that a connection uses."""
 
-    __slots__ = ("client_id", "connection", "is_traced", "memo", "version")
+    __slots__ = ("client_id", "connection", "in_background", "is_traced", "memo", "version")
 
-    def __init__(self, connection: Any, version: int, client_id: str | None) -> None:
+    def __init__(self, connection: Any, version: int, client_id: str | None, *, in_background: bool = False) -> None:
         self.connection = connection
         self.version = version
         self.client_id = client_id
         self.memo: Any = None  # what the API's quick way has learnt
+        self.in_background = in_background  # behind Kafka's clients: see `background_work`
         self.is_traced = False  # the request that is being handled, if it came by the quick way
 
 

@@ -87,7 +87,7 @@ class Calls:
         route = find_route(described.key)
         assert route is not None
         version = described.versions.last if version is None else version
-        call = Call(caller, version, caller.client_id)
+        call = Call(caller, version, caller.client_id, in_background=True)
         try:
             if node_id in (-1, self._node_id):
                 answer = await self._answered(self._handler(route, version)(request, call))

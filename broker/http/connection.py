@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
 import httptools
@@ -19,6 +19,7 @@ import httptools
 from tidemark.broker.core.principal import ANONYMOUS
 from tidemark.broker.http.messages import HttpRequest, HttpResponse, StreamedResponse
 from tidemark.broker.http.problems import PROBLEM_TYPE, REASONS, Problem
+from tidemark.broker.http.targets import check_host, origin_form
 
 if TYPE_CHECKING:
     from tidemark.broker.http.listener import HttpListener
@@ -168,18 +169,26 @@ class HttpConnection(asyncio.BufferedProtocol):
         """Whether what follows is looked at."""
         self._was_told = False
         try:
-            self._parser.feed_data(piece)
+            self._feed_parser(piece)
             self._line_bytes = 0 if self._was_told else self._line_bytes + len(piece)
             if self._line_bytes <= LINE_BYTES_MAX:
                 return True
             self._refuse(_too_long_a_head())
-        except httptools.HttpParserUpgrade:
-            # What it wants to change to we do not speak. The request before that is answered, then we hang up.
-            self._waiting = deque((request, False) for request, _ in self._waiting)
         except httptools.HttpParserError as error:
             problem = error.__context__ if isinstance(error.__context__, Problem) else None
             self._refuse(problem or Problem(400, "INVALID_REQUEST", f"This is not HTTP/1.1: {error}."))
         return False
+
+    def _feed_parser(self, piece: memoryview | bytes) -> None:
+        """Who wishes for another protocol is answered as if it had not (RFC 9110, 7.8). Java's client wishes for HTTP/2
+        with every body; the parser would take the body for that protocol, so it gets the head without the wish."""
+        while True:
+            try:
+                self._parser.feed_data(piece)
+                return
+            except httptools.HttpParserUpgrade as wish:
+                piece = _without_wish(self._parser, self._target, self._headers) + piece[wish.args[0] :]
+                self._begin()
 
     def _parse_rest(self) -> None:
         if self._unparsed and not self._waiting:
@@ -212,6 +221,10 @@ class HttpConnection(asyncio.BufferedProtocol):
 
     def on_headers_complete(self) -> None:
         self._has_head = True
+        if self._parser.get_method() == b"CONNECT":
+            raise Problem(501, "INVALID_REQUEST", "This is no proxy.")
+        if self._parser.should_upgrade():
+            return  # it is read once more, without that
         length = self._headers.get("content-length", "")
         if length.isascii() and length.isdigit():
             self._length = int(length[:20])
@@ -219,6 +232,8 @@ class HttpConnection(asyncio.BufferedProtocol):
         version = self._parser.get_http_version()
         if version not in ("1.1", "1.0"):
             raise Problem(505, "INVALID_REQUEST", "Only HTTP/1.1 is spoken here.")
+        self._target = origin_form(self._target, self._headers, is_encrypted=self._is_encrypted)
+        check_host(self._headers, version)
         coding = self._headers.get("transfer-encoding")
         if coding is not None and version == "1.0":  # who is between the client and us may not know of chunks
             raise Problem(400, "INVALID_REQUEST", "HTTP/1.0 has no Transfer-Encoding.")
@@ -235,6 +250,8 @@ class HttpConnection(asyncio.BufferedProtocol):
         self._body += body
 
     def on_message_complete(self) -> None:
+        if self._parser.should_upgrade():
+            return
         request = HttpRequest(
             method=self._parser.get_method().decode("latin-1"),
             target=self._target.decode("latin-1"),
@@ -503,6 +520,13 @@ class HttpConnection(asyncio.BufferedProtocol):
         """At shutdown: what is under way may come to its end."""
         if self._is_idle or self._lingers:
             self._hang_up()
+
+
+def _without_wish(parser: httptools.HttpRequestParser, target: bytes, headers: Mapping[str, str]) -> bytes:
+    """The head of a request that wishes for another protocol, as it would be without that."""
+    lines = [b"%b %b HTTP/%b" % (parser.get_method(), target, parser.get_http_version().encode())]
+    lines += [f"{name}: {text}".encode("latin-1") for name, text in headers.items() if name != "upgrade"]
+    return b"\r\n".join(lines) + b"\r\n\r\n"
 
 
 def _too_long_a_head() -> Problem:

@@ -30,6 +30,7 @@ from tidemark.protocol.messages.fetch import PartitionData
 
 RESETS: Final = {"earliest": EARLIEST, "latest": LATEST, "none": None}
 RETRY_SECONDS: Final = 0.1
+ENDING_SECONDS: Final = 0.2
 # What passes by itself: the next heartbeat or the next leader mends it.
 PASSING: Final = frozenset(
     (
@@ -79,7 +80,7 @@ class ConsumerInstance:
         self.given: dict[TopicPartition, int] = {}  # after what the client got and did not commit
         self._fetching = fetching
         self._quotas = quotas
-        self._is_polling = False
+        self._polling = asyncio.Lock()
 
     # -- reading -----------------------------------------------------------
 
@@ -87,16 +88,22 @@ class ConsumerInstance:
         """Records as JSON, of whichever partitions have some. Raises Problem."""
         if self.member.subscription is None:
             raise Problem(409, "INVALID_REQUEST", "This consumer is not subscribed to anything yet.")
-        if self._is_polling:
-            raise Problem(409, "INVALID_REQUEST", "Another poll of this consumer is under way.")
-        self._is_polling = True
+        await self._begin_poll()
         try:
             if self.options.auto_commit:
                 with contextlib.suppress(Problem):
                     await self.commit()
             return await self._poll(standing, monotonic() + wait_ms / 1000, limit_bytes)
         finally:
-            self._is_polling = False
+            self._polling.release()
+
+    async def _begin_poll(self) -> None:
+        """A poll whose client is gone takes a moment to end; that client may well be the one that asks again."""
+        try:
+            async with asyncio.timeout(ENDING_SECONDS):
+                await self._polling.acquire()
+        except TimeoutError:
+            raise Problem(409, "INVALID_REQUEST", "Another poll of this consumer is under way.") from None
 
     async def _poll(self, standing: Standing, until: float, limit_bytes: int) -> list[str]:
         while True:

@@ -14,6 +14,7 @@ from tidemark.broker.http.calls import bytes_of
 from tidemark.broker.http.held_answers import HeldAnswers, Holder
 from tidemark.broker.http.inputs import fail, query_choice
 from tidemark.broker.http.messages import HttpRequest
+from tidemark.broker.http.problems import Problem
 from tidemark.broker.http.record_json import ANY_FORMAT, FORMATS, record_text
 from tidemark.protocol.messages.fetch import PartitionData
 from tidemark.protocol.records import (
@@ -132,7 +133,12 @@ class Decoder:
             if header.attributes & CONTROL:
                 aborted.ended(header, batch)
             elif not aborted.covers(header):
-                await self._read(reading, header, batch)
+                try:
+                    await self._read(reading, header, batch)
+                except InvalidRecord as error:
+                    if reading.records:
+                        break  # of what follows them who asks for it is told
+                    raise reading.unreadable(header, error) from None
             if not reading.is_over:
                 reading.next_offset = max(reading.next_offset, header.last_offset + 1)
         return Decoded(reading.records, reading.next_offset, len(raw), reading.chars)
@@ -177,6 +183,7 @@ class _Reading:
         self.is_over = False
         self._offset = offset
         self._wanted = wanted
+        self._where = f"{topic}-{partition}"
         self._topic = topic if wanted.names_topic else None
         self._partition = partition
         self._chars_max = chars_max
@@ -189,10 +196,25 @@ class _Reading:
             self.is_over = bool(self.records)
         return self.is_over
 
+    def unreadable(self, header: BatchHeader, error: InvalidRecord) -> Problem:
+        """Of a batch that a client wrote so: the broker checks the sum of its bytes, not what they mean."""
+        return Problem(
+            500,
+            "CORRUPT_MESSAGE",
+            f"{self._where}: what was written into the batch at offset {header.base_offset} cannot be read ({error})."
+            f" The next begins at offset {header.last_offset + 1}.",
+        )
+
     def read(self, header: BatchHeader, payload: memoryview) -> Job[None]:
-        wanted = self._wanted
+        wanted, least = self._wanted, header.base_offset
         for record in records_or_pauses(header, payload):
-            if record is None or record.offset < self._offset:
+            if record is None:
+                yield
+                continue
+            if not least <= record.offset <= header.last_offset:
+                raise InvalidRecord(f"offset {record.offset} is out of turn")
+            least = record.offset + 1
+            if record.offset < self._offset:
                 yield
                 continue
             if self.ends():

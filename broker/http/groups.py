@@ -156,7 +156,8 @@ class Groups:
         answer = await self._calls.ask(commit, OffsetCommitResponse, caller, version=OFFSETS_VERSION, node_id=node_id)
         for topic_answer in answer.topics:
             for each in topic_answer.partitions:
-                check(each.error_code)
+                has_members = each.error_code == ErrorCode.UNKNOWN_MEMBER_ID
+                check(each.error_code, "The group has members: its offsets are theirs to set." if has_members else None)
         return HttpResponse(status=204)
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
+from tidemark import portable
 from tidemark.broker.config import BrokerConfig, Listener
 from tidemark.broker.core.background_work import BackgroundTurns
 from tidemark.broker.core.limited_log import LimitedLog
@@ -20,7 +21,7 @@ from tidemark.broker.http.connection import PART_BYTES, Application, HttpConnect
 from tidemark.broker.http.fair_turns import FairTurns
 from tidemark.broker.http.held_answers import HeldAnswers
 from tidemark.broker.quotas.connections import AT_ONCE, Admission
-from tidemark.broker.server.listening_socket import listening_socket
+from tidemark.broker.server.listening_socket import close_listening, listening_socket
 from tidemark.broker.server.waiting_turns import WaitingTurns
 from tidemark.environment import monotonic, wall_clock_ms
 
@@ -35,6 +36,7 @@ SCRATCH_BYTES: Final = 64 << 10
 LARGE_BODIES_MAX: Final = 4  # that are read at once: as Python's values JSON takes up to twenty times its bytes
 BACKLOG: Final = 128  # connections that wait to be accepted
 SWEEP_SECONDS_MAX: Final = 1.0
+DESCRIPTORS_SHARE: Final = 0.97  # of the process's: more than Kafka's clients get, so that health can be asked for
 DRAIN_SECONDS_MAX: Final = 2.0
 DAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 MONTHS: Final = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
@@ -127,15 +129,22 @@ class HttpListener:
 
     def register(self, connection: HttpConnection) -> bool:
         """False: there is no room for it."""
-        limit = self._config.http_max_connections
-        has_room = not self._closing and (len(self._connections) < limit or self._makes_way(connection.owner))
+        refusal = None if self._closing else self._why_refused(connection)
         self._connections.add(connection)
         self._owners.add(connection.owner, connection)
         if self._selector is not None and connection.descriptor >= 0:
             self._selector.put_behind(connection.descriptor, is_busy=self._has_work)
-        if not has_room and not self._closing:
-            self._log.warning("refused an HTTP connection from %s: http.max.connections=%d", connection.peer, limit)
-        return has_room
+        if refusal is not None:
+            self._log.warning("refused an HTTP connection from %s: %s", connection.peer, refusal)
+        return refusal is None and not self._closing
+
+    def _why_refused(self, connection: HttpConnection) -> str | None:
+        if portable.is_scarce(connection.descriptor, share=DESCRIPTORS_SHARE):
+            return "nearly as many files and connections are open as may be (ulimit -n)"
+        limit = self._config.http_max_connections
+        if len(self._connections) < limit or self._makes_way(connection.owner):
+            return None
+        return f"http.max.connections={limit}"
 
     def _makes_way(self, newcomer: Owner[HttpConnection]) -> bool:
         """Whoever has most connections gives up one: that is idle for longest, or else was not used for longest."""
@@ -216,7 +225,7 @@ class HttpListener:
         if self._sweeping is not None:
             self._sweeping.cancel()
         for server in self._servers:
-            server.close()
+            close_listening(server)
         for connection in list(self._connections):
             connection.close_when_quiet()
         if self._connections:

@@ -17,7 +17,7 @@ from tidemark.broker.http.problems import Problem
 from tidemark.broker.http.quotas import HttpQuotas
 from tidemark.broker.http.record_json import record_of, simple_record
 from tidemark.broker.http.router import HttpRoute
-from tidemark.broker.http.sliced_json import written
+from tidemark.broker.http.sliced_json import ENCODER
 from tidemark.broker.http.waits import waiting
 from tidemark.environment import new_random, wall_clock_ms
 from tidemark.protocol.errors import ErrorCode
@@ -46,15 +46,17 @@ NOT_APPENDED: Final = frozenset(
 )
 
 
-Wish = tuple[int | None, Record]  # with the partition that is asked for, if one is
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Asked:
-    wishes: list[Wish]
-    partition_max: int  # of those that are asked for; -1: none is
+    records: list[Record]
+    wanted: dict[int, int]  # the partition that is asked for, by the record's place: most ask for none
     acks: int
     timeout_ms: int
+
+    @property
+    def partition_max(self) -> int:
+        """-1: none is asked for."""
+        return max(self.wanted.values(), default=-1)
 
 
 @dataclass(slots=True)
@@ -86,7 +88,7 @@ class Producing:
         count = await self._leaders.partition_count(topic, caller, create=True)
         if asked.partition_max >= count:
             await self._leaders.refuse_partition(topic, asked.partition_max, caller)
-        placed = await self._done(self._place(asked.wishes, count, producer), request)
+        placed = await self._done(self._place(asked, count, producer), request)
         if len(placed) == 1:
             self._addresses.redirect_if_asked(request, self._leaders.leader_of(topic, next(iter(placed))))
         appends = [self._append(topic, index, each.batch, asked, caller) for index, each in placed.items()]
@@ -97,7 +99,7 @@ class Producing:
             raise failed[0]
         if asked.acks == 0:
             return HttpResponse(status=204)
-        told = _told(dict(zip(placed, outcomes, strict=True)), placed, len(asked.wishes))
+        told = _told(dict(zip(placed, outcomes, strict=True)), placed, len(asked.records))
         text = await self._done(told, request)
         return HttpResponse(status=207 if failed else 200, body=text.encode(errors="replace"))
 
@@ -105,13 +107,14 @@ class Producing:
         """What a job returns: of a short request at once, it would not be worth a look at the clock."""
         return at_once(job) if len(request.body) <= SHORT_BYTES else await finished_in_background(job)
 
-    def _place(self, wishes: list[Wish], count: int, producer: Producer) -> Job[dict[int, _Placed]]:
+    def _place(self, asked: _Asked, count: int, producer: Producer) -> Job[dict[int, _Placed]]:
         """What goes to each partition: the one asked for, the one of the key's hash; and records of a request that have
         neither go to one, the next one's to the next."""
         placed: dict[int, _Placed] = {}
         self._next_partition += 1
         keyless = (self._next_partition if producer.choice is None else producer.choice) % count
-        for place, (wanted, record) in enumerate(wishes):
+        for place, record in enumerate(asked.records):
+            wanted = asked.wanted.get(place)
             if wanted is None:
                 wanted = keyless if record.key is None else (yield from partition_of_key_in_slices(record.key, count))
             each = placed.setdefault(wanted, _Placed())
@@ -177,42 +180,41 @@ def _parse(request: HttpRequest) -> Job[_Asked]:
         raise fail("body.acks: it must be all, 1 or 0.")
     if not 0 < len(given) <= RECORDS_MAX:
         raise fail(f"body.records: it must have 1 to {RECORDS_MAX} records.")
-    wishes, partition_max = [], -1
+    records: list[Record] = []
+    wanted: dict[int, int] = {}
     for number, each in enumerate(given):
-        simple = simple_record(each, now_ms=now_ms)
-        wish = (
-            (yield from record_of(each, now_ms=now_ms, where=f"records[{number}]"))
-            if simple is None
-            else (None, simple)
-        )
-        wishes.append(_traced(wish, request) if request.record_headers else wish)
-        if wish[0] is not None and wish[0] > partition_max:
-            partition_max = wish[0]
+        record = simple_record(each, now_ms=now_ms)
+        if record is None:
+            partition, record = yield from record_of(each, now_ms=now_ms, where=f"records[{number}]")
+            if partition is not None:
+                wanted[number] = partition
+        records.append(_traced(record, request) if request.record_headers else record)
         yield
-    return _Asked(wishes=wishes, partition_max=partition_max, acks=ACKS[acks_text], timeout_ms=timeout_ms)
+    return _Asked(records=records, wanted=wanted, acks=ACKS[acks_text], timeout_ms=timeout_ms)
 
 
-def _traced(wish: Wish, request: HttpRequest) -> Wish:
+def _traced(record: Record, request: HttpRequest) -> Record:
     """The record as part of its request's trace, unless it says itself which it belongs to."""
-    partition, record = wish
     names = {name for name, _ in request.record_headers}
     if any(name in names for name, _ in record.headers):
-        return wish
-    return partition, record._replace(headers=[*record.headers, *request.record_headers])
-
-
-def _result(index: int, outcome: int | Problem, number: int) -> dict[str, int | str]:
-    if isinstance(outcome, Problem):
-        return {"partition": index, "error": outcome.error, "detail": outcome.detail, "status": outcome.status}
-    return {"partition": index, "offset": outcome + number}
+        return record
+    return record._replace(headers=[*record.headers, *request.record_headers])
 
 
 def _told(outcomes: dict[int, int | Problem], placed: dict[int, _Placed], count: int) -> Job[str]:
     """The answer: one result for each record, in the order of the request."""
-    results: list[dict[str, int | str]] = [{}] * count
+    results = [""] * count
     for index, outcome in outcomes.items():
         for number, place in enumerate(placed[index].places):
             results[place] = _result(index, outcome, number)
             if not number % RECORDS_AT_ONCE:
                 yield
-    return (yield from written({"offsets": results}))
+    return f'{{"offsets":[{",".join(results)}]}}'
+
+
+def _result(index: int, outcome: int | Problem, number: int) -> str:
+    """As JSON."""
+    if isinstance(outcome, Problem):
+        told = {"partition": index, "error": outcome.error, "detail": outcome.detail, "status": outcome.status}
+        return ENCODER.encode(told)
+    return f'{{"partition":{index},"offset":{outcome + number}}}'

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from json.encoder import encode_basestring
 from typing import Final
 
@@ -38,7 +38,7 @@ def simple_record(value: object, *, now_ms: int) -> Record | None:
             return None
         else:
             told = None if data is None else ENCODER.encode(data).encode()
-        return Record(timestamp=now_ms, key=None if key is None else key.encode(), value=told, headers=[])
+        return Record(timestamp=now_ms, key=None if key is None else key.encode(), value=told)
     except (ValueError, RecursionError):
         return None
 
@@ -103,12 +103,12 @@ def _base64(value: str, where: str) -> bytes:
         raise fail(f"{where}: it is not base64.") from None
 
 
-def _headers_of(fields: Fields) -> Job[list[tuple[str, bytes | None]]]:
+def _headers_of(fields: Fields) -> Job[Sequence[tuple[str, bytes | None]]]:
     """An object of strings; or a list of name and value, where names repeat or values are bytes."""
     headers = fields.take("headers")
     where = f"{fields.where}.headers"
     if headers is None:
-        return []
+        return ()
     if not isinstance(headers, (dict, list)):
         raise fail(f"{where}: it must be an object, or a list of objects with name and value.")
     if len(headers) > HEADERS_MAX:

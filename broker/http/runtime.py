@@ -178,7 +178,10 @@ class HttpRuntime:
         return None if self._application.is_serving else "the listeners for clients are not open"
 
     def _lease_lacks(self) -> str | None:
-        return None if self._replicas.is_leased else "this node holds no lease: it hears from no controller"
+        """A node that has not joined its cluster yet knows of nobody who could have one in its place."""
+        has_joined = self._application.is_serving or self._store.driver.node.leader_id is not None
+        is_held = has_joined and self._replicas.is_leased
+        return None if is_held else "this node holds no lease: it hears from no controller"
 
     def _logs_lack(self) -> str | None:
         """At the start only: a node that serves opens the logs of new topics all the time."""

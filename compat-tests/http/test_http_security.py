@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import ssl
 import subprocess
+import sys
 import time
 from typing import Any
 
@@ -132,3 +133,30 @@ def test_a_consumer_over_https(secure_http_broker, certificates, trusting):
     eve = trusting(secure_http_broker.urls["CERTS"], "eve")
     assert eve.get(url.replace(secure_http_broker.urls["LOGINS"], "")).status_code == 404
     assert ann.delete(url).status_code == 204
+
+
+def tidemark(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "tidemark.cli.main", *words], capture_output=True, text=True, timeout=60
+    )
+
+
+def test_the_command_watches_where_one_has_to_name_oneself(secure_http_broker, certificates, tmp_path):
+    password = tmp_path / "password"
+    password.write_text("plain-secret")
+    trusting = ["--tls-ca", certificates.ca]
+    watched = ["top", "--once", "--json", "--interval", "0.1", *trusting]
+    logins, certs = (secure_http_broker.urls[name] for name in ("LOGINS", "CERTS"))
+    for words in (
+        ["--user", "ann", "--password-file", str(password), logins],
+        ["--tls-cert", certificates.pem("ann"), certs],
+    ):
+        done = tidemark(*watched, *words)
+        assert done.returncode == 0, done.stderr
+        assert json.loads(done.stdout)["nodes"][0]["is_controller"]
+    refused = tidemark(*watched, logins)
+    assert (refused.returncode, "401" in refused.stderr) == (1, True)
+    assert tidemark("health", logins).returncode == 3, "its certificate is of an authority that nobody knows"
+    assert tidemark("health", *trusting, logins).returncode == 0
+    told = tidemark("cluster", "status", "-b", secure_http_broker.bootstrap, *trusting, "--http", logins)
+    assert told.returncode == 3, "TLS is what Kafka's listener is asked for then, too"

@@ -29,7 +29,7 @@ from tidemark.broker.core.deferred import awaited, chained
 from tidemark.broker.core.registry import Call, NoAnswer, handles
 from tidemark.broker.core.sliced_work import Job, at_once, finished
 from tidemark.broker.handlers.produce.acks import PendingAcks, ProduceAnswer, no_answer
-from tidemark.broker.handlers.produce.appending import Appender, Appending, PlainAppends
+from tidemark.broker.handlers.produce.appending import Appender, Appending, BackgroundAppends, PlainAppends
 from tidemark.broker.handlers.produce.fast_path import produce_fast, topic_of
 from tidemark.broker.replication.replica_table import ReplicaTable
 from tidemark.protocol.messages.produce import ProduceRequest, ProduceResponse
@@ -48,9 +48,10 @@ def produce(
     if request.transactional_id is not None:
         produce_transactional = _produce_transactional_in_slices if is_large else _produce_transactional
         return produce_transactional(request, call, replicas, transactions)
+    appender: Appender = BackgroundAppends if call.in_background else PlainAppends
     if is_large:
-        return _both_phases_in_slices(request, call, replicas, PlainAppends)
-    return _both_phases(request, call, replicas, PlainAppends)
+        return _both_phases_in_slices(request, call, replicas, appender)
+    return _both_phases(request, call, replicas, appender)
 
 
 def _both_phases(request: ProduceRequest, call: Call, replicas: ReplicaTable, appender: Appender) -> ProduceAnswer:

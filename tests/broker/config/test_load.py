@@ -1,3 +1,4 @@
+import re
 import subprocess
 import sys
 from dataclasses import fields
@@ -214,3 +215,12 @@ def test_importing_configuration_loads_neither_yaml_nor_the_broker() -> None:
     ours = [name for name in loaded if name.startswith("tidemark.broker.")]
     assert ours
     assert all(name.startswith("tidemark.broker.config") for name in ours)
+
+
+def test_origins_are_those_that_browsers_tell() -> None:
+    key = KEYS["http.cors.allowed.origins"]
+    assert key.parse("https://app.example, http://localhost:3000") == ("https://app.example", "http://localhost:3000")
+    assert key.parse("*") == ("*",)
+    for wrong in ("app.example", "https://app.example/", "https://ann@app.example", "https://app.example, x"):
+        with pytest.raises(ConfigError, match=re.escape("such as https://app.example:8443")):
+            key.parse(wrong)

@@ -202,7 +202,7 @@ async def test_requests_that_come_all_at_once_are_read_a_few_at_a_time_and_all_a
     watch = LoopWatch(monkeypatch)
     body = b'{"value": 1}'
     post = POST + b"Content-Length: %d\r\n\r\n%b" % (len(body), body)
-    client.writer.write(b"GET /livez HTTP/1.1\r\n\r\n" * PIPELINED + post + GET)
+    client.writer.write(GET * PIPELINED + post + GET)
     for _ in range(PIPELINED):
         assert (await client.answer())[0] == 200
     longest, what = watch.take()

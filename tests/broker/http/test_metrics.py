@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import re
 import socket
 import statistics
 import time
@@ -190,6 +191,16 @@ async def test_detail_can_be_limited(start_http: Any, browse: Any, connect: Any,
     assert not any(name == "kafka_log_log_logendoffset" for name, _ in samples)
 
 
+async def test_a_replica_whose_log_has_failed_since_is_offline(start_http: Any, browse: Any) -> None:
+    node = await start_http()
+    client = browse(node)
+    await client.post("/topics", json={"name": "t", "partitions": 2})
+    assert "kafka_server_replicamanager_offlinereplicacount 0" in (await client.get("/metrics")).text
+    node._replicas.table.topics["t"].partitions[0].log.fail("syncing failed")
+    assert (await client.post("/topics/t/records", json={"value": 1, "partition": 0})).status_code == 503
+    assert "kafka_server_replicamanager_offlinereplicacount 1" in (await client.get("/metrics")).text
+
+
 @pytest.mark.alone
 async def test_a_scrape_of_many_partitions_holds_nobody_up(
     start_http: Any, browse: Any, connect: Any, monkeypatch: pytest.MonkeyPatch
@@ -246,7 +257,7 @@ async def test_a_scrape_of_ten_thousand_partitions_is_done_in_short_slices(monke
         )
         for number, some in enumerate((replicas[:5_000], *(replicas[at : at + 50] for at in range(5_000, 10_000, 50))))
     }
-    table: Any = SimpleNamespace(topics=topics, offline_directories={})
+    table: Any = SimpleNamespace(topics=topics, offline_directories={}, past_traffic=TopicTraffic())
     cleaner: Any = SimpleNamespace(uncleanable=(), cleaned_logs=0, bytes_before=0, bytes_after=0)
     scrubber: Any = SimpleNamespace(read_logs=0, mended_segments=0, damaged_logs=0, oldest_seconds=lambda: 0.0)
     collector = TopicMetrics(table, cleaner, scrubber, detail=lambda: "partition")
@@ -261,7 +272,9 @@ async def test_a_scrape_of_ten_thousand_partitions_is_done_in_short_slices(monke
 
 
 def fake_partition(index: int) -> Any:
-    log = SimpleNamespace(size_bytes=1 << 20, start_offset=0, end_offset=1000, segment_count=1, producer_states=())
+    log = SimpleNamespace(
+        size_bytes=1 << 20, start_offset=0, end_offset=1000, segment_count=1, producer_states=(), is_offline=False
+    )
     return SimpleNamespace(
         topic="t",
         index=index,
@@ -288,6 +301,26 @@ async def test_a_node_is_scraped_while_the_controller_stops_and_others_take_over
 
 def test_the_page_of_metrics_is_up_to_date() -> None:
     assert (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8") == docs.page(), "run make docs"
+
+
+SUFFIXES = {
+    Kind.COUNTER: ("_total",),
+    Kind.GAUGE: ("",),
+    Kind.HISTOGRAM: ("_bucket", "_sum", "_count"),
+    Kind.SUMMARY: ("_sum", "_count"),
+    Kind.INFO: ("_info",),
+}
+
+
+@pytest.mark.parametrize("path", ["prometheus/tidemark-rules.yml", "grafana/tidemark.json"])
+def test_rules_and_dashboard_ask_for_metrics_that_there_are(path: str) -> None:
+    """Prometheus finds nothing wrong with a rule about a metric that nobody tells: it just never fires."""
+    declared = [metric for section in docs.SECTIONS.values() for metric in section]
+    told = {metric.name + suffix for metric in declared for suffix in SUFFIXES[metric.kind]}
+    text = (ROOT / "config" / path).read_text(encoding="utf-8")
+    asked = set(re.findall(r"\b(?:kafka|tidemark|process)_\w+", text))
+    assert len(asked) > 10
+    assert asked <= told
 
 
 def test_no_metric_is_declared_twice() -> None:

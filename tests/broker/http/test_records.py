@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from tidemark.broker.http.fetching import LATEST, Fetching
+from tidemark.protocol.checksum import crc32c
 from tidemark.protocol.murmur2 import murmur2, partition_of_key
-from tidemark.protocol.records import Record, build_batch, iter_records
+from tidemark.protocol.records import HEADER_SIZE, Record, build_batch, iter_records
 
 SECONDS_MAX = 20.0
 
@@ -182,7 +183,7 @@ async def test_a_long_poll_ends_with_the_record_that_it_waits_for(http: Any) -> 
 async def test_a_client_that_is_gone_in_the_middle_of_a_poll_leaves_nothing_behind(http: Any, dial: Any) -> None:
     _, kafka, node = http
     await kafka.create("t")
-    client = await dial(node, b"GET /topics/t/partitions/0/records?wait_ms=60000 HTTP/1.1\r\n\r\n")
+    client = await dial(node, b"GET /topics/t/partitions/0/records?wait_ms=60000 HTTP/1.1\r\nHost: localhost\r\n\r\n")
     partition = node._replicas.table.leader_of("t", 0)
     async with asyncio.timeout(SECONDS_MAX):
         while not partition.watchers:
@@ -199,6 +200,41 @@ async def test_compressed_batches_and_offsets_inside_them_are_read(http: Any) ->
     await kafka.produce("t", batch=batch)
     read = (await client.get("/topics/t/partitions/0/records?offset=7")).json()
     assert [(each["offset"], each["value"]) for each in read["records"]] == [(7, 7), (8, 8), (9, 9)]
+
+
+def _written_badly() -> tuple[bytearray, bytearray]:
+    """Batches of three records that nobody can read: no frame of what their headers say, and offsets out of turn. Their
+    checksums are right."""
+    frame = build_batch([Record(value=b"%d" % number) for number in range(3)], compression=4)
+    frame[HEADER_SIZE:] = b"\xff" * (len(frame) - HEADER_SIZE)
+    frame[17:21] = crc32c(bytes(frame[21:])).to_bytes(4, "big")
+    return frame, build_batch([Record(offset=offset, value=b"x") for offset in (5, 1, 2)])
+
+
+@pytest.mark.parametrize("which", [0, 1], ids=["frame", "offsets"])
+async def test_a_batch_that_cannot_be_read_is_told_of_with_where_to_go_on(http: Any, which: int) -> None:
+    client, kafka, _ = http
+    await kafka.create("t")
+    for batch in (build_batch([Record(value=b"0")]), _written_badly()[which], build_batch([Record(value=b"4")])):
+        await kafka.produce("t", batch=batch)
+    path = "/topics/t/partitions/0/records"
+    before = (await client.get(path)).json()
+    assert ([each["value"] for each in before["records"]], before["next_offset"]) == ([0], 1)
+    refused = await client.get(f"{path}?offset=1")
+    assert (refused.status_code, refused.json()["error"]) == (500, "CORRUPT_MESSAGE")
+    assert "t-0" in refused.json()["detail"]
+    assert "at offset 4" in refused.json()["detail"]
+    assert [each["value"] for each in (await client.get(f"{path}?offset=4")).json()["records"]] == [4]
+    async with asyncio.timeout(SECONDS_MAX), client.stream("GET", "/topics/t/stream") as stream:
+        told = [json.loads(line) async for line in stream.aiter_lines()]
+    assert (told[0]["value"], told[1]["error"]) == (0, "CORRUPT_MESSAGE")
+    url = (await client.post("/groups/g/consumers", json={})).json()["url"]
+    await client.put(f"{url}/subscription", json={"topics": ["t"]})
+    assert [each["value"] for each in (await client.get(f"{url}/records?wait_ms=9000")).json()["records"]] == [0]
+    assert (await client.get(f"{url}/records?wait_ms=9000")).json()["error"] == "CORRUPT_MESSAGE"
+    wish = {"positions": [{"topic": "t", "partition": 0, "offset": 4}]}
+    assert (await client.put(f"{url}/positions", json=wish)).status_code == 204
+    assert [each["value"] for each in (await client.get(f"{url}/records?wait_ms=9000")).json()["records"]] == [4]
 
 
 async def test_a_stream_gives_what_is_there_and_what_comes(http: Any) -> None:
@@ -253,7 +289,7 @@ async def test_a_reader_that_does_not_read_is_cut_off(start_http: Any, browse: A
     await kafka.create("t")
     for _ in range(40):
         await kafka.produce("t", b"x" * 500_000)
-    client = await dial(node, b"GET /topics/t/stream HTTP/1.1\r\n\r\n")
+    client = await dial(node, b"GET /topics/t/stream HTTP/1.1\r\nHost: localhost\r\n\r\n")
     client.writer.transport.pause_reading()
     async with asyncio.timeout(SECONDS_MAX):
         while not (connections := list(node._http._listener._connections)) or not connections[0].is_streaming_slowly:
