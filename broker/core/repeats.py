@@ -9,6 +9,7 @@ from typing import Final, TypeVar
 from tidemark.broker.core.sliced_work import Job
 
 AT_ONCE: Final = 256
+SHARDS: Final = 64
 
 T = TypeVar("T", bound=Hashable)
 
@@ -18,13 +19,21 @@ def repeated(items: Iterable[T]) -> set[T]:
 
 
 def find_repeated(items: Iterable[T]) -> Job[set[T]]:
-    """As `repeated`, for a request that may name very many."""
-    seen: set[T] = set()
+    """As `repeated`, for a request that may name very many.
+
+    One set of half a million would keep the event loop whenever it grows and when it goes: each time all of it is moved,
+    to memory that may be new to the machine. So there are many small ones."""
+    shards: list[set[T]] = [set() for _ in range(SHARDS)]
     twice: set[T] = set()
     for count, item in enumerate(items):
+        seen = shards[hash(item) % SHARDS]
         if item in seen:
             twice.add(item)
         seen.add(item)
         if count % AT_ONCE == AT_ONCE - 1:
+            yield
+    if sum(map(len, shards)) > AT_ONCE:
+        while shards:
+            shards.pop()
             yield
     return twice
