@@ -42,6 +42,7 @@ def _always() -> bool:
 def in_slices(make: Callable[[A], T], items: Iterable[A]) -> Job[list[T]]:
     """`[make(item) for item in items]`, as a job."""
     made = []
+    yield  # where there are none, too: a request may name very many topics without a partition
     for item in items:
         made.append(make(item))
         yield

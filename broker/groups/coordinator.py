@@ -7,7 +7,9 @@ from typing import Any
 
 from tidemark.broker.coordination.coordinator import Coordinator
 from tidemark.broker.core.deferred import awaited
+from tidemark.broker.groups.classic.group import ClassicGroup
 from tidemark.broker.groups.group_shard_host import GroupShardHost
+from tidemark.broker.groups.member_memory import MemberMemory
 from tidemark.broker.groups.recent_lookups import RecentLookups
 from tidemark.broker.metadata.image import Image
 from tidemark.broker.metadata.internal import OFFSETS_TOPIC
@@ -19,15 +21,22 @@ from tidemark.protocol.records import EndTransaction
 
 class GroupCoordinator(Coordinator[GroupShardHost]):
     TOPIC = OFFSETS_TOPIC
+    COUNTERS = ("classic_rebalances", "consumer_rebalances")
 
     def __init__(self, **services: Any) -> None:
         super().__init__(**services)
         self.recent_lookups = RecentLookups()
+        self.member_memory = MemberMemory(self._told_bytes)
         # Sessions must not end because the wall clock is set: it is read once, and monotonic time counts from there.
         self._clock_offset_ms = wall_clock_ms() - int(monotonic() * 1000)
 
     def now_ms(self) -> int:
         return int(monotonic() * 1000) + self._clock_offset_ms
+
+    def _told_bytes(self) -> int:
+        """By the members of classic groups, about themselves."""
+        groups = (group for host in self for group in host.shard.groups.values())
+        return sum(group.told_bytes for group in groups if isinstance(group, ClassicGroup))
 
     def _start_shard(self, partition: Partition) -> GroupShardHost:
         host = GroupShardHost(

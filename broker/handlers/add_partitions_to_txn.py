@@ -16,8 +16,9 @@ from collections.abc import Collection, Mapping
 from functools import partial
 from typing import Final
 
-from tidemark.broker.core.deferred import CombinedAnswer, MaybeDeferred, mapped
+from tidemark.broker.core.deferred import CombinedAnswer, Deferred, MaybeDeferred, mapped
 from tidemark.broker.core.registry import Call, handles
+from tidemark.broker.core.sliced_work import Job, at_once
 from tidemark.broker.metadata.image import Image
 from tidemark.broker.metadata.internal import INTERNAL_TOPICS, OFFSETS_TOPIC
 from tidemark.broker.transactions.coordinator import TransactionCoordinator
@@ -40,54 +41,89 @@ BROKERS_FROM: Final = 4
 REFUSED_TO_BROKERS: Final = INTERNAL_TOPICS - {OFFSETS_TOPIC}
 
 Codes = Mapping[TopicPartition, ErrorCode]
+Named = Mapping[str, Collection[int]]  # partitions by topic
 
 
 @handles(AddPartitionsToTxnRequest, AddPartitionsToTxnResponse)
 def add_partitions_to_txn(
     request: AddPartitionsToTxnRequest, call: Call, *, transactions: TransactionCoordinator
-) -> MaybeDeferred[AddPartitionsToTxnResponse]:
+) -> Job[MaybeDeferred[AddPartitionsToTxnResponse]]:
     if call.version >= BROKERS_FROM:
-        return _add_to_all(request.transactions, call, transactions)
+        return (yield from _add_to_all(request.transactions, call, transactions))
     one = AddPartitionsToTxnTransaction(
         transactional_id=request.v3_and_below_transactional_id,
         producer_id=request.v3_and_below_producer_id,
         producer_epoch=request.v3_and_below_producer_epoch,
         topics=request.v3_and_below_topics,
     )
-    codes = _add(one, transactions, client_version=CLASSIC, refused=INTERNAL_TOPICS)
-    return mapped(codes, partial(_client_response, one, call))
+    results = yield from _results(one, call, transactions, client_version=CLASSIC, refused=INTERNAL_TOPICS)
+    return mapped(results, lambda found: AddPartitionsToTxnResponse(results_by_topic_v3_and_below=found))
 
 
 def _add_to_all(
     asked: list[AddPartitionsToTxnTransaction], call: Call, transactions: TransactionCoordinator
-) -> MaybeDeferred[AddPartitionsToTxnResponse]:
+) -> Job[MaybeDeferred[AddPartitionsToTxnResponse]]:
     response = AddPartitionsToTxnResponse()
     combined = CombinedAnswer(response)
+    version, refused = EPOCH_PER_TRANSACTION, REFUSED_TO_BROKERS
     for one in asked:
-        codes = _add(one, transactions, client_version=EPOCH_PER_TRANSACTION, refused=REFUSED_TO_BROKERS)
-        combined.add(mapped(codes, partial(_result, one, call)), response.results_by_transaction.append)
+        yield
+        results = yield from _results(one, call, transactions, client_version=version, refused=refused)
+        result = mapped(results, partial(_result, one.transactional_id))
+        combined.add(result, response.results_by_transaction.append)
     return combined.answer()
 
 
-def _result(one: AddPartitionsToTxnTransaction, call: Call, codes: Codes | ErrorCode) -> AddPartitionsToTxnResult:
-    return AddPartitionsToTxnResult(
-        transactional_id=one.transactional_id, topic_results=_topic_results(one, codes, call)
-    )
+def _result(transactional_id: str, results: list[AddPartitionsToTxnTopicResult]) -> AddPartitionsToTxnResult:
+    return AddPartitionsToTxnResult(transactional_id=transactional_id, topic_results=results)
 
 
-def _add(
+def _results(
     one: AddPartitionsToTxnTransaction,
+    call: Call,
     transactions: TransactionCoordinator,
     *,
     client_version: int,
     refused: Collection[str],
-) -> MaybeDeferred[Codes | ErrorCode]:
+) -> Job[MaybeDeferred[list[AddPartitionsToTxnTopicResult]]]:
+    named = yield from _named(one)
+    codes = yield from _add(one, named, transactions, client_version=client_version, refused=refused)
+    if not isinstance(codes, Deferred):
+        return (yield from _topic_results(named, codes, call))
+
+    def results(found: Codes | ErrorCode) -> list[AddPartitionsToTxnTopicResult]:
+        return at_once(_topic_results(named, found, call))  # all of them exist, so that they are not too many
+
+    return mapped(codes, results)
+
+
+def _named(one: AddPartitionsToTxnTransaction) -> Job[Named]:
+    """Each partition once, by topic."""
+    named: dict[str, dict[int, None]] = {}
+    for topic in one.topics:
+        yield
+        indexes = named.setdefault(topic.name, {})
+        for index in topic.partitions:
+            indexes[index] = None
+            yield
+    return named
+
+
+def _add(
+    one: AddPartitionsToTxnTransaction,
+    named: Named,
+    transactions: TransactionCoordinator,
+    *,
+    client_version: int,
+    refused: Collection[str],
+) -> Job[MaybeDeferred[Codes | ErrorCode]]:
     """A code for all partitions, a code for each, or a Deferred of either."""
     if not one.transactional_id:
         return ErrorCode.INVALID_REQUEST
-    partitions = frozenset((topic.name, index) for topic in one.topics for index in topic.partitions)
-    if missing := {each: code for each in partitions if (code := _problem(transactions.image, each, refused))}:
-        return {each: missing.get(each, ErrorCode.OPERATION_NOT_ATTEMPTED) for each in partitions}
+    codes = yield from _problems(named, transactions.image, refused)
+    if any(codes.values()):
+        return codes
+    partitions = frozenset(codes)
     hosted = transactions.find(one.transactional_id)
     if not isinstance(hosted, TransactionShardHost):
         return hosted
@@ -101,40 +137,48 @@ def _add(
     )
 
 
-def _problem(image: Image, partition: TopicPartition, refused: Collection[str]) -> ErrorCode | None:
+def _problems(named: Named, image: Image, refused: Collection[str]) -> Job[dict[TopicPartition, ErrorCode]]:
+    """What is wrong with each partition. If there is something with one, the others are not attempted."""
+    codes: dict[TopicPartition, ErrorCode] = {}
+    otherwise = ErrorCode.NONE
+    for name, indexes in named.items():
+        for index in indexes:
+            problem = codes[name, index] = _problem(image, (name, index), refused)
+            if problem:
+                otherwise = ErrorCode.OPERATION_NOT_ATTEMPTED
+            yield
+    if otherwise:
+        for partition, code in codes.items():
+            codes[partition] = code or otherwise
+            yield
+    return codes
+
+
+def _problem(image: Image, partition: TopicPartition, refused: Collection[str]) -> ErrorCode:
     name, index = partition
     if name in refused:
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED
     topic = image.topics.get(name)
     if topic is None or not 0 <= index < len(topic.partitions):
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    return None
+    return ErrorCode.NONE
 
 
-def _client_response(
-    one: AddPartitionsToTxnTransaction, call: Call, codes: Codes | ErrorCode
-) -> AddPartitionsToTxnResponse:
-    return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_topic_results(one, codes, call))
-
-
-def _topic_results(
-    one: AddPartitionsToTxnTransaction, codes: Codes | ErrorCode, call: Call
-) -> list[AddPartitionsToTxnTopicResult]:
-    return [
-        AddPartitionsToTxnTopicResult(
-            name=topic.name,
-            results_by_partition=[
+def _topic_results(named: Named, codes: Codes | ErrorCode, call: Call) -> Job[list[AddPartitionsToTxnTopicResult]]:
+    results = []
+    for name, indexes in named.items():
+        of_topic = AddPartitionsToTxnTopicResult(name=name)
+        results.append(of_topic)
+        yield
+        for index in indexes:
+            code = codes if isinstance(codes, ErrorCode) else codes[name, index]
+            of_topic.results_by_partition.append(
                 AddPartitionsToTxnPartitionResult(
-                    partition_index=index,
-                    partition_error_code=_code_for(
-                        codes if isinstance(codes, ErrorCode) else codes[topic.name, index], call.version
-                    ),
+                    partition_index=index, partition_error_code=_code_for(code, call.version)
                 )
-                for index in topic.partitions
-            ],
-        )
-        for topic in one.topics
-    ]
+            )
+            yield
+    return results
 
 
 def _code_for(code: ErrorCode, version: int) -> ErrorCode:

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 
 from tidemark.broker.core.errors import Refused
 from tidemark.broker.core.registry import Call, handles
+from tidemark.broker.core.sliced_work import finished, in_slices
 from tidemark.broker.metadata.config_changes import alter_resources
 from tidemark.broker.metadata.configs import replace_config
 from tidemark.broker.metadata.dynamic_config import DynamicConfig
@@ -40,7 +41,7 @@ async def alter_configs(
 
     outcomes = await alter_resources(request.resources, store, records, validate_only=request.validate_only)
     answers = zip(request.resources, outcomes, strict=True)
-    return AlterConfigsResponse(responses=[_answer(resource, refusal) for resource, refusal in answers])
+    return AlterConfigsResponse(responses=await finished(in_slices(lambda each: _answer(*each), answers)))
 
 
 def _answer(resource: AlterConfigsResource, refusal: Refused | None) -> AlterConfigsResourceResponse:

@@ -15,6 +15,7 @@ import os
 
 from tidemark.broker.core.errors import Refused
 from tidemark.broker.core.registry import Call, handles
+from tidemark.broker.core.sliced_work import Job
 from tidemark.broker.replication.directory_moves import DirectoryMoves
 from tidemark.broker.replication.replica_table import ReplicaTable
 from tidemark.protocol.errors import ErrorCode
@@ -29,14 +30,17 @@ from tidemark.protocol.messages.alter_replica_log_dirs import (
 @handles(AlterReplicaLogDirsRequest, AlterReplicaLogDirsResponse)
 def alter_replica_log_dirs(
     request: AlterReplicaLogDirsRequest, _call: Call, *, replicas: ReplicaTable, directory_moves: DirectoryMoves
-) -> AlterReplicaLogDirsResponse:
+) -> Job[AlterReplicaLogDirsResponse]:
     results: dict[str, AlterReplicaLogDirTopicResult] = {}
     for directory in request.dirs:
+        yield
         for topic in directory.topics:
+            yield
             result = results.setdefault(topic.name, AlterReplicaLogDirTopicResult(topic_name=topic.name))
             for index in topic.partitions:
                 code = _move(replicas, directory_moves, directory.path, topic.name, index)
                 result.partitions.append(AlterReplicaLogDirPartitionResult(partition_index=index, error_code=code))
+                yield
     return AlterReplicaLogDirsResponse(results=list(results.values()))
 
 

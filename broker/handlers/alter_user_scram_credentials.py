@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from tidemark.broker.core.errors import Refused
 from tidemark.broker.core.registry import Call, handles
+from tidemark.broker.core.sliced_work import Job, finished, in_slices
 from tidemark.broker.metadata.image import Image
 from tidemark.broker.metadata.records import Record
 from tidemark.broker.metadata.scram_credentials import Outcome, alter_credentials
@@ -25,13 +26,11 @@ async def alter_user_scram_credentials(
 ) -> AlterUserScramCredentialsResponse:
     outcome: Outcome = {}
 
-    def decide(image: Image) -> list[Record]:
-        nonlocal outcome
-        records, outcome = alter_credentials(image, request)
-        return records
+    def decide(image: Image) -> Job[list[Record]]:
+        return alter_credentials(image, request, outcome)
 
     await store.change(decide)
-    results = [_result(user, refusal) for user, refusal in outcome.items()]
+    results = await finished(in_slices(lambda each: _result(*each), outcome.items()))
     return AlterUserScramCredentialsResponse(results=results)
 
 

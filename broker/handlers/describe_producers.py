@@ -26,6 +26,7 @@ def describe_producers(
 ) -> Job[DescribeProducersResponse]:
     response = DescribeProducersResponse()
     for topic in request.topics:
+        yield
         described = TopicResponse(name=topic.name)
         for index in topic.partition_indexes:
             described.partitions.append((yield from _one(replicas, topic.name, index)))

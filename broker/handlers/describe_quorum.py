@@ -8,10 +8,12 @@ v2: directory ids, error messages and the addresses of the voters (KIP-853)
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from tidemark.broker.core.errors import Refused
 from tidemark.broker.core.registry import Call, handles
+from tidemark.broker.core.sliced_work import Job, in_slices
 from tidemark.broker.metadata.store import MetadataStore
 from tidemark.environment import wall_clock_ms
 from tidemark.protocol.errors import ErrorCode
@@ -35,24 +37,22 @@ METADATA_TOPIC: Final = "__cluster_metadata"
 @handles(DescribeQuorumRequest, DescribeQuorumResponse, on_controller=True)
 def describe_quorum(
     request: DescribeQuorumRequest, _call: Call, *, store: MetadataStore, quorum: QuorumMembership | None
-) -> DescribeQuorumResponse:
+) -> Job[DescribeQuorumResponse]:
     if not store.driver.node.is_leader:
         raise Refused(ErrorCode.NOT_CONTROLLER, "This node does not lead the quorum.")
     addresses = {} if quorum is None else quorum.addresses()
-    return DescribeQuorumResponse(
-        topics=[
-            TopicResult(
-                topic_name=topic.topic_name,
-                partitions=[_partition(store, topic.topic_name, each.partition_index) for each in topic.partitions],
-            )
-            for topic in request.topics
-        ],
+    response = DescribeQuorumResponse(
         nodes=[
             Node(node_id=node_id, listeners=[Listener(name="CONTROLLER", host=address.host, port=address.port)])
             for node_id, address in sorted(addresses.items())
             if node_id in store.driver.node.configuration.voters
-        ],
+        ]
     )
+    for topic in request.topics:
+        described = partial(_partition, store, topic.topic_name)
+        partitions = yield from in_slices(described, (each.partition_index for each in topic.partitions))
+        response.topics.append(TopicResult(topic_name=topic.topic_name, partitions=partitions))
+    return response
 
 
 def _partition(store: MetadataStore, topic: str, index: int) -> PartitionResult:

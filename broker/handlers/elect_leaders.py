@@ -49,6 +49,7 @@ async def elect_leaders(
         results.clear()
         records: list[Record] = []
         for name, indexes in _wanted(request, image):
+            yield
             for index in indexes:
                 result = PartitionResult(partition_id=index)
                 try:

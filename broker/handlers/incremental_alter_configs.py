@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from tidemark.broker.core.errors import Refused
 from tidemark.broker.core.registry import Call, handles
-from tidemark.broker.core.sliced_work import finished
+from tidemark.broker.core.sliced_work import finished, in_slices
 from tidemark.broker.logs.levels import LogLevels
 from tidemark.broker.metadata.config_changes import alter_resources, decided
 from tidemark.broker.metadata.configs import ConfigOperation, alter_config
@@ -69,7 +69,7 @@ async def incremental_alter_configs(
     if levels and not request.validate_only:
         log_levels.change(levels)
     answers = zip(request.resources, outcomes, strict=True)
-    return IncrementalAlterConfigsResponse(responses=[_answer(resource, refusal) for resource, refusal in answers])
+    return IncrementalAlterConfigsResponse(responses=await finished(in_slices(lambda each: _answer(*each), answers)))
 
 
 def _wanted_levels(resource: AlterConfigsResource, settings: DynamicConfig) -> list[tuple[str, str | None]]:

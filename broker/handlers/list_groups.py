@@ -11,7 +11,7 @@ v5: filter by type, and the type in the answer (KIP-848)
 from __future__ import annotations
 
 from tidemark.broker.core.registry import Call, handles
-from tidemark.broker.core.sliced_work import Job
+from tidemark.broker.core.sliced_work import Job, in_slices
 from tidemark.broker.groups.coordinator import GroupCoordinator
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
@@ -19,8 +19,8 @@ from tidemark.protocol.messages.list_groups import ListedGroup, ListGroupsReques
 
 @handles(ListGroupsRequest, ListGroupsResponse)
 def list_groups(request: ListGroupsRequest, _call: Call, *, groups: GroupCoordinator) -> Job[ListGroupsResponse]:
-    states = {state.lower() for state in request.states_filter}
-    kinds = {kind.lower() for kind in request.types_filter}
+    states = set((yield from in_slices(str.lower, request.states_filter)))
+    kinds = set((yield from in_slices(str.lower, request.types_filter)))
     response = ListGroupsResponse()
     for hosted in groups:
         if hosted.is_loading:

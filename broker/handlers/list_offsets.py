@@ -18,14 +18,12 @@ v11: -6, the earliest offset that is still to be uploaded (KIP-1023)
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Final
 
-from tidemark.broker.core.deferred import Answer
 from tidemark.broker.core.errors import EXPECTED, Refused, check_leader_epoch, fault_of
 from tidemark.broker.core.registry import Call, handles
-from tidemark.broker.core.repeats import find_repeated
 from tidemark.broker.core.sliced_work import Job, finished, in_slices
 from tidemark.broker.core.time_slice import TimeSlice
 from tidemark.broker.replication.partition import Partition
@@ -56,9 +54,14 @@ Search = Callable[[], Found | None]
 
 
 @handles(ListOffsetsRequest, ListOffsetsResponse)
-def list_offsets(request: ListOffsetsRequest, call: Call, *, replicas: ReplicaTable) -> Answer[ListOffsetsResponse]:
+def list_offsets(
+    request: ListOffsetsRequest, call: Call, *, replicas: ReplicaTable
+) -> Job[ListOffsetsResponse | Awaitable[ListOffsetsResponse]]:
     listing = _OffsetListing(request, call.version, replicas)
-    return listing.search_and_answer() if listing.must_search else listing.answer()
+    yield from listing.look_over()
+    if listing.must_search:
+        return listing.search_and_answer()
+    return (yield from listing.answer())
 
 
 class _OffsetListing:
@@ -69,29 +72,38 @@ class _OffsetListing:
         self._version = version
         self._replicas = replicas
         self._committed = request.isolation_level == READ_COMMITTED
+        self.must_search = False
         self._twice: set[Place] = set()
         self._found: dict[Place, Search] = {}
 
-    @property
-    def must_search(self) -> bool:
-        return any(_is_search(each.timestamp) for topic in self._topics for each in topic.partitions)
-
-    def _places(self) -> Iterator[Place]:
-        return ((topic.name, each.partition_index) for topic in self._topics for each in topic.partitions)
+    def look_over(self) -> Job[None]:
+        """What is named twice, and whether anything is to be searched for."""
+        seen: set[Place] = set()
+        for topic in self._topics:
+            yield
+            for asked in topic.partitions:
+                place = (topic.name, asked.partition_index)
+                if place in seen:
+                    self._twice.add(place)
+                seen.add(place)
+                self.must_search = self.must_search or _is_search(asked.timestamp)
+                yield
 
     async def search_and_answer(self) -> ListOffsetsResponse:
-        self._twice = await finished(find_repeated(self._places()))
         time_slice = TimeSlice()
         for topic in self._topics:
+            await time_slice.pause()
             for asked in topic.partitions:
                 await time_slice.pause()
                 place = (topic.name, asked.partition_index)
-                if _is_search(asked.timestamp) and place not in self._twice:
-                    self._found[place] = await self._search(place, asked.timestamp)
+                if not _is_search(asked.timestamp) or place in self._twice:
+                    continue
+                if (search := await self._search(place, asked.timestamp)) is not None:
+                    self._found[place] = search
         return await finished(self.answer())
 
-    async def _search(self, place: Place, timestamp: int) -> Search:
-        """What is found, or the error, as a function."""
+    async def _search(self, place: Place, timestamp: int) -> Search | None:
+        """What is found, or the error, as a function; nothing if this node does not lead the partition."""
         loop = asyncio.get_running_loop()
         for is_last in (False, False, True):
             try:
@@ -100,8 +112,8 @@ class _OffsetListing:
                 found = await loop.run_in_executor(self._replicas.readers, search)
                 search.finish()
                 return lambda found=found: found  # type: ignore[misc]
-            except Refused as refusal:
-                return partial(_raise, refusal)
+            except Refused:
+                return None  # `answer` says why: very many errors would be much to free at once
             except EXPECTED as error:
                 if is_last:
                     return partial(_raise, error)
@@ -109,7 +121,6 @@ class _OffsetListing:
         raise AssertionError
 
     def answer(self) -> Job[ListOffsetsResponse]:
-        self._twice = yield from find_repeated(self._places())
         response = ListOffsetsResponse()
         for topic in self._topics:
             partitions = yield from in_slices(partial(self._one, topic.name), topic.partitions)
@@ -162,7 +173,8 @@ def _find(
     elif timestamp in (EARLIEST, EARLIEST_LOCAL):
         answer.offset, answer.leader_epoch = log.start_offset, log.epoch_at(log.start_offset)
     elif _is_search(timestamp):
-        assert searched is not None, "what is searched for is searched before it is answered"
+        if searched is None:
+            raise Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, "this broker has led the partition for a moment only")
         found = searched()
         if found is not None and found.offset < end:
             answer.offset, answer.timestamp, answer.leader_epoch = found.offset, found.timestamp, found.leader_epoch

@@ -16,6 +16,7 @@ v10: topics by id (KIP-848)
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 from tidemark.broker.core.deferred import Deferred, MaybeDeferred
@@ -29,6 +30,7 @@ from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
     OffsetFetchResponse,
     OffsetFetchResponseGroup,
     OffsetFetchResponsePartition,
@@ -47,10 +49,16 @@ def offset_fetch(
     request: OffsetFetchRequest, call: Call, *, groups: GroupCoordinator
 ) -> Job[MaybeDeferred[OffsetFetchResponse]]:
     """A commit that a failover could still undo is not shown: a group would go back behind where it began."""
+    if call.version >= MANY_FROM:
+        request.groups = yield from _once(request.groups)
     answer = yield from _offset_fetch(request, call, groups)
-    asked = [each.group_id for each in request.groups] if call.version >= MANY_FROM else [request.group_id]
-    found = {hosted for each in asked if isinstance(hosted := groups.find(each), GroupShardHost)}
-    uncommitted = {hosted for hosted in found if not hosted.is_committed}
+    asked = (each.group_id for each in request.groups) if call.version >= MANY_FROM else (request.group_id,)
+    uncommitted: set[GroupShardHost] = set()
+    for group_id in asked:
+        hosted = groups.find(group_id)
+        if isinstance(hosted, GroupShardHost) and not hosted.is_committed:
+            uncommitted.add(hosted)
+        yield
     if not uncommitted or call.version < GROUP_ERROR_FROM:
         return answer
     return _WhenCommitted(answer, uncommitted).deferred
@@ -79,32 +87,44 @@ class _WhenCommitted:
 def _offset_fetch(request: OffsetFetchRequest, call: Call, groups: GroupCoordinator) -> Job[OffsetFetchResponse]:
     if call.version >= MANY_FROM:
         response = OffsetFetchResponse()
-        for asked in _once(request.groups):
+        for asked in request.groups:
+            yield
             response.groups.append((yield from _group(asked, call, groups, stable=request.require_stable)))
         return response
-    wanted = None if request.topics is None else {each.name: each.partition_indexes for each in request.topics}
+    wanted = None if request.topics is None else (yield from _by_name(request.topics))
     found = yield from _positions(groups, request.group_id, wanted, stable=request.require_stable)
     if found.error_code and call.version < GROUP_ERROR_FROM:
-        everything = {name: [Position(index, -1, -1, "") for index in each] for name, each in (wanted or {}).items()}
-        found = found._replace(topics=everything)
-    return OffsetFetchResponse(
-        error_code=found.error_code,
-        topics=[
-            OffsetFetchResponseTopic(
-                name=topic,
-                partitions=[
-                    OffsetFetchResponsePartition(
-                        partition_index=each.partition,
-                        committed_offset=each.offset,
-                        committed_leader_epoch=each.leader_epoch,
-                        metadata=each.metadata,
-                        error_code=found.error_code or each.error_code,
-                    )
-                    for each in partitions
-                ],
-            )
-            for topic, partitions in found.topics.items()
-        ],
+        found = found._replace(topics=(yield from _nowhere(wanted or {})))
+    response = OffsetFetchResponse(error_code=found.error_code)
+    for name, positions in found.topics.items():
+        partitions = yield from in_slices(partial(_partition_of_one, found.error_code), positions)
+        response.topics.append(OffsetFetchResponseTopic(name=name, partitions=partitions))
+    return response
+
+
+def _by_name(topics: Sequence[OffsetFetchRequestTopic]) -> Job[dict[str, Sequence[int]]]:
+    wanted: dict[str, Sequence[int]] = {}
+    for each in topics:
+        wanted[each.name] = each.partition_indexes
+        yield
+    return wanted
+
+
+def _nowhere(wanted: Mapping[str, Sequence[int]]) -> Job[dict[str, list[Position]]]:
+    found = {}
+    for name, indexes in wanted.items():
+        found[name] = yield from in_slices(lambda index: Position(index, -1, -1, ""), indexes)
+        yield
+    return found
+
+
+def _partition_of_one(code: ErrorCode, each: Position) -> OffsetFetchResponsePartition:
+    return OffsetFetchResponsePartition(
+        partition_index=each.partition,
+        committed_offset=each.offset,
+        committed_leader_epoch=each.leader_epoch,
+        metadata=each.metadata,
+        error_code=code or each.error_code,
     )
 
 
@@ -118,6 +138,7 @@ def _positions(
     if wanted is None:
         wanted = committed_partitions(hosted.shard, group_id)
     for name, indexes in wanted.items():
+        yield
         found.topics[name] = []
         for start in range(0, len(indexes), PARTITIONS_AT_ONCE_MAX):
             if found.error_code:
@@ -143,8 +164,8 @@ def _group(
             yield
             name = image.topic_names.get(topic.topic_id) if by_id else topic.name
             if name is None:
-                unknown = ErrorCode.UNKNOWN_TOPIC_ID
-                partitions = [_partition(Position(index, -1, -1, ""), unknown) for index in topic.partition_indexes]
+                unknown = partial(_unknown, ErrorCode.UNKNOWN_TOPIC_ID)
+                partitions = yield from in_slices(unknown, topic.partition_indexes)
                 answer.topics.append(OffsetFetchResponseTopics(topic_id=topic.topic_id, partitions=partitions))
             else:
                 wanted[name] = topic.partition_indexes
@@ -174,6 +195,14 @@ def _partition(position: Position, code: ErrorCode) -> OffsetFetchResponsePartit
     )
 
 
-def _once(asked: Sequence[OffsetFetchRequestGroup]) -> list[OffsetFetchRequestGroup]:
+def _unknown(code: ErrorCode, index: int) -> OffsetFetchResponsePartitions:
+    return _partition(Position(index, -1, -1, ""), code)
+
+
+def _once(asked: Sequence[OffsetFetchRequestGroup]) -> Job[list[OffsetFetchRequestGroup]]:
     """A group that is named again and again is answered once: clients find answers by the group's id."""
-    return list({each.group_id: each for each in asked}.values())
+    by_id = {}
+    for each in asked:
+        by_id[each.group_id] = each
+        yield
+    return list(by_id.values())

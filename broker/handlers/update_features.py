@@ -13,6 +13,7 @@ from typing import Final
 
 from tidemark.broker.core.errors import Refused
 from tidemark.broker.core.registry import Call, handles
+from tidemark.broker.core.sliced_work import Job, finished, in_slices
 from tidemark.broker.metadata.features import check_level, finalized
 from tidemark.broker.metadata.image import Image
 from tidemark.broker.metadata.records import FeatureLevelRecord, Record
@@ -33,13 +34,16 @@ UPGRADE_TYPES: Final = (UPGRADE, 2, 3)  # 2 and 3: a downgrade, safe or not
 async def update_features(
     request: UpdateFeaturesRequest, call: Call, *, store: MetadataStore
 ) -> UpdateFeaturesResponse:
-    def decide(image: Image) -> list[Record]:
-        records: list[Record] = []
+    def decide(image: Image) -> Job[list[Record]]:
+        levels: dict[str, int] = {}
         for update in request.feature_updates:
+            yield
             check_level(image, update.feature, update.max_version_level, may_lower=_may_lower(update, call.version))
             if finalized(image).get(update.feature, 0) != update.max_version_level:
-                records.append(FeatureLevelRecord(name=update.feature, level=update.max_version_level))
-        return [] if request.validate_only else records
+                levels[update.feature] = update.max_version_level
+        if request.validate_only:
+            return []
+        return [FeatureLevelRecord(name=name, level=level) for name, level in levels.items()]
 
     try:
         await store.change(decide)
@@ -47,9 +51,12 @@ async def update_features(
         if refusal.code == ErrorCode.NOT_CONTROLLER:
             raise
         return UpdateFeaturesResponse(error_code=refusal.code, error_message=refusal.message)
-    return UpdateFeaturesResponse(
-        results=[UpdatableFeatureResult(feature=each.feature) for each in request.feature_updates]
-    )
+    results = await finished(in_slices(_done, request.feature_updates))
+    return UpdateFeaturesResponse(results=results)
+
+
+def _done(update: FeatureUpdateKey) -> UpdatableFeatureResult:
+    return UpdatableFeatureResult(feature=update.feature)
 
 
 def _may_lower(update: FeatureUpdateKey, version: int) -> bool:

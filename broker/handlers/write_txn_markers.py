@@ -36,7 +36,9 @@ def write_txn_markers(
         )
         result = WritableTxnMarkerResult(producer_id=asked.producer_id)
         response.markers.append(result)
+        yield
         for topic in asked.topics:
+            yield
             topic_result = WritableTxnMarkerTopicResult(name=topic.name)
             result.topics.append(topic_result)
             for index in topic.partition_indexes:

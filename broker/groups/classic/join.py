@@ -34,6 +34,7 @@ log = logging.getLogger(__name__)
 
 MEMBER_ID_REQUIRED_FROM: Final = 4
 NULL_PROTOCOL_FROM: Final = 7
+PROTOCOLS_MAX: Final = 1_000  # of a member: an assignor each, of which clients have a handful
 
 
 def join(

@@ -46,6 +46,7 @@ class GroupMembership:
         self.phase_timer: Timer | None = None  # the end of joining, or of syncing
         self.joining = 0  # members whose JoinGroup waits
         self.topics: frozenset[str] | None = None  # that members subscribe to; None if that is unknown
+        self.told_bytes = 0  # by the members, about themselves
         self._votes: Counter[str] = Counter()  # how many members support each protocol
 
     # -- facts about it ----------------------------------------------------
@@ -88,6 +89,7 @@ class GroupMembership:
         if member.instance_id is not None:
             self.static_members[member.instance_id] = member.member_id
         self._votes.update(name for name, _ in member.protocols)
+        self.told_bytes += _told_bytes(member.protocols)
         self.joining += member.join is not None
         if self.leader is None:
             self.leader = member.member_id
@@ -97,6 +99,7 @@ class GroupMembership:
         if member.instance_id is not None and self.static_members.get(member.instance_id) == member.member_id:
             del self.static_members[member.instance_id]
         self._votes.subtract(name for name, _ in member.protocols)
+        self.told_bytes -= _told_bytes(member.protocols)
         self.joining -= member.join is not None
         self.unsynced.discard(member.member_id)
         member.cancel_timer()
@@ -105,6 +108,7 @@ class GroupMembership:
 
     def update_protocols(self, member: Member, protocols: Protocols) -> None:
         self._votes.subtract(name for name, _ in member.protocols)
+        self.told_bytes += _told_bytes(protocols) - _told_bytes(member.protocols)
         member.protocols = protocols
         self._votes.update(name for name, _ in protocols)
 
@@ -180,6 +184,10 @@ class GroupMembership:
             ClassicGroupState.STABLE if self.members else ClassicGroupState.EMPTY,
         )
         self.update_subscribed_topics()
+
+
+def _told_bytes(protocols: Protocols) -> int:
+    return sum(len(metadata) for _, metadata in protocols)
 
 
 def _member_of(each: MemberMetadata, protocol: str | None) -> Member:

@@ -15,6 +15,7 @@ from tidemark.broker.groups.consumer.embedded_protocol import PROTOCOL_TYPE
 from tidemark.broker.groups.consumer.group_config import ConsumerGroupConfig, group_config_of
 from tidemark.broker.groups.consumer.member import Member, MemberState
 from tidemark.broker.groups.consumer.records import ConsumerGroupMetadataKey
+from tidemark.broker.groups.consumer.regex import matching
 from tidemark.broker.groups.consumer.state import KEY_TYPES, GroupState, Topics
 from tidemark.broker.groups.group import Caller, Group
 from tidemark.broker.groups.records import OffsetCommitValue
@@ -236,3 +237,13 @@ def _replay(shard: GroupShard, key: Any, value: Any) -> None:
 
 for _key_type in KEY_TYPES:
     REPLAY[_key_type] = _replay
+
+
+def unevaluated_regexes(shard: GroupShard, group_id: str, own: str | None = None) -> list[str]:
+    """The regular expressions of this group, and the one of a request to it, that are not evaluated for the topics of
+    now."""
+    group = shard.groups.get(group_id)
+    regexes = [*group.state.regexes] if isinstance(group, ConsumerGroup) else []
+    if own:
+        regexes.append(own)
+    return matching.unknown(regexes, shard.image.topics) if regexes else regexes

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeVar
 
 from tidemark.broker.core.errors import Refused
+from tidemark.broker.core.sliced_work import Job, gathered
 from tidemark.protocol.errors import ErrorCode
 
 COMPILED_BYTES_MAX: Final = 1 << 20  # of one compiled expression
 FOUND_BYTES_MAX: Final = 16 << 20  # of what is kept about expressions until topics change
 REGEX_BYTES_MAX: Final = 64 << 10  # well over any pattern that people write
+
+T = TypeVar("T")
 
 
 class Pattern(Protocol):
@@ -50,15 +53,42 @@ class TopicMatcher:
         self._memo = _Memo({})
 
     def __call__(self, regex: str, topics: Mapping[str, Any]) -> frozenset[str]:
+        found = self._known(regex, topics)
+        return self._remember(regex, topics, _matches(regex, topics)) if found is None else found
+
+    def unknown(self, regexes: Iterable[str], topics: Mapping[str, Any]) -> list[str]:
+        """Those that a call would have to evaluate."""
+        return [each for each in regexes if self._known(each, topics) is None]
+
+    def evaluate(self, regexes: Iterable[str], topics: Mapping[str, Any]) -> Job[None]:
+        """So that a call need not: linear time is long for many topics, long names and an expression made for it (2 ms
+        for each name)."""
+        for regex in regexes:
+            try:
+                found = yield from gathered(_matches(regex, topics))
+            except Refused:
+                continue  # whoever brought it hears of it
+            self._remember(regex, topics, found)
+
+    def _known(self, regex: str, topics: Mapping[str, Any]) -> frozenset[str] | None:
         memo = self._memo  # read once: another thread's broker, which has other topics, may replace it at any time
+        return memo.found.get(regex) if memo.topics is topics else None
+
+    def _remember(self, regex: str, topics: Mapping[str, Any], found: Iterable[str | None]) -> frozenset[str]:
+        names = frozenset(name for name in found if name is not None)
+        memo = self._memo
         if memo.topics is not topics or memo.bytes > FOUND_BYTES_MAX:
             memo = self._memo = _Memo(topics)
-        found = memo.found.get(regex)
-        if found is None:
-            fullmatch = compiled(regex).fullmatch
-            found = memo.found[regex] = frozenset(name for name in topics if fullmatch(name))
-            memo.bytes += 4 * len(regex) + 64 * len(found)
-        return found
+        memo.found[regex] = names
+        memo.bytes += 4 * len(regex) + 64 * len(names)
+        return names
+
+
+def _matches(regex: str, topics: Mapping[str, Any]) -> Iterator[str | None]:
+    """Each name that the expression matches, and None for each that it does not."""
+    fullmatch = compiled(regex).fullmatch
+    for name in topics:
+        yield name if fullmatch(name) else None
 
 
 class _Memo:
@@ -68,6 +98,12 @@ class _Memo:
         self.topics = topics
         self.found: dict[str, frozenset[str]] = {}
         self.bytes = 0
+
+
+def after_evaluation(regexes: Iterable[str], topics: Mapping[str, Any], go_on: Callable[[], T]) -> Job[T]:
+    """What rests on expressions, when they are evaluated."""
+    yield from matching.evaluate(regexes, topics)
+    return go_on()
 
 
 matching: Final = TopicMatcher()  # a memo like any other: what it says depends on its arguments only

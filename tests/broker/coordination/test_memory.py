@@ -8,8 +8,9 @@ from random import Random
 from typing import Any
 
 from tidemark.broker.coordination.coordinator import MEMO_BYTES_MAX, MEMO_ENTRY_BYTES
-from tidemark.broker.groups import expected_members
+from tidemark.broker.groups import expected_members, member_memory
 from tidemark.broker.groups.expected_members import ExpectedMembers
+from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from tidemark.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
@@ -166,3 +167,29 @@ async def test_what_is_cached_of_groups_that_exist_has_a_bound_in_bytes(start_no
         assert groups._memo_bytes <= MEMO_BYTES_MAX
     assert 0 < len(groups._memo) < many
     host.shard.groups.clear()
+
+
+async def test_what_members_tell_about_themselves_has_a_bound(start_node: Any, connect: Any, monkeypatch: Any) -> None:
+    """A member may tell 8 MB, go away, and count as one for half an hour."""
+    monkeypatch.setattr(member_memory, "BYTES_MAX", 1_000_000)
+    monkeypatch.setattr(member_memory, "COUNTED_EVERY_MS", 0)
+    node = await start_node(offsets_topic_num_partitions=1, group_initial_rebalance_delay_ms=0)
+    client = await connect(node)
+    await client.call(FindCoordinatorRequest(key="g"), FindCoordinatorResponse, 0)
+
+    async def join(number: int, told_bytes: int) -> Any:
+        request = JoinGroupRequest(
+            group_id=f"g{number}",
+            session_timeout_ms=300_000,
+            protocol_type="consumer",
+            protocols=[JoinGroupRequestProtocol(name="range", metadata=bytes(told_bytes))],
+        )
+        return await client.call(request, JoinGroupResponse, 3)
+
+    joined = [await join(number, 300_000) for number in range(8)]
+    assert [each.error_code for each in joined] == [0] * 3 + [ErrorCode.COORDINATOR_NOT_AVAILABLE] * 5
+    assert node._coordinators.groups._told_bytes() == 900_000
+    assert (await join(8, 50)).error_code == ErrorCode.NONE, "there is room for a member as others are"
+    leaving = LeaveGroupRequest(group_id="g0", members=[MemberIdentity(member_id=joined[0].member_id)])
+    await client.call(leaving, LeaveGroupResponse, 5)
+    assert (await join(9, 300_000)).error_code == ErrorCode.NONE

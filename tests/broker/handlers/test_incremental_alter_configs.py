@@ -105,11 +105,19 @@ async def test_a_value_as_long_as_a_string_can_be_is_answered(client: Any) -> No
     assert result.error_code == ErrorCode.INVALID_CONFIG
 
 
-async def test_listeners_cannot_be_changed_while_the_broker_runs(client: Any) -> None:
-    result = await alter(client, BROKER, "", change("listeners", "PLAINTEXT://127.0.0.1:1"))
-    assert result.error_code == ErrorCode.INVALID_REQUEST
-    result = await alter(client, BROKER, "1", change("listeners", "PLAINTEXT://127.0.0.1:1"))
-    assert result.error_code == ErrorCode.INVALID_REQUEST
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("listeners", "PLAINTEXT://127.0.0.1:1"),
+        ("advertised.listeners", "PLAINTEXT://127.0.0.1:1"),
+        ("listener.security.protocol.map", "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT"),
+    ],
+)
+async def test_listeners_cannot_be_changed_while_the_broker_runs(client: Any, node: Any, name: str, value: str) -> None:
+    for broker in ("", str(node.config.node_id)):
+        result = await alter(client, BROKER, broker, change(name, value))
+        assert result.error_code == ErrorCode.INVALID_REQUEST, result
+        assert "cannot be changed while the broker runs" in result.error_message
 
 
 async def test_max_connections_takes_effect_while_the_broker_runs(client: Any, node: Any, connect: Any) -> None:
