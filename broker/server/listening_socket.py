@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import socket
 
 from tidemark.broker.config import BrokerConfig
@@ -28,3 +30,12 @@ def listening_socket(host: str, port: int, config: BrokerConfig) -> socket.socke
         sock.close()
         raise OSError(error.errno, f"cannot listen on {host}:{port}: {error.strerror}") from error
     return sock
+
+
+def close_listening(server: asyncio.Server) -> None:
+    """Nobody can connect any more, though another process may have a copy of the socket: a child that was forked a
+    moment ago has not let go of it yet."""
+    for listening in server.sockets:
+        with contextlib.suppress(OSError):  # not every system knows this of a socket without a connection
+            listening.shutdown(socket.SHUT_RDWR)
+    server.close()

@@ -17,7 +17,7 @@ from tidemark.broker.core.ordered_set import OrderedSet
 from tidemark.broker.quotas.connections import Admission, ConnectionRates
 from tidemark.broker.server.connection import Connection
 from tidemark.broker.server.crowd import Turn
-from tidemark.broker.server.listening_socket import listening_socket
+from tidemark.broker.server.listening_socket import close_listening, listening_socket
 from tidemark.broker.server.request_memory import MemoryBudget
 from tidemark.broker.server.waiting_turns import WaitingTurns
 from tidemark.environment import monotonic, new_executor
@@ -40,6 +40,8 @@ SMALL_REQUEST_BYTES_MAX: Final = 8 << 20
 PRODUCE_KEY: Final = 0
 # Of the process's descriptors, clients' connections get so many: logs must be opened and the metadata saved meanwhile.
 DESCRIPTORS_SHARE: Final = 0.75
+# … if logs leave as many. Beyond this a client is told to go: one whose connection the broker cannot accept would hang.
+DESCRIPTORS_SHARE_WITH_FILES: Final = 0.94
 READ_THREADS: Final = 4
 
 
@@ -146,6 +148,8 @@ class Server:
             refusal = f"max.connections={config.max_connections} is reached"
         elif len(self._connections) >= self.descriptors_max and not self._is_controllers(connection.listener):
             refusal = f"{self.descriptors_max} are open, and other files need descriptors, too (ulimit -n)"
+        elif portable.is_scarce(connection.descriptor, share=DESCRIPTORS_SHARE_WITH_FILES):
+            refusal = "nearly as many files and connections are open as may be (ulimit -n)"
         elif self._per_host[connection.host] >= (limit := _limit_of(connection.host, config)):
             refusal = f"max.connections.per.ip={limit} is reached"
         self._connections.add(connection)
@@ -237,7 +241,7 @@ class Server:
         """In two steps: asyncio forgets, and leaves open, a socket whose server closes before its transport is made."""
         for listening in server.sockets:
             self.loop.remove_reader(listening.fileno())
-        self.loop.call_soon(server.close)
+        self.loop.call_soon(close_listening, server)
 
     async def close(self) -> None:
         """Let the answers out, then hang up on everyone."""

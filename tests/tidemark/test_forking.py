@@ -9,8 +9,10 @@ from collections.abc import Callable
 
 import pytest
 from confluent_kafka.admin import AdminClient
+from harness.ports import free_port
 
 import tidemark
+from tidemark._forking import _sockets_on
 
 # From Python 3.12 on, forking with threads is warned of; that suites do it anyway is why this is here.
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
@@ -34,7 +36,8 @@ def end(child: int) -> None:
 
 
 def test_the_port_is_free_and_connections_end_though_a_forked_child_lives() -> None:
-    with tidemark.embedded() as broker:
+    # One that the system gives to nobody else in the meantime.
+    with tidemark.embedded(listeners=f"PLAINTEXT://127.0.0.1:{free_port()}") as broker:
         client = socket.create_connection((broker.host, broker.port), timeout=10)
         child = in_child(signal.pause)
     try:
@@ -44,6 +47,21 @@ def test_the_port_is_free_and_connections_end_though_a_forked_child_lives() -> N
     finally:
         client.close()
         end(child)
+
+
+def test_the_port_is_free_before_a_forked_child_has_let_go_of_it() -> None:
+    ports = [free_port(), free_port()]
+    listeners = {"listeners": f"PLAINTEXT://127.0.0.1:{ports[0]}", "http_listeners": f"HTTP://127.0.0.1:{ports[1]}"}
+    with tidemark.embedded(**listeners):
+        copies = [os.dup(each) for port in ports for each in list(_sockets_on(port))]
+    try:
+        assert len(copies) == len(ports)
+        for port in ports:
+            with pytest.raises(ConnectionRefusedError):
+                socket.create_connection(("127.0.0.1", port), timeout=1)
+    finally:
+        for copy in copies:
+            os.close(copy)
 
 
 def test_the_broker_serves_on_after_a_fork() -> None:

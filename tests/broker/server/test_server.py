@@ -82,7 +82,7 @@ async def test_a_connection_over_the_limit_is_refused_and_a_freed_place_is_given
 async def test_clients_cannot_use_up_the_descriptors_that_logs_need(
     start_node: Any, connect: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(portable, "descriptor_limit", lambda: 4)
+    monkeypatch.setattr("tidemark.broker.server.server.DESCRIPTORS_SHARE", 3.5 / portable.descriptor_limit())
     node = await start_node()
     clients = [await connect(node) for _ in range(3)]
     assert await (await connect(node)).closed_by_peer()
