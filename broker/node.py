@@ -289,6 +289,7 @@ class Node:
             quotas=self._quotas,
             telemetry=lambda: self.__dict__.get("_telemetry"),
             logins=lambda: self._sasl.log if "_sasl" in self.__dict__ else None,
+            tls=self._tls,
             http=lambda: http.load,
             http_requests=http.requests,
         )

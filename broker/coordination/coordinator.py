@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from typing import ClassVar, Final, Generic, TypeVar
 
@@ -24,6 +25,7 @@ H = TypeVar("H", bound=ShardHost)
 
 class Coordinator(ABC, Generic[H]):
     TOPIC: ClassVar[str]
+    COUNTERS: ClassVar[tuple[str, ...]] = ()  # what a shard counts while it is here, for the metrics
 
     def __init__(
         self,
@@ -39,6 +41,7 @@ class Coordinator(ABC, Generic[H]):
         self._replicas = replicas
         self._create_topic = create_topic
         self._shards: dict[int, H] = {}
+        self._counted: Counter[str] = Counter()  # by shards that are elsewhere now
         self._memo: dict[str, H] = {}
         self._memo_bytes = 0
         self._closed = False
@@ -115,10 +118,20 @@ class Coordinator(ABC, Generic[H]):
         }
         for index in [index for index, each in self._shards.items() if led.get(index) is not each.partition]:
             self._forget_all()
-            self._shards.pop(index).close()
+            self._give_up(self._shards.pop(index))
         for index, partition in led.items():
             if index not in self._shards:
                 self._shards[index] = self._start_shard(partition)
+
+    def _give_up(self, host: H) -> None:
+        for name in self.COUNTERS:
+            self._counted[name] += getattr(host.shard, name)
+        host.close()
+
+    def count(self, name: str) -> int:
+        """What all shards have counted on this node. Prometheus would take a sum that falls for a new beginning."""
+        here: int = sum(getattr(host.shard, name) for host in self)
+        return self._counted[name] + here
 
     def reconfigure(self, config: BrokerConfig, _image: Image) -> None:
         for host in self:

@@ -92,14 +92,11 @@ class GroupMetrics:
         coordinator = self._coordinator()
         found: dict[Metric, list[Sample]] = {metric: [] for metric in self.METRICS}
         states: dict[str, int] = {}
-        classic = consumer = 0
         for host in () if coordinator is None else coordinator:
             if not host.is_loading:
-                classic += host.shard.classic_rebalances
-                consumer += host.shard.consumer_rebalances
                 yield from self._look_at(host.shard, found, states)
-        found[CLASSIC_REBALANCES] = [("", classic)]
-        found[CONSUMER_REBALANCES] = [("", consumer)]
+        for metric, name in ((CLASSIC_REBALANCES, "classic_rebalances"), (CONSUMER_REBALANCES, "consumer_rebalances")):
+            found[metric] = [("", 0 if coordinator is None else coordinator.count(name))]
         found[GROUPS] = [(labels(state=state), count) for state, count in sorted(states.items())]
         return list(found.items())
 

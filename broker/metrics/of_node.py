@@ -28,6 +28,7 @@ from tidemark.broker.server.server import Server
 if TYPE_CHECKING:
     from tidemark.broker.security.sasl.login_log import LoginLog
     from tidemark.broker.telemetry.service import Telemetry
+    from tidemark.broker.tls.endpoints import TlsEndpoints
 
 
 def node_metrics(
@@ -42,6 +43,7 @@ def node_metrics(
     quotas: Quotas,
     telemetry: Callable[[], Telemetry | None],
     logins: Callable[[], LoginLog | None],
+    tls: TlsEndpoints | None,
     http: Callable[[], tuple[int, int, int]],
     http_requests: HttpRequests,
 ) -> Metrics:
@@ -59,7 +61,9 @@ def node_metrics(
             TransactionMetrics(lambda: coordinators.existing_transactions, table.now_ms),
             QuotaMetrics(quotas.usage),
             TelemetryMetrics(telemetry),
-            ProcessMetrics(server, logins=logins, http=http, version=_version_later(), node_id=settings.static.node_id),
+            ProcessMetrics(
+                server, logins=logins, tls=tls, http=http, version=_version_later(), node_id=settings.static.node_id
+            ),
         ],
         watch_clients=quotas.watch_usage,
     )

@@ -14,6 +14,7 @@ from tidemark.environment import monotonic
 
 if TYPE_CHECKING:
     from tidemark.broker.security.sasl.login_log import LoginLog
+    from tidemark.broker.tls.endpoints import TlsEndpoints
 
 _SOCKETS: Final = "kafka_server_socketservermetrics"
 SOFTWARE_MAX: Final = 50  # kinds of client software that are told apart: clients choose their names
@@ -41,6 +42,13 @@ LOGINS: Final = Metric(
 )
 FAILED_LOGINS: Final = Metric(
     name=f"{_SOCKETS}_failed_authentication", kind=Kind.COUNTER, help="Logins by SASL that failed."
+)
+TLS_FAILURES: Final = Metric(
+    name="tidemark_tls_failures",
+    kind=Kind.COUNTER,
+    labels=("listener",),
+    help="Connections that ended because TLS did not work: no certificate that is trusted, no TLS at all, a handshake"
+    " that took too long.",
 )
 HTTP_CONNECTIONS: Final = Metric(
     name="tidemark_http_connections", kind=Kind.GAUGE, help="Open connections of the HTTP listeners."
@@ -73,6 +81,7 @@ class ProcessMetrics:
         REFUSED,
         LOGINS,
         FAILED_LOGINS,
+        TLS_FAILURES,
         HTTP_CONNECTIONS,
         MEMORY,
         BUILD,
@@ -88,13 +97,16 @@ class ProcessMetrics:
         server: Server,
         *,
         logins: Callable[[], LoginLog | None],
+        tls: TlsEndpoints | None,
         http: Callable[[], tuple[int, int, int]],
         version: Callable[[], str],
         node_id: int,
     ) -> None:
-        """`logins`: None where nobody logs in; `http`: connections, and bytes of bodies, of the HTTP listeners."""
+        """`logins`: None where nobody logs in, `tls` where nobody speaks it; `http`: connections, and bytes of bodies
+        and answers, of the HTTP listeners."""
         self._server = server
         self._logins = logins
+        self._tls = tls
         self._http = http
         self._version = version
         self._node_id = node_id
@@ -119,6 +131,7 @@ class ProcessMetrics:
             (REFUSED, _by_listener(server.refused)),
             (LOGINS, [("", 0 if logins is None else logins.accepted_count)]),
             (FAILED_LOGINS, [("", 0 if logins is None else logins.refused_count)]),
+            (TLS_FAILURES, _by_listener(Counter({} if self._tls is None else self._tls.failed_counts()))),
             (HTTP_CONNECTIONS, [("", http_connections)]),
             (
                 MEMORY,

@@ -14,6 +14,7 @@ from tidemark.broker.replication.partition import Partition
 from tidemark.broker.replication.replica import Replica
 from tidemark.broker.replication.replica_table import ReplicaTable
 from tidemark.broker.replication.scrubber import Scrubber
+from tidemark.broker.replication.traffic import TopicTraffic
 
 _TRAFFIC: Final = "kafka_server_brokertopicmetrics"
 _REPLICAS: Final = "kafka_server_replicamanager"
@@ -54,7 +55,8 @@ UNDER_MIN_ISR: Final = _replicas(
     "underminisrpartitioncount", "Partitions led here that have fewer in-sync replicas than min.insync.replicas."
 )
 AT_MIN_ISR: Final = _replicas(
-    "atminisrpartitioncount", "Partitions led here that have just as many in-sync replicas as min.insync.replicas."
+    "atminisrpartitioncount",
+    "Partitions led here, of more than one replica, that have just as many in-sync replicas as min.insync.replicas.",
 )
 OFFLINE_REPLICAS: Final = _replicas("offlinereplicacount", "Replicas on this node whose log cannot be used.")
 PRODUCERS: Final = _replicas("produceridcount", "Producers that logs on this node remember, for idempotence.")
@@ -165,7 +167,7 @@ class TopicMetrics:
         self._detail = detail
 
     def collect(self) -> Collected:
-        found = _Findings(self._detail())
+        found = _Findings(self._detail(), past=self._table.past_traffic)
         for hosted in list(self._table.topics.values()):
             yield from found.look_at(hosted)
         offline = self._table.offline_directories
@@ -189,17 +191,19 @@ class TopicMetrics:
 class _Findings:
     """One pass over all topics: a partition's labels are made once, for all its metrics."""
 
-    def __init__(self, detail: str) -> None:
+    def __init__(self, detail: str, *, past: TopicTraffic) -> None:
         self._detail = detail
         told = [each for each in BY_PARTITION if detail == "partition" or each[0] in SUMMED]
         self._by_partition: list[tuple[Metric, dict[Labels, int], ValueOf]] = [
             (metric, {}, value_of) for metric, value_of in told
         ]
-        self._by_topic: dict[Metric, dict[Labels, int]] = {metric: {} for metric, _ in BY_TOPIC}
+        self._by_topic: dict[Metric, dict[Labels, int]] = {
+            metric: {"": getattr(past, name)} if detail == "broker" else {} for metric, name in BY_TOPIC
+        }
         self.lacking: list[Sample] = []
         self._replicas = self._led = self._producers = self._offline = 0
         self._under_replicated = self._under_min_isr = self._at_min_isr = 0
-        self.flushes, self.flush_seconds = 0, 0.0
+        self.flushes, self.flush_seconds = past.flushes, past.flush_seconds
 
     def samples(self) -> list[tuple[Metric, Samples]]:
         tables = (*self._by_topic.items(), *((metric, values) for metric, values, _ in self._by_partition))
@@ -218,7 +222,7 @@ class _Findings:
 
     def look_at(self, hosted: HostedTopic) -> Job[None]:
         name = "" if self._detail == "broker" else f'topic="{hosted.name}"'  # which needs no escaping
-        self._offline += len(hosted.offline)
+        self._offline += len(hosted.offline)  # that could not be opened; others' logs failed since
         for number, partition in enumerate(list(hosted.partitions.values())):
             self._look_at_led(partition)
             if not number % STEP:
@@ -236,6 +240,7 @@ class _Findings:
 
     def _look_at_replica(self, replica: Replica, topic: Labels) -> None:
         self._replicas += 1
+        self._offline += replica.log.is_offline
         self._producers += len(replica.log.producer_states)
         name = f'{topic},partition="{replica.index}"' if self._detail == "partition" else topic
         for _, values, value_of in self._by_partition:

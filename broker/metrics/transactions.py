@@ -40,10 +40,8 @@ class TransactionMetrics:
         coordinator = self._coordinator()
         states: Counter[str] = Counter()
         now_ms = oldest_ms = self._now_ms()
-        committed = aborted = opened = 0
+        opened = 0
         for host in () if coordinator is None else coordinator:
-            committed += host.shard.committed
-            aborted += host.shard.aborted
             for number, each in enumerate(list(host.shard.transactions.values()), start=1):
                 states[each.state.label] += 1
                 if each.state.label not in AT_REST:
@@ -52,10 +50,11 @@ class TransactionMetrics:
                 if not number % STEP:
                     yield
             yield
+        ended = {name: 0 if coordinator is None else coordinator.count(name) for name in ("committed", "aborted")}
         return [
             (STATES, [(labels(state=state), count) for state, count in sorted(states.items())]),
             (OPEN, [("", opened)]),
             (OLDEST, [("", (now_ms - oldest_ms) / 1000)]),
-            (COMMITTED, [("", committed)]),
-            (ABORTED, [("", aborted)]),
+            (COMMITTED, [("", ended["committed"])]),
+            (ABORTED, [("", ended["aborted"])]),
         ]

@@ -40,6 +40,7 @@ class Acceptor:
         self, listener: Listener, config: BrokerConfig, stores: Stores, handshakes: Handshakes, log: LimitedLog
     ) -> None:
         self.listener = listener
+        self.failed_count = 0  # connections that ended because TLS did not work
         self.context = server_context(config, stores)
         self._handshakes = handshakes
         self._log = log
@@ -75,6 +76,7 @@ class Acceptor:
             raise HandshakeFailed(str(error)) from None
 
     def _failed(self, served: Served, reason: str) -> None:
+        self.failed_count += 1
         self._log.warning("closing the connection from %s to %s: %s", served.peer, self.listener, reason)
 
 
@@ -133,6 +135,10 @@ class TlsEndpoints:
     def connector(self, listener: str) -> Connector | None:
         """What connects to others' listener of this name; None if that does not speak TLS."""
         return self._connectors.get(listener)
+
+    def failed_counts(self) -> dict[str, int]:
+        """Of each listener: how many connections TLS has ended."""
+        return {name: each.failed_count for name, each in self._acceptors.items()}
 
     def close(self) -> None:
         self._handshakes.close()

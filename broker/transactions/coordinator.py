@@ -24,6 +24,7 @@ from tidemark.protocol.errors import ErrorCode
 
 class TransactionCoordinator(Coordinator[TransactionShardHost]):
     TOPIC = TRANSACTIONS_TOPIC
+    COUNTERS = ("committed", "aborted")
 
     def __init__(self, *, markers: LocalMarkerWriter, **services: Any) -> None:
         super().__init__(**services)

@@ -103,6 +103,61 @@ def test_the_rules_are_valid_and_say_what_to_do() -> None:
     assert text.count("runbook:") == text.count("alert:") > 10
 
 
+# By alert: series of an instance that it is about (their labels beside that), each with how much it is where the alert
+# is to fire, and where it is not. What ends in _total is that much more every minute.
+CONTROLLER = "kafka_controller_kafkacontroller"
+REPLICAS = "kafka_server_replicamanager"
+FIRES = {
+    "NodeDown": {"up": (0, 1)},
+    "NoController": {f"{CONTROLLER}_activecontrollercount": (0, 1)},
+    "OfflinePartitions": {f"{CONTROLLER}_offlinepartitionscount": (2, 0)},
+    "UnderMinIsr": {f"{REPLICAS}_underminisrpartitioncount": (1, 0)},
+    "UnderReplicated": {f"{REPLICAS}_underreplicatedpartitions": (1, 0)},
+    "LogDirectoryOffline": {"kafka_log_logmanager_offlinelogdirectorycount": (1, 0)},
+    "ReplicaOffline": {
+        f"{REPLICAS}_offlinereplicacount": (1, 1),
+        "kafka_log_logmanager_offlinelogdirectorycount": (0, 1),  # the disk is told of, not each replica on it
+    },
+    "FencedBroker": {f"{CONTROLLER}_fencedbrokercount": (1, 0)},
+    "GroupLag": {'kafka_consumergroup_lag_seconds{consumergroup="g",topic="t",partition="0"}': (400, 200)},
+    "SlowEventLoop": {"tidemark_event_loop_late_total": (6, 1)},
+    "RequestErrors": {
+        'kafka_network_requestmetrics_errors_total{request="Produce",error="KAFKA_STORAGE_ERROR"}': (1, 0),
+        'kafka_network_requestmetrics_errors_total{request="Produce",error="NOT_LEADER_OR_FOLLOWER"}': (9, 9),
+    },
+    "OldTransaction": {"kafka_coordinator_transaction_oldest_open_seconds": (1000, 800)},
+    "FewDescriptors": {"process_open_fds": (85, 75), "process_max_fds": (100, 100)},
+    "HttpErrors": {
+        'tidemark_http_requests_total{path="/topics",status="200"}': (90, 90),
+        'tidemark_http_requests_total{path="/topics",status="503"}': (10, 1),
+    },
+}
+
+
+def of_instance(series: str, amount: int) -> dict[str, str]:
+    name, _, labels = series.rstrip("}").partition("{")
+    every_minute = f"0+{amount}x60" if name.endswith("_total") else f"{amount}+0x60"
+    told = ",".join(filter(None, ('job="tidemark"', 'instance="a"', labels)))
+    return {"series": f"{name}{{{told}}}", "values": every_minute}
+
+
+def test_every_alert_fires_when_it_should_and_only_then(tmp_path: Path) -> None:
+    [group] = yaml.safe_load(RULES.read_text(encoding="utf-8"))["groups"]
+    assert {each["alert"] for each in group["rules"]} == {f"Tidemark{name}" for name in FIRES}
+    cases = []
+    for name, series in FIRES.items():
+        for which, fires in ((0, True), (1, False)):
+            query = f'count(ALERTS{{alertname="Tidemark{name}",alertstate="firing"}})'
+            expected = [{"labels": "{}", "value": 1}] if fires else []
+            asked = [of_instance(each, amounts[which]) for each, amounts in series.items()]
+            found = [{"expr": query, "eval_time": "45m", "exp_samples": expected}]
+            cases.append({"interval": "1m", "input_series": asked, "promql_expr_test": found})
+    wanted = tmp_path / "test.yml"
+    wanted.write_text(json.dumps({"rule_files": [str(RULES)], "evaluation_interval": "1m", "tests": cases}))
+    done = subprocess.run(["promtool", "test", "rules", str(wanted)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_http_requests_that_fail_are_told_of_but_not_health_that_says_not_ready(
     tmp_path: Path,
 ) -> None:
