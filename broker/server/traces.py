@@ -21,6 +21,7 @@ from opentelemetry.trace import Link, Span, SpanKind, StatusCode, get_current_sp
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from tidemark.broker.config import BrokerConfig
+from tidemark.broker.config.collectors import collector
 from tidemark.broker.core.answers import when_answered
 from tidemark.broker.core.deferred import Answer
 from tidemark.broker.core.registry import Call, Handler, Route
@@ -28,6 +29,7 @@ from tidemark.environment import new_random
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.records import InvalidBatch, iter_records
 
+KEY: Final = "tidemark.traces.otlp.endpoint"
 RECORDS_MAX: Final = 100  # of a request, that are looked at for their traces
 LINKS_MAX: Final = 16
 PAYLOAD_BYTES_MAX: Final = 1 << 20  # larger batches are not decompressed for it
@@ -41,10 +43,12 @@ Quick = Callable[[bytearray, int, Call], Answer[Any]]
 
 class RequestTraces:
     def __init__(self, config: BrokerConfig, *, exporter: Any = None) -> None:
-        """`exporter`: where spans go, if not to the endpoint of the settings."""
+        """`exporter`: where spans go, if not to the endpoint of the settings. Raises ConfigError."""
         named = {"service.name": "tidemark", "service.instance.id": str(config.node_id)}
         self._provider = TracerProvider(resource=Resource.create(named), shutdown_on_exit=False)
-        exporter = exporter or OTLPSpanExporter(endpoint=config.tidemark_traces_otlp_endpoint)
+        if exporter is None:
+            where = collector(config.tidemark_traces_otlp_endpoint or "", key=KEY, path="/v1/traces")
+            exporter = OTLPSpanExporter(endpoint=where.geturl())
         self._provider.add_span_processor(BatchSpanProcessor(exporter))
         self.tracer = self._provider.get_tracer("tidemark")
         self._ratio = config.tidemark_traces_sample_ratio

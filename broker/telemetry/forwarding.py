@@ -12,9 +12,8 @@ import logging
 import ssl
 from collections import deque
 from typing import Final
-from urllib.parse import urlsplit
 
-from tidemark.broker.config import ConfigError
+from tidemark.broker.config.collectors import collector
 from tidemark.broker.core.limited_log import LimitedLog
 from tidemark.broker.telemetry.otlp import InvalidTelemetry, fields
 from tidemark.broker.telemetry.subscriptions import Client
@@ -30,15 +29,9 @@ KEY: Final = "tidemark.telemetry.otlp.endpoint"
 class Forwarder:
     def __init__(self, endpoint: str) -> None:
         """Raises ConfigError for what is no address."""
-        parts = urlsplit(endpoint)
-        try:
-            self._host, self._port = parts.hostname or "", parts.port
-        except ValueError:
-            self._host = ""
-        if parts.scheme not in ("http", "https") or not self._host:
-            raise ConfigError(f"{KEY}: {endpoint!r} is not like http://host:4318/v1/metrics.", key=KEY, value=endpoint)
+        parts = collector(endpoint, key=KEY, path="/v1/metrics")
+        self._host, self._port, self._path = parts.hostname or "", parts.port, parts.path
         self._is_secure = parts.scheme == "https"
-        self._path = parts.path if parts.path not in ("", "/") else "/v1/metrics"
         self._thread = new_executor(1, name="otlp")
         self._queue: deque[tuple[Client, bytes]] = deque()
         self._taken_bytes = 0  # into the queue, by the event loop …

@@ -19,6 +19,7 @@ def collector() -> Iterator[tuple[str, list[Any]]]:
 
     class Collector(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
+            assert self.path == "/v1/traces"
             body = self.rfile.read(int(self.headers["Content-Length"]))
             if self.headers.get("Content-Encoding") == "gzip":
                 body = gzip.decompress(body)

@@ -50,3 +50,19 @@ def test_without_its_packages_a_start_says_which_are_missing(monkeypatch: pytest
         tidemark.embedded(**{"tidemark.traces.otlp.endpoint": "http://127.0.0.1:1/"}),
     ):
         pass
+
+
+@pytest.mark.parametrize("key", ["tidemark.traces.otlp.endpoint", "tidemark.telemetry.otlp.endpoint"])
+@pytest.mark.parametrize(
+    "address", ["nonsense", "127.0.0.1:4318", "http://", "http://[", "http://a:x", "grpc://a:4317"]
+)
+def test_an_address_that_is_none_ends_the_start(key: str, address: str) -> None:
+    with pytest.raises(ConfigError, match="is not like http://host:4318"), tidemark.embedded(**{key: address}):
+        pass
+
+
+def test_an_address_without_a_path_gets_the_usual_one() -> None:
+    with collector() as (address, spans):
+        with tidemark.embedded(**{"tidemark.traces.otlp.endpoint": address.removesuffix("/v1/traces")}) as broker:
+            produce(broker.bootstrap, ONE)
+        assert "Produce" in {span.name for span in spans}
