@@ -16,6 +16,7 @@ from tidemark.cli.http_client import get_json
 from tidemark.cli.moves import Move, away_from, cancel, move
 from tidemark.cli.options import add_json, add_wait, client_options
 from tidemark.cli.output import print_json, table
+from tidemark.cli.security import security_of
 from tidemark.cli.throttles import throttle, unthrottle
 from tidemark.failure import CommandFailed, ExitCode
 from tidemark.protocol.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
@@ -162,7 +163,7 @@ def _readiness(args: argparse.Namespace) -> list[dict[str, Any]]:
     found = []
     for url in args.http:
         try:
-            _, document = get_json(url, "/readyz", seconds_max=args.timeout)
+            _, document = get_json(url, "/readyz", security=security_of(args), seconds_max=args.timeout)
             if not isinstance(document, dict) or not {"node_id", "status"} <= document.keys():
                 raise CommandFailed(f"{url} does not answer: it is no node of Tidemark's.", code=ExitCode.NOT_REACHABLE)
             found.append({"url": url, **document})

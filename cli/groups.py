@@ -65,8 +65,9 @@ def all_groups(args: argparse.Namespace) -> list[ConsumerGroupListing]:
         found = admin.list_consumer_groups(request_timeout=args.timeout).result()
     except KafkaException as error:
         raise client.failure(error.args[0], about="The groups", bootstrap=args.bootstrap) from None
-    if found.errors:
-        raise client.failure(found.errors[0].args[0], about="The groups", bootstrap=args.bootstrap)
+    for told in found.errors:  # exceptions, by the documentation, but 2.16 has the errors themselves here
+        reason = told.args[0] if isinstance(told, KafkaException) else told
+        raise client.failure(reason, about="The groups", bootstrap=args.bootstrap)
     return sorted(found.valid, key=lambda each: each.group_id)
 
 

@@ -31,6 +31,19 @@ def client_options() -> argparse.ArgumentParser:
         metavar="HOST:PORT,…",
         help="brokers to ask first (default: $TIDEMARK_BOOTSTRAP, or %(default)s)",
     )
+    _add_connection(group)
+    return options
+
+
+def http_options() -> argparse.ArgumentParser:
+    """The options of commands that ask HTTP listeners, as a parent of their parser."""
+    options = argparse.ArgumentParser(add_help=False)
+    group = options.add_argument_group("connection")
+    _add_connection(group)
+    return options
+
+
+def _add_connection(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "-X",
         action="append",
@@ -66,7 +79,6 @@ def client_options() -> argparse.ArgumentParser:
         metavar="S",
         help="seconds to wait for an answer (default: 10)",
     )
-    return options
 
 
 def add_json(parser: argparse.ArgumentParser, *, help: str = "print JSON") -> None:

@@ -29,6 +29,7 @@ OF_THE_CLUSTER: Final = ("partitions offline", "brokers fenced")  # every node t
 FAULTS_PER_SECOND: Final = {
     "replicas that left the in-sync set": f"{_REPLICAS}isrshrinks_total",
     "logins refused": f"{_SOCKETS}failed_authentication_total",
+    "connections that TLS ended": "tidemark_tls_failures_total",
     "connections refused": f"{_SOCKETS}connection_refused_total",
     "the event loop late": "tidemark_event_loop_late_total",
 }

@@ -29,7 +29,7 @@ def screen(shown: dict[str, Any], *, rows: int) -> list[str]:
         ),
         *(f"{url} does not answer" for url in shown["silent"]),
         "",
-        *(_faults(shown["faults"], rows) or ["no faults"]),
+        *(_faults(shown["faults"], rows) or ([] if shown["silent"] else ["no faults"])),
         *_part(["api", "per s", "p50", "p99"], map(_request, shown["requests"][:rows])),
         *_part(["topic", "records in/s", "in/s", "out/s"], map(_topic, shown["topics"][:rows])),
         *_part(["group", "members", "lag", "behind"], map(_group, shown["groups"][:rows])),

@@ -121,20 +121,20 @@ class ClientSecurity:
         self.settings = for_librdkafka(given)
         self.protocol = self.settings.get("security.protocol", "PLAINTEXT").upper()
         self.login = _login(self.settings) if self.protocol.startswith("SASL_") else None
-        self._context: ssl.SSLContext | None = None
+        self.context: ssl.SSLContext | None = None
         if self.protocol in ENCRYPTED:
-            self._context = _context(self.settings)
+            self.context = _context(self.settings)
 
     @property
     def is_encrypted(self) -> bool:
-        return self._context is not None
+        return self.context is not None
 
     def wrap(self, connected: socket.socket, host: str) -> socket.socket:
         """The socket to talk on, after the handshake if there is one. Raises OSError."""
-        if self._context is None:
+        if self.context is None:
             return connected
         try:
-            return self._context.wrap_socket(connected, server_hostname=host)
+            return self.context.wrap_socket(connected, server_hostname=host)
         except BaseException:
             with contextlib.suppress(OSError):
                 connected.close()

@@ -48,8 +48,11 @@ def test_no_broker_is_one_sentence_and_exit_code_3(
     assert (out, err) == ("", f"tidemark: No broker is reachable at 127.0.0.1:{closed_port}: connection refused.\n")
 
 
-def test_a_server_that_is_no_broker_is_named_as_such(silent_server: int, capsys: pytest.CaptureFixture[str]) -> None:
-    code = main(["topics", "list", "--bootstrap", f"127.0.0.1:{silent_server}", "--timeout", "0.3"])
+@pytest.mark.parametrize("line", [["topics", "list"], ["groups", "list"], ["lag"]])
+def test_a_server_that_is_no_broker_is_named_as_such(
+    line: list[str], silent_server: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = main([*line, "--bootstrap", f"127.0.0.1:{silent_server}", "--timeout", "0.3"])
     assert code == ExitCode.NOT_REACHABLE
     assert "did not answer as a Kafka broker in time" in capsys.readouterr().err
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import sys
 from threading import Timer
 from typing import Any
 from urllib.request import ProxyHandler, Request, build_opener
@@ -12,11 +13,12 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 import tidemark
+from tidemark.cli import top
 from tidemark.cli.main import main
 from tidemark.cli.metrics_text import Scrape, quantiles, rates
 from tidemark.cli.top_figures import figures
 from tidemark.cli.top_screen import screen
-from tidemark.failure import ExitCode
+from tidemark.failure import CommandFailed, ExitCode
 
 
 def free_port() -> int:
@@ -111,3 +113,25 @@ def test_http_requests_are_told_by_route_and_those_of_who_watches_are_not() -> N
     assert shown["nodes"][0]["requests_per_second"] == 30.0
     assert shown["faults"] == {"HTTP: 503, per second": 10.0}
     assert any("POST /topics/{topic}/records" in line for line in screen(shown, rows=5))
+
+
+def test_a_screen_goes_on_while_the_only_broker_does_not_answer(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is started again, say; that is when one looks."""
+    answers = [b"tidemark_uptime_seconds 9", None, b"tidemark_uptime_seconds 1", b"tidemark_uptime_seconds 2"]
+
+    def get(*_: object, **__: object) -> tuple[int, bytes]:
+        if not answers:
+            raise KeyboardInterrupt
+        answer = answers.pop(0)
+        if answer is None:
+            raise CommandFailed("it does not answer")
+        return 200, answer
+
+    monkeypatch.setattr(top, "get", get)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    assert main(["top", "--interval", "0.01"]) == 0
+    silent, _, lively = capsys.readouterr().out.partition("does not answer")
+    assert lively.count("no faults") == 2
+    assert "no faults" not in silent
