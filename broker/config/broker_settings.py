@@ -79,7 +79,6 @@ class BrokerSettings(QuotaSettings):
     listener_security_protocol_map: str = string(
         "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT",
         "The security protocol of each listener name, as NAME:PROTOCOL pairs with commas between.",
-        scope=Scope.PER_BROKER,
     )
     inter_broker_listener_name: str | None = string(
         None, "The name of the listener that brokers use to reach each other; the first of listeners when not set."

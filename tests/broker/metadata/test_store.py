@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tidemark.broker.core.errors import Refused
+from tidemark.broker.core.sliced_work import finished_apart
 from tidemark.broker.metadata import store as store_module
 from tidemark.broker.metadata.image import TOPIC_RESOURCE, Image, PartitionImage, partition_record
 from tidemark.broker.metadata.records import (
@@ -179,7 +181,9 @@ async def test_a_large_change_that_another_node_decided_on_is_folded_before_it_i
     await store.close()
 
 
-async def test_a_large_snapshot_is_read_in_slices(tmp_path: Path) -> None:
+async def test_a_large_snapshot_is_read_in_slices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    short_slices = partial(finished_apart, slice_seconds=0.0005)  # however quick the machine is
+    monkeypatch.setattr("tidemark.broker.metadata.store.finished_apart", short_slices)
     partitions = [record for number in range(3000) for record in topic(number)]
     snapshot = Snapshot(index=9, term=1, configuration=Configuration.of([0]), data=encode_records(partitions))
     store = await opened(tmp_path)
