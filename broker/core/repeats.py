@@ -21,8 +21,8 @@ def repeated(items: Iterable[T]) -> set[T]:
 def find_repeated(items: Iterable[T]) -> Job[set[T]]:
     """As `repeated`, for a request that may name very many.
 
-    One set of half a million would keep the event loop whenever it grows and when it goes: each time all of it is moved,
-    to memory that may be new to the machine. So there are many small ones."""
+    One set of half a million would keep the event loop whenever it grows (each time all of it is moved) and when it
+    goes. So there are many small ones."""
     shards: list[set[T]] = [set() for _ in range(SHARDS)]
     twice: set[T] = set()
     for count, item in enumerate(items):

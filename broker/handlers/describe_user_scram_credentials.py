@@ -44,9 +44,7 @@ def describe_user_scram_credentials(
 
 def _refusal(name: str) -> DescribeUserScramCredentialsResult:
     message = f"Cannot describe SCRAM credentials for the same user twice in a single request: {name}"
-    return DescribeUserScramCredentialsResult(
-        user=name, error_code=ErrorCode.DUPLICATE_RESOURCE, error_message=message
-    )
+    return DescribeUserScramCredentialsResult(user=name, error_code=ErrorCode.DUPLICATE_RESOURCE, error_message=message)
 
 
 def _answer(credentials: Credentials, name: str) -> DescribeUserScramCredentialsResult:

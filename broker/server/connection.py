@@ -413,6 +413,7 @@ class Connection(asyncio.BufferedProtocol):
         """The reason is logged already. Answers that are ready go out first."""
         if not self._closing:
             self._writer.send_gathered()
+            self._writer.leave_to_transport()
             self._closing = True
             self.transport.close()
 

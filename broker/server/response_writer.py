@@ -1,5 +1,7 @@
 """Sending answers on one connection: small ones gathered into one send, batches straight from their segment files.
 
+What is long leaves in pieces, and others have their turn between them.
+
 What is sent from a file is in the page cache, or another thread brings it there first: the event loop never waits for a
 disk.
 
@@ -13,14 +15,15 @@ import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from functools import partial
-from typing import Final
+from typing import Final, TypeGuard
 
 from tidemark.storage import FileSlice
 
 INLINE_BYTES_MAX: Final = 32 << 10  # below this one read and one send are cheaper than a sendfile
 SENDFILE_BYTES_MAX: Final = 1 << 20  # per call, so that one fast reader cannot keep the loop
 PIECE_BYTES: Final = 64 << 10
-TURN_BYTES_MAX: Final = 4 << 20  # encrypted for one connection, two milliseconds, before others have their turn
+MEMORY_PIECE_BYTES: Final = 256 << 10  # of a long answer: what the socket does not take at once is copied
+TURN_BYTES_MAX: Final = 4 << 20  # for one connection, two milliseconds, before others have their turn
 
 Part = bytes | bytearray | memoryview | FileSlice
 Parts = Sequence[Part]
@@ -41,6 +44,7 @@ class ResponseWriter:
         "_reads_cold",
         "_socket_fd",
         "_transport",
+        "_turn_bytes",
         "_waiting",
         "_write_fd",
         "gathered",
@@ -69,6 +73,7 @@ class ResponseWriter:
         self._socket_fd: int = transport.get_extra_info("socket").fileno()
         self._write_fd = -1
         self._waiting = False
+        self._turn_bytes = 0
         self.gathers = False  # whole answers are gathered, until `send_gathered`
         self.gathered: list[bytes | bytearray | memoryview] = []
         self.parts: list[Part] = []  # what could not be sent yet
@@ -79,11 +84,17 @@ class ResponseWriter:
 
     def send(self, parts: Parts) -> None:
         """Raises SendingFailed."""
-        if len(parts) == 1 and not self.parts and not isinstance(parts[0], FileSlice):
+        answer = parts[0]
+        if (
+            len(parts) == 1
+            and not self.parts
+            and not isinstance(answer, FileSlice)
+            and len(answer) <= MEMORY_PIECE_BYTES
+        ):
             if self.gathers:
-                self.gathered.append(parts[0])
+                self.gathered.append(answer)
             elif not self._transport.is_closing():  # or asyncio complains of each answer to a client that is gone
-                self._transport.write(parts[0])
+                self._transport.write(answer)
             return
         self.send_gathered()
         size = sum(map(_length, parts))
@@ -108,6 +119,7 @@ class ResponseWriter:
     def flush(self) -> None:
         """Send as much as the socket takes. Raises SendingFailed."""
         parts = self.parts
+        self._turn_bytes = 0
         if self._failure is not None:
             raise SendingFailed(f"reading a segment failed: {self._failure}")
         try:
@@ -115,15 +127,40 @@ class ResponseWriter:
                 return
             while parts and not self._loading and self._transport.get_write_buffer_size() == 0:
                 part = parts[0]
-                if not isinstance(part, FileSlice):
-                    parts.pop(0)
-                    self._transport.write(part)
-                elif not self._send_file(part):
+                if not (self._send_file(part) if isinstance(part, FileSlice) else self._send_piece(part)):
                     return
         except OSError as error:
             raise SendingFailed(f"sending failed: {error}") from error
 
+    def leave_to_transport(self) -> None:
+        """It is about to be closed, and sends first what it has: all that does not come from a file."""
+        while self.parts and not isinstance(part := self.parts[0], FileSlice):
+            self.parts.pop(0)
+            self._transport.write(part)
+
+    def _send_piece(self, part: bytes | bytearray | memoryview) -> bool:
+        """Whoever reads fast enough would keep the loop for tens of megabytes, and so would the copies for others."""
+        if len(part) <= MEMORY_PIECE_BYTES:
+            self.parts.pop(0)
+            self._transport.write(part)
+            return True
+        if self._turn_is_over():
+            return False
+        left = memoryview(part)
+        self._transport.write(left[:MEMORY_PIECE_BYTES])
+        self.parts[0] = left[MEMORY_PIECE_BYTES:]
+        self._turn_bytes += MEMORY_PIECE_BYTES
+        return True
+
+    def _turn_is_over(self) -> bool:
+        if self._turn_bytes < TURN_BYTES_MAX:
+            return False
+        self._loop.call_soon(self._progress)
+        return True
+
     def _send_file(self, part: FileSlice) -> bool:
+        if self._turn_is_over():
+            return False
         if not self._cached_bytes:
             if not part.is_cached(bytes_max=SENDFILE_BYTES_MAX, strictly=self._reads_cold):
                 self._load(part)
@@ -138,6 +175,7 @@ class ResponseWriter:
         if sent == 0:
             raise SendingFailed("a segment ended before the bytes it was said to hold")
         self._cached_bytes -= sent
+        self._turn_bytes += sent
         if sent == part.length:
             self.parts.pop(0)
         else:
@@ -190,7 +228,7 @@ class EncryptedWriter(ResponseWriter):
     """For TLS, and for sockets that are simulated: what is sent must be read first, a piece at a time, as long as the
     socket takes it at once."""
 
-    __slots__ = ("_shared", "_turn_bytes")
+    __slots__ = ("_shared",)
 
     def __init__(
         self,
@@ -202,15 +240,9 @@ class EncryptedWriter(ResponseWriter):
         super().__init__(transport, loop, progress, readers)
         # Shared where what is written is encrypted at once, so that it may be used again.
         self._shared: memoryview | None = transport.get_extra_info("plain_buffer")
-        self._turn_bytes = 0
-
-    def flush(self) -> None:
-        self._turn_bytes = 0
-        super().flush()
 
     def _send_file(self, part: FileSlice) -> bool:
-        if self._turn_bytes >= TURN_BYTES_MAX:
-            self._loop.call_soon(self._progress)
+        if self._turn_is_over():
             return False
         size = min(part.length, PIECE_BYTES)
         piece = memoryview(bytearray(size)) if self._shared is None else self._shared[:size]
@@ -235,6 +267,10 @@ class EncryptedWriter(ResponseWriter):
         # Another thread has just brought it there: it is read in any case, to get on.
         self._cached_bytes = max(self._cached_bytes - len(into), 0)
         return part.file.read_into(into, part.position)
+
+
+def _is_short(part: Part) -> TypeGuard[bytes | bytearray | memoryview]:
+    return not isinstance(part, FileSlice) and len(part) <= MEMORY_PIECE_BYTES
 
 
 def _length(part: Part) -> int:
