@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Iterable
-from typing import Final, TypeVar
+from typing import Final, Generic, TypeVar
 
 from tidemark.broker.core.sliced_work import Job
 
@@ -18,22 +18,38 @@ def repeated(items: Iterable[T]) -> set[T]:
     return {item for item, count in Counter(items).items() if count > 1}
 
 
-def find_repeated(items: Iterable[T]) -> Job[set[T]]:
-    """As `repeated`, for a request that may name very many.
+class Seen(Generic[T]):
+    """What was named already, of very much.
 
     One set of half a million would keep the event loop whenever it grows (each time all of it is moved) and when it
-    goes. So there are many small ones."""
-    shards: list[set[T]] = [set() for _ in range(SHARDS)]
-    twice: set[T] = set()
+    goes. So there are many small ones; `forget` lets go of one after the other."""
+
+    __slots__ = ("_shards",)
+
+    def __init__(self) -> None:
+        self._shards: list[set[T]] = [set() for _ in range(SHARDS)]
+
+    def add(self, item: T) -> bool:
+        """Whether it is new."""
+        shard = self._shards[hash(item) % SHARDS]
+        before = len(shard)
+        shard.add(item)
+        return len(shard) > before
+
+    def forget(self) -> Job[None]:
+        if sum(map(len, self._shards)) > AT_ONCE:
+            while self._shards:
+                self._shards.pop()
+                yield
+
+
+def find_repeated(items: Iterable[T]) -> Job[set[T]]:
+    """As `repeated`, for a request that may name very many."""
+    seen, twice = Seen[T](), set[T]()
     for count, item in enumerate(items):
-        seen = shards[hash(item) % SHARDS]
-        if item in seen:
+        if not seen.add(item):
             twice.add(item)
-        seen.add(item)
         if count % AT_ONCE == AT_ONCE - 1:
             yield
-    if sum(map(len, shards)) > AT_ONCE:
-        while shards:
-            shards.pop()
-            yield
+    yield from seen.forget()
     return twice

@@ -14,8 +14,8 @@ from collections.abc import Sequence
 
 from tidemark.broker.core.errors import Refused
 from tidemark.broker.core.registry import Call, handles
-from tidemark.broker.core.sliced_work import finished, in_slices
-from tidemark.broker.metadata.config_changes import alter_resources
+from tidemark.broker.core.sliced_work import finished
+from tidemark.broker.metadata.config_changes import alter_resources, answers
 from tidemark.broker.metadata.configs import replace_config
 from tidemark.broker.metadata.dynamic_config import DynamicConfig
 from tidemark.broker.metadata.image import Image
@@ -40,8 +40,7 @@ async def alter_configs(
         return found
 
     outcomes = await alter_resources(request.resources, store, records, validate_only=request.validate_only)
-    answers = zip(request.resources, outcomes, strict=True)
-    return AlterConfigsResponse(responses=await finished(in_slices(lambda each: _answer(*each), answers)))
+    return AlterConfigsResponse(responses=await finished(answers(request.resources, outcomes, _answer)))
 
 
 def _answer(resource: AlterConfigsResource, refusal: Refused | None) -> AlterConfigsResourceResponse:

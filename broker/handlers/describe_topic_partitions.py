@@ -5,7 +5,8 @@ A page has at most max.request.partition.size.limit partitions; its cursor says 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from bisect import bisect_left
+from collections.abc import Collection
 from heapq import merge
 from itertools import islice
 from typing import Final
@@ -37,9 +38,9 @@ def describe_topic_partitions(
     request: DescribeTopicPartitionsRequest, _call: Call, *, cluster: ClusterView, settings: DynamicConfig
 ) -> Job[DescribeTopicPartitionsResponse]:
     image = cluster.image
-    asked = dict.fromkeys((yield from in_slices(_name, request.topics))) or image.topics
+    asked = (yield from in_slices(_name, request.topics)) or image.topics
     names = yield from _in_order(asked)
-    if request.topics and request.cursor is not None and request.cursor.topic_name not in asked:
+    if request.topics and request.cursor is not None and not _has(names, request.cursor.topic_name):
         return DescribeTopicPartitionsResponse(topics=(yield from in_slices(_refused, names)))
     first_name, first_index = ("", 0) if request.cursor is None else _start(request.cursor)
     left = max(1, min(request.response_partition_limit, settings.current.max_request_partition_size_limit))
@@ -70,13 +71,23 @@ def _name(topic: TopicRequest) -> str:
     return topic.name
 
 
-def _in_order(names: Collection[str]) -> Job[Iterator[str]]:
-    """A request may name 300,000: they are sorted a few at a time."""
+def _in_order(names: Collection[str]) -> Job[list[str]]:
+    """Each once. A request may name 300,000: they are sorted a few at a time."""
     left, parts = iter(names), []
     for _ in range(0, len(names), SORTED_AT_ONCE):
         parts.append(sorted(islice(left, SORTED_AT_ONCE)))
         yield
-    return merge(*parts)
+    ordered: list[str] = []
+    for name in merge(*parts):
+        if not ordered or name != ordered[-1]:
+            ordered.append(name)
+        yield
+    return ordered
+
+
+def _has(ordered: list[str], name: str) -> bool:
+    place = bisect_left(ordered, name)
+    return place < len(ordered) and ordered[place] == name
 
 
 def _refused(name: str) -> DescribeTopicPartitionsResponseTopic:

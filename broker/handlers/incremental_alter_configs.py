@@ -12,9 +12,9 @@ from collections.abc import Sequence
 
 from tidemark.broker.core.errors import Refused
 from tidemark.broker.core.registry import Call, handles
-from tidemark.broker.core.sliced_work import finished, in_slices
+from tidemark.broker.core.sliced_work import finished
 from tidemark.broker.logs.levels import LogLevels
-from tidemark.broker.metadata.config_changes import alter_resources, decided
+from tidemark.broker.metadata.config_changes import alter_resources, answers, decided
 from tidemark.broker.metadata.configs import ConfigOperation, alter_config
 from tidemark.broker.metadata.dynamic_config import DynamicConfig, check_broker_name
 from tidemark.broker.metadata.image import BROKER_LOGGER_RESOURCE, Image
@@ -68,8 +68,7 @@ async def incremental_alter_configs(
         outcomes = await alter_resources(request.resources, store, records, validate_only=request.validate_only)
     if levels and not request.validate_only:
         log_levels.change(levels)
-    answers = zip(request.resources, outcomes, strict=True)
-    return IncrementalAlterConfigsResponse(responses=await finished(in_slices(lambda each: _answer(*each), answers)))
+    return IncrementalAlterConfigsResponse(responses=await finished(answers(request.resources, outcomes, _answer)))
 
 
 def _wanted_levels(resource: AlterConfigsResource, settings: DynamicConfig) -> list[tuple[str, str | None]]:

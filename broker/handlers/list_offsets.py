@@ -24,6 +24,7 @@ from typing import Final
 
 from tidemark.broker.core.errors import EXPECTED, Refused, check_leader_epoch, fault_of
 from tidemark.broker.core.registry import Call, handles
+from tidemark.broker.core.repeats import Seen
 from tidemark.broker.core.sliced_work import Job, finished, in_slices
 from tidemark.broker.core.time_slice import TimeSlice
 from tidemark.broker.replication.partition import Partition
@@ -78,16 +79,16 @@ class _OffsetListing:
 
     def look_over(self) -> Job[None]:
         """What is named twice, and whether anything is to be searched for."""
-        seen: set[Place] = set()
+        seen = Seen[Place]()
         for topic in self._topics:
             yield
             for asked in topic.partitions:
                 place = (topic.name, asked.partition_index)
-                if place in seen:
+                if not seen.add(place):
                     self._twice.add(place)
-                seen.add(place)
                 self.must_search = self.must_search or _is_search(asked.timestamp)
                 yield
+        yield from seen.forget()
 
     async def search_and_answer(self) -> ListOffsetsResponse:
         time_slice = TimeSlice()

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar
 
 from tidemark.broker.core.errors import Refused
-from tidemark.broker.core.repeats import repeated
+from tidemark.broker.core.repeats import Seen, repeated
 from tidemark.broker.core.sliced_work import Job
 from tidemark.broker.metadata.configs import resource_label
 from tidemark.broker.metadata.image import Image
@@ -27,6 +27,7 @@ class Resource(Protocol):
     def configs(self) -> Sequence[Named]: ...
 
 
+A = TypeVar("A")
 R = TypeVar("R", bound=Resource)
 
 
@@ -54,18 +55,30 @@ def decided(
 ) -> Job[list[Record]]:
     """What all changes come to, and the outcome of each resource's."""
     found: list[Record] = []
-    seen: set[tuple[int, str]] = set()
+    seen = Seen[tuple[int, str]]()
     for resource in resources:
         yield
         key = (resource.resource_type, resource.resource_name)
         try:
-            if key in seen:
+            if not seen.add(key):
                 raise Refused(ErrorCode.INVALID_REQUEST, f"{resource_label(*key)} is in the request twice.")
-            seen.add(key)
             if repeated(config.name for config in resource.configs):
                 raise Refused(ErrorCode.INVALID_REQUEST, "A setting is in the request twice.")
             found += records(resource)
             outcomes.append(None)
         except Refused as refusal:
             outcomes.append(refusal.with_traceback(None))  # very many of them would be much to free at once
+    yield from seen.forget()
     return found
+
+
+def answers(
+    resources: Sequence[R], outcomes: list[Refused | None], answer: Callable[[R, Refused | None], A]
+) -> Job[list[A]]:
+    """An answer for each resource. What it is made of is let go of, one by one."""
+    made = []
+    for index, resource in enumerate(resources):
+        made.append(answer(resource, outcomes[index]))
+        outcomes[index] = None
+        yield
+    return made

@@ -17,6 +17,7 @@ from tidemark.broker.core.registry import find_route
 from tidemark.broker.server.server import SMALL_REQUEST_BYTES_MAX
 from tidemark.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from tidemark.protocol.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
+from tidemark.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest, TopicRequest
 from tidemark.protocol.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsRequest,
     UserName,
@@ -74,6 +75,8 @@ def cases() -> Iterator[tuple[str, Any, int]]:
     names = [UserName(name=str(number)) for number in indexes]
     yield "DescribeUserScramCredentials", DescribeUserScramCredentialsRequest(users=names), 0
     yield "ListTransactions by producers", ListTransactionsRequest(producer_id_filters=indexes), 1
+    topics_named = [TopicRequest(name=TOPIC) for _ in range(NAMES)]
+    yield "DescribeTopicPartitions of one topic", DescribeTopicPartitionsRequest(topics=topics_named), 0
     states = [str(number) for number in indexes]
     yield "ListTransactions by states", ListTransactionsRequest(state_filters=states), 1
 
