@@ -40,6 +40,7 @@ class Segment:
         "_write",
         "base_offset",
         "created_ms",
+        "cuts",
         "directory",
         "fd",
         "file",
@@ -63,6 +64,7 @@ class Segment:
         self.base_offset = base_offset
         self.size = size
         self.created_ms = created_ms
+        self.cuts = 0  # how often its end was cut off
         self.file: OpenFile | None = None
         self.fd = -1
         self.indexes = Indexes(files, stem=self.path(""), base_offset=base_offset)
@@ -238,6 +240,7 @@ class Segment:
             aborts=self._aborts,
         )
         copy.file, copy.fd = self.file, self.fd
+        copy.cuts = self.cuts
         copy.index_interval_bytes = self.index_interval_bytes
         copy.indexes = self.indexes.copy()
         copy._largest_timestamp = self._largest_timestamp
@@ -253,8 +256,8 @@ class Segment:
 
     def adopt(self, opened: Segment) -> None:
         """Takes over what a copy has opened, unless it has been opened here since, or the segment is another now."""
-        self.indexes.adopt_beginning(opened.indexes)  # which is the same, however much was written since
-        if opened.size != self.size or self._aborts != opened._aborts:
+        self.adopt_beginning(opened)
+        if opened.cuts != self.cuts or opened.size != self.size or self._aborts != opened._aborts:
             return
         if self.file is None and opened.file is not None:
             self.file, self.fd = opened.file, opened.fd
@@ -262,6 +265,12 @@ class Segment:
             self.indexes.adopt(opened.indexes)
         if self._aborted_index is None:
             self._aborted_index = opened._aborted_index
+
+    def adopt_beginning(self, opened: Segment) -> None:
+        """Of the indexes, which is the same however much was written since. If the segment was truncated, it is not,
+        though the segment may be as long again."""
+        if opened.cuts == self.cuts:
+            self.indexes.adopt_beginning(opened.indexes)
 
     def open_file(self) -> OpenFile:
         if self.file is None:
@@ -569,6 +578,7 @@ class Segment:
         assert 0 <= position <= self.size, f"cannot cut {self.size} bytes at {position}"
         assert offset >= self.base_offset, f"offset {offset} lies before the segment's first, {self.base_offset}"
         fd = self.open_file().fileno()
+        self.cuts += 1
         self.offset_index()
         self.time_index()
         self.files.truncate(fd, position)

@@ -89,7 +89,24 @@ def test_truncation_cuts_log_and_indexes(segment, tmp_path):
     assert segment.locate(160) == segment.size
 
 
-def test_a_cut_never_exceeds_the_limit_and_is_remembered(segment):
+def test_what_a_reader_opened_before_a_truncation_is_not_taken_over_after_it(segment, make_batch):
+    """The segment may be as long again by then, and have batches that begin elsewhere."""
+    size, copy = segment.size, segment.copy()
+    copy.open()
+    segment.truncate(offset=100, position=0)
+    each = len(make_batch(1, size=30))
+    for number in range(size // each - 2):
+        add(segment, make_batch(1, size=30, base_offset=100 + number))
+    left = size - segment.size
+    last = 100 + segment.size // each
+    whole = next(batch for length in range(left) if len(batch := make_batch(1, size=length, base_offset=last)) == left)
+    add(segment, whole)
+    assert segment.size == size
+    segment.indexes.save()
+    segment.indexes.forget()
+    segment.adopt(copy)
+    assert segment.offset_index().last()[0] <= last
+    assert segment.locate(last) == size - left
     for limit in range(400, 3000, 50):
         end = segment.cut(start=0, limit=limit)
         assert end <= limit
