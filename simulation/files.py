@@ -221,6 +221,9 @@ class SimulatedFiles(Files):
     def start_writeback(self, fd: int, *, position: int, length: int) -> None:
         """A power cut decides what was written anyway."""
 
+    def reserve(self, fd: int, *, position: int, length: int) -> None:
+        """Nothing can be seen of it."""
+
     def open_size(self, fd: int) -> int:
         return len(self._file(fd).data)
 

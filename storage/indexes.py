@@ -64,6 +64,7 @@ class Indexes:
         "_saved_times",
         "_stem",
         "changed",
+        "cuts",
         "offsets",
         "times",
     )
@@ -80,6 +81,7 @@ class Indexes:
         self._is_being_saved = False  # between `begin_save` and `finish_save`
         self._is_save_due = False  # it was asked for meanwhile
         self.changed = False
+        self.cuts = 0  # how often their ends were cut off, with the segment's
 
     def begin(self) -> tuple[OffsetIndex, TimeIndex]:
         """Starts both anew, in memory. Saving them replaces what the files hold."""
@@ -113,6 +115,7 @@ class Indexes:
         copy.times = None if self.times is None else self.times.copy()
         copy._saved_offsets = max(self._saved_offsets, _TO_REPLACE)
         copy._saved_times = max(self._saved_times, _TO_REPLACE)
+        copy.cuts = self.cuts
         return copy
 
     def disown_files(self) -> None:
@@ -130,6 +133,8 @@ class Indexes:
     def adopt_beginning(self, loaded: Indexes) -> None:
         """Takes over what a copy has loaded where only the end is here. What was added to it since stays. What it had
         to make anew is saved, as the segment may be sealed already, and would not be saved again."""
+        if loaded.cuts != self.cuts:
+            return
         is_anew = False
         if (offsets := _joined(loaded.offsets, self.offsets)) is not None:
             self.offsets = offsets
@@ -274,6 +279,7 @@ class Indexes:
 
     def keep_before(self, *, offset: int, position: int) -> None:
         """Drops entries at or past an offset and position, in memory; the files follow with the next save."""
+        self.cuts += 1
         if self.offsets is not None:
             self.offsets.keep_before(offset=offset, position=position)
         if self.times is not None:

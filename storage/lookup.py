@@ -39,7 +39,7 @@ class Search:
     def finish(self) -> None:
         """What was read of the active segment's indexes stays in memory: the next search will not read it again."""
         for segment, copy in zip(self._segments, self._copies, strict=True):
-            segment.adopt_beginning(copy)
+            segment.indexes.adopt_beginning(copy.indexes)
 
 
 def first_at_or_after(segments: Iterable[Segment], timestamp: int, *, start_offset: int) -> Found | None:

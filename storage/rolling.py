@@ -12,8 +12,10 @@ roll.finish(log)                    # on the log's thread: the log goes on in th
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
+from tidemark.storage import reservation
 from tidemark.storage.errors import BatchTooLarge, LogOffline, WriteFailed
 from tidemark.storage.index import MAX_RELATIVE_OFFSET
 from tidemark.storage.segment import Segment
@@ -37,6 +39,7 @@ class PendingRoll:
         # The log's file last: a start takes the segment for one of the log's as soon as that is there.
         writes = (self._save, self._snapshot)
         self.steps: list[Callable[[], None]] = [write for write in writes if write is not None]
+        self.steps.append(partial(reservation.release, self._old))
         self.steps.append(self._make)
 
     def _make(self) -> None:
@@ -65,6 +68,7 @@ def roll_to(log: Log, base_offset: int) -> None:
 
 def end_last(log: Log) -> None:
     """The log is closed: nothing more is written to its last segment."""
+    reservation.release(log.segments.active)
     log.segments.active.seal()
     log.snapshots.take(log.end_offset, log.producer_states.to_snapshot())
 
@@ -88,7 +92,7 @@ def cannot_roll(segment: Segment, error: OSError) -> WriteFailed:
 
 
 def due(log: Log, *, size: int, first_offset: int, last_offset: int, timestamp: int, now_ms: int) -> PendingRoll | None:
-    """The new segment that these offsets need, if they do."""
+    """The new segment that these offsets need, if they do. If not, this one gets blocks for them."""
     active, segment_bytes = log.segments.active, log.config.segment_bytes
     leaps = last_offset - active.base_offset > MAX_RELATIVE_OFFSET
     if (
@@ -97,6 +101,7 @@ def due(log: Log, *, size: int, first_offset: int, last_offset: int, timestamp: 
         and now_ms <= active.roll_after_clock
         and not leaps
     ):
+        reservation.reserve(active, segment_bytes=segment_bytes)
         return None
     if size > segment_bytes:
         raise BatchTooLarge(f"{size} bytes do not fit into a segment of {segment_bytes}")

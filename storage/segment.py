@@ -40,7 +40,6 @@ class Segment:
         "_write",
         "base_offset",
         "created_ms",
-        "cuts",
         "directory",
         "fd",
         "file",
@@ -50,6 +49,7 @@ class Segment:
         "index_interval_bytes",
         "indexes",
         "memo",
+        "reserved_end",
         "roll_after_clock",
         "roll_after_timestamp",
         "roll_age_ms",
@@ -64,7 +64,6 @@ class Segment:
         self.base_offset = base_offset
         self.size = size
         self.created_ms = created_ms
-        self.cuts = 0  # how often its end was cut off
         self.file: OpenFile | None = None
         self.fd = -1
         self.indexes = Indexes(files, stem=self.path(""), base_offset=base_offset)
@@ -72,6 +71,7 @@ class Segment:
         # request begins at one of these more often than not.
         self.memo: dict[int, int] = {}
         self.first_timestamp = NO_TIMESTAMP
+        self.reserved_end = 0  # see `reservation`
         self.index_interval_bytes = 4096
         self.index_entries_max = _NEVER
         self.roll_age_ms = _NEVER
@@ -240,7 +240,6 @@ class Segment:
             aborts=self._aborts,
         )
         copy.file, copy.fd = self.file, self.fd
-        copy.cuts = self.cuts
         copy.index_interval_bytes = self.index_interval_bytes
         copy.indexes = self.indexes.copy()
         copy._largest_timestamp = self._largest_timestamp
@@ -256,21 +255,15 @@ class Segment:
 
     def adopt(self, opened: Segment) -> None:
         """Takes over what a copy has opened, unless it has been opened here since, or the segment is another now."""
-        self.adopt_beginning(opened)
-        if opened.cuts != self.cuts or opened.size != self.size or self._aborts != opened._aborts:
-            return
+        self.indexes.adopt_beginning(opened.indexes)  # which is the same, however much was written since
+        if opened.size != self.size or self._aborts != opened._aborts or opened.indexes.cuts != self.indexes.cuts:
+            return  # as long again after a truncation, perhaps
         if self.file is None and opened.file is not None:
             self.file, self.fd = opened.file, opened.fd
         if self.indexes.offsets is None:
             self.indexes.adopt(opened.indexes)
         if self._aborted_index is None:
             self._aborted_index = opened._aborted_index
-
-    def adopt_beginning(self, opened: Segment) -> None:
-        """Of the indexes, which is the same however much was written since. If the segment was truncated, it is not,
-        though the segment may be as long again."""
-        if opened.cuts == self.cuts:
-            self.indexes.adopt_beginning(opened.indexes)
 
     def open_file(self) -> OpenFile:
         if self.file is None:
@@ -363,9 +356,7 @@ class Segment:
             self._aborts = aborts
             self._aborted_index = None
 
-    # Reading
-
-    # `files`: another door to the files than the segment's own, if given (see storage.cold).
+    # Reading. `files`: another door to the files than the segment's own, if given (see storage.cold).
 
     def _searchable(self, files: Files | None) -> OffsetIndex:
         index = self.indexes.offsets
@@ -439,8 +430,7 @@ class Segment:
 
     def base_offset_at(self, position: int, files: Files | None = None) -> int:
         """The first offset of the batch at `position`."""
-        fd = self.fd if self.fd >= 0 else self.open_file().fileno()
-        data = (files or self.files).pread(fd, 8, position)
+        data = (files or self.files).pread(self.fd if self.fd >= 0 else self.open_file().fileno(), 8, position)
         if len(data) != 8:
             raise self._corrupt(Damage(position, "the file ends where a batch should start", past_end=True))
         return int.from_bytes(data, "big")
@@ -578,7 +568,6 @@ class Segment:
         assert 0 <= position <= self.size, f"cannot cut {self.size} bytes at {position}"
         assert offset >= self.base_offset, f"offset {offset} lies before the segment's first, {self.base_offset}"
         fd = self.open_file().fileno()
-        self.cuts += 1
         self.offset_index()
         self.time_index()
         self.files.truncate(fd, position)

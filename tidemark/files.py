@@ -13,6 +13,7 @@ import io
 import os
 from _thread import start_new_thread
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Final, Protocol, TypeAlias
 
 from tidemark import portable
@@ -63,6 +64,13 @@ def _close_on_a_thread(fd: int) -> None:
     try:
         start_new_thread(os.close, (fd,))
     except RuntimeError:  # the system gives us no thread
+        os.close(fd)
+
+
+def _reserve_and_close(fd: int, position: int, length: int) -> None:
+    try:
+        portable.reserve_blocks(fd, position=position, length=length)
+    finally:
         os.close(fd)
 
 
@@ -181,6 +189,16 @@ class Files:
     def start_writeback(self, fd: int, *, position: int, length: int) -> None:
         """A hint: a sync will come, and would have to wait for all of it otherwise."""
         portable.start_writeback(fd, position=position, length=length)
+
+    def reserve(self, fd: int, *, position: int, length: int) -> None:
+        """A hint: so much will be appended soon. It does not wait for the disk, and never fails."""
+        with suppress(OSError, RuntimeError):  # no descriptor; no thread
+            own = os.dup(fd)
+            try:
+                start_new_thread(_reserve_and_close, (own, position, length))
+            except RuntimeError:
+                os.close(own)
+                raise
 
     def append_to(self, path: str, data: Buffer) -> None:
         """Appends to a file that is not kept open (indexes)."""

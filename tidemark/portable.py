@@ -39,6 +39,9 @@ _SYS_CACHESTAT: Final = 451  # on every architecture
 _SYS_SCHED_ATTR: Final = {"x86_64": (314, 315), "aarch64": (274, 275), "riscv64": (274, 275)}  # to set and to get
 _SCHED_ATTR: Final = struct.Struct("=IIQiIQQQ")  # as of its first version
 _SYNC_FILE_RANGE_WRITE: Final = 2
+_FALLOC_FL_KEEP_SIZE: Final = 1
+_EXT4_SUPER_MAGIC: Final = 0xEF53  # of ext2 and ext3, too
+_STATFS_BYTES: Final = 256  # more than it has; the kind of file system is the first number in it
 _M_TRIM_THRESHOLD: Final = -1  # of mallopt(3)
 _M_MMAP_THRESHOLD: Final = -3
 _WITHOUT_NO_WAIT: Final = (errno.ENOTSUP, errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS)
@@ -227,6 +230,26 @@ def start_writeback(fd: int, *, position: int, length: int) -> None:
     if _writeback is None:
         _writeback = _start_writeback()
     _writeback(fd, position, length)
+
+
+def reserve_blocks(fd: int, *, position: int, length: int) -> None:
+    """Gives a file blocks beyond its end, and leaves its size as it is: appending is cheaper then, and waits less. It
+    promises nothing: whatever goes wrong, the appends will tell.
+
+    Only on ext4, where it was measured: an append of 1 MB otherwise books 256 blocks in memory, one by one, under a
+    lock that the writing out of the same file holds, too. Other file systems look ahead by themselves, or have a price
+    for it."""
+    if not IS_LINUX:
+        return
+    import ctypes
+
+    library = ctypes.CDLL(None, use_errno=True)
+    if not hasattr(library, "fallocate"):
+        return
+    told = ctypes.create_string_buffer(_STATFS_BYTES)
+    if library.fstatfs(fd, told) or ctypes.c_long.from_buffer(told).value != _EXT4_SUPER_MAGIC:
+        return
+    library.fallocate(fd, _FALLOC_FL_KEEP_SIZE, ctypes.c_int64(position), ctypes.c_int64(length))
 
 
 def unwritten_share() -> float:
