@@ -275,7 +275,11 @@ class Indexes:
 
     def begin_save_when_many(self) -> IndexSave | None:
         """For another thread, before it must be done on this one."""
-        return self.begin_save() if self.unsaved_entries >= _SAVE_AFTER_ENTRIES // 2 else None
+        return self.begin_save() if self.is_save_near else None
+
+    @property
+    def is_save_near(self) -> bool:
+        return self.unsaved_entries >= _SAVE_AFTER_ENTRIES // 2
 
     def keep_before(self, *, offset: int, position: int) -> None:
         """Drops entries at or past an offset and position, in memory; the files follow with the next save."""

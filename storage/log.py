@@ -290,9 +290,12 @@ class Log:
     def begin_append(
         self, batch: bytearray | memoryview, header: BatchHeader, *, leader_epoch: int, now_ms: int
     ) -> Appended | PendingAppend:
-        """As `append`, but the write is left to another thread (see `pending_append`). An answer at once if there is
-        nothing to write: the batch is in the log already."""
+        """As `append`, but left to another thread (see `pending_append`), unless the batch is in the log already."""
         return self.append(batch, header, leader_epoch=leader_epoch, now_ms=now_ms, later=True)
+
+    def has_more_to_write(self, size: int) -> bool:
+        """Whether an append of so much has other files to write, too, now or soon."""
+        return self.segments.active.indexes.is_save_near or self.segments.active.size + size > self._segment_bytes
 
     def finish_append(self, pending: PendingAppend) -> Appended:
         """Raises what `append` would have raised."""
@@ -535,8 +538,7 @@ class Log:
     # Truncation
 
     def truncate_to(self, offset: int) -> bool:
-        """Drops every batch that ends at or past `offset`, and with it whatever its producers did there. A batch that
-        straddles the offset goes whole. False if there was nothing to drop."""
+        """Drops every batch that ends past `offset`, and what its producers did there. False if there was none."""
         return truncation.truncate_to(self, offset)
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
@@ -546,13 +548,11 @@ class Log:
     # Retention
 
     def delete_before(self, offset: int, *, later: bool = False) -> None:
-        """The log now starts at `offset` (DeleteRecords). Segments that lie wholly before it go. `later`: their files
-        are left to whoever does what `LogDirectory.take_deleted` returns, and comes for it soon."""
+        """The log now starts at `offset`, whole segments before it go. `later`: see `LogDirectory.take_deleted`."""
         retention.delete_before(self, offset, later=later)
 
     def apply_retention(self, now_ms: int, *, high_watermark: int | None = None, later: bool = False) -> bool:
-        """Deletes segments below the high watermark: too old, too much, or before the log's start. True if any went.
-        `later`: see `delete_before`."""
+        """Deletes segments below the high watermark: too old, too much, or before the log's start. True if any went."""
         return retention.apply(self, now_ms, high_watermark=high_watermark, later=later)
 
     def take_deleted(self, now_ms: int) -> list[str]:
