@@ -190,7 +190,7 @@ class Partition(Replica):
         is larger than what the caller wants written at once."""
         header = check_batch(records)
         records, header = self.rules.validated(records, header, now_ms, PLAIN, at_once)
-        if self.append_queue is not None or self._is_for_writers(len(records), at_once_bytes_max):
+        if self.must_queue(len(records), at_once_bytes_max):
             raise MustWait(Examination.passed(self.rules, records, header, now_ms))
         return self.append_checked(records, header, now_ms)
 
@@ -200,15 +200,19 @@ class Partition(Replica):
         """What `append` does before it appends, for a batch that belongs to an open transaction, as the coordinator
         says."""
         records, header = self.rules.validated(records, header, now_ms, CONTROL, at_once)
-        if self.append_queue is not None or self._is_for_writers(len(records), sys.maxsize):
+        if self.must_queue(len(records)):
             raise MustWait(Examination.passed(self.rules, records, header, now_ms))
         return records, header
+
+    def must_queue(self, size: int, at_once_bytes_max: int = sys.maxsize) -> bool:
+        """Whether others are before a batch of this size, or it is not to be written at once."""
+        return self.append_queue is not None or self._is_for_writers(size, at_once_bytes_max)
 
     def _is_for_writers(self, size: int, at_once_bytes_max: int) -> bool:
         """Small batches are written at once also while the disk is slow, unless other files are to be written, too: the
         end of an index may have to be read from the disk first."""
-        at_once_bytes_max = min(self.writers.at_once_bytes_max, at_once_bytes_max)
-        return size > at_once_bytes_max or (at_once_bytes_max < sys.maxsize and self.log.has_more_to_write(size))
+        if_slow = self.writers.at_once_bytes_max
+        return size > min(if_slow, at_once_bytes_max) or (if_slow < sys.maxsize and self.log.has_more_to_write(size))
 
     def append_marker(self, marker: EndTransaction, *, version: int, now_ms: int) -> Appended:
         """End a producer's transaction here. Where batches wait for their turn, so must the marker: they may be part of

@@ -73,7 +73,8 @@ def produce_fast(
     topic, acks = form.topic, form.acks
     hosted = replicas.topics.get(topic) if type(topic) is str else replicas.topics_by_id.get(topic)  # type: ignore[arg-type]
     partition = led_partition(hosted, index, acks, replicas)
-    if partition is None or size > partition.writers.at_once_bytes_max:
+    # Before anything in the batch is changed: the general handler must find it as it came.
+    if partition is None or partition.must_queue(stop - start):
         return None
     try:
         appended = partition.append(memoryview(frame)[start:stop], replicas.now_ms())
