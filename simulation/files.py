@@ -9,7 +9,7 @@ import os
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from tidemark.files import Buffer, Files, OpenFile
+from tidemark.files import Buffer, Files, OpenFile, Reservation
 from tidemark.simulation.disk import Directory, File
 
 if TYPE_CHECKING:
@@ -221,7 +221,7 @@ class SimulatedFiles(Files):
     def start_writeback(self, fd: int, *, position: int, length: int) -> None:
         """A power cut decides what was written anyway."""
 
-    def reserve(self, fd: int, *, position: int, length: int) -> None:
+    def reserve(self, fd: int, *, position: int, length: int, reservation: Reservation) -> None:
         """Nothing can be seen of it."""
 
     def open_size(self, fd: int) -> int:

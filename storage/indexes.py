@@ -110,12 +110,12 @@ class Indexes:
         """Of what is loaded; for another thread to read. By the time it makes an index anew, the files may be those of
         a cleaned segment, so it saves nothing."""
         copy = Indexes(self._files, stem=self._stem, base_offset=self._base)
+        copy.cuts = self.cuts  # first: a thread may be about to truncate
         copy.disown_files()
         copy.offsets = None if self.offsets is None else self.offsets.copy()
         copy.times = None if self.times is None else self.times.copy()
         copy._saved_offsets = max(self._saved_offsets, _TO_REPLACE)
         copy._saved_times = max(self._saved_times, _TO_REPLACE)
-        copy.cuts = self.cuts
         return copy
 
     def disown_files(self) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Final
 
+from tidemark.storage.files import Reservation
 from tidemark.storage.segment import Segment
 
 SHARE: Final = 8
@@ -24,16 +25,19 @@ def reserve(segment: Segment, *, segment_bytes: int) -> None:
         return
     begin, end = max(segment.size, segment.reserved_end), min(segment.size + ahead, segment_bytes)
     if begin < end:
-        segment.files.reserve(segment.fd, position=begin, length=end - begin)
+        segment.reservation = segment.reservation or Reservation()
+        segment.files.reserve(segment.fd, position=begin, length=end - begin, reservation=segment.reservation)
         segment.reserved_end = end
 
 
 def release(segment: Segment) -> None:
     """Nothing is being written to it, nor will be."""
-    if segment.reserved_end - segment.size <= LEFT_BYTES_MAX:
+    file = segment.file  # held: if the log is closed meanwhile, its descriptor must not become another file's
+    if file is None or segment.reserved_end - segment.size <= LEFT_BYTES_MAX:
         return
-    segment.reserved_end = 0
+    if segment.reservation is not None:
+        segment.reservation.end()
+    segment.reserved_end, segment.reservation = 0, None
     with suppress(OSError):
-        fd = segment.open_file().fileno()
-        if segment.files.open_size(fd) == segment.size:  # or it would be cut off
-            segment.files.truncate(fd, segment.size)
+        if segment.files.open_size(file.fileno()) == segment.size:  # or it would be cut off
+            segment.files.truncate(file.fileno(), segment.size)

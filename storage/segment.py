@@ -18,7 +18,7 @@ from tidemark.storage import names
 from tidemark.storage.aborted import AbortedIndex, AbortedTransaction
 from tidemark.storage.cold import ColdSegment
 from tidemark.storage.errors import CorruptLog, LogOffline, TooManyOpenFiles, WriteFailed
-from tidemark.storage.files import Buffer, Files, OpenFile
+from tidemark.storage.files import Buffer, Files, OpenFile, Reservation
 from tidemark.storage.index import OffsetIndex, TimeIndex
 from tidemark.storage.indexes import Indexes, IndexSave
 from tidemark.storage.scan import LENGTH_END, Damage, Placed, find_offset, headers
@@ -49,6 +49,7 @@ class Segment:
         "index_interval_bytes",
         "indexes",
         "memo",
+        "reservation",
         "reserved_end",
         "roll_after_clock",
         "roll_after_timestamp",
@@ -71,7 +72,8 @@ class Segment:
         # request begins at one of these more often than not.
         self.memo: dict[int, int] = {}
         self.first_timestamp = NO_TIMESTAMP
-        self.reserved_end = 0  # see `reservation`
+        self.reserved_end = 0  # see `storage.reservation`
+        self.reservation: Reservation | None = None
         self.index_interval_bytes = 4096
         self.index_entries_max = _NEVER
         self.roll_age_ms = _NEVER
@@ -286,10 +288,9 @@ class Segment:
 
     def release(self) -> None:
         """Lets go of what can be had again from disk. Slices in flight keep the file open for themselves."""
-        self.close_file()
+        self.file, self.fd, self._aborted_index = None, -1, None
         self.indexes.forget()
         self.memo.clear()
-        self._aborted_index = None
 
     def close_file(self) -> None:
         self.file, self.fd = None, -1

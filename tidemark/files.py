@@ -11,7 +11,7 @@ import errno
 import fcntl
 import io
 import os
-from _thread import start_new_thread
+from _thread import allocate_lock, start_new_thread
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Final, Protocol, TypeAlias
@@ -67,11 +67,27 @@ def _close_on_a_thread(fd: int) -> None:
         os.close(fd)
 
 
-def _reserve_and_close(fd: int, position: int, length: int) -> None:
-    try:
-        portable.reserve_blocks(fd, position=position, length=length)
-    finally:
-        os.close(fd)
+class Reservation:
+    """Blocks that a thread reserves for one file, until it is ended: then it waits for the thread, or that comes too
+    late and does nothing."""
+
+    __slots__ = ("_is_over", "_lock")
+
+    def __init__(self) -> None:
+        self._lock = allocate_lock()
+        self._is_over = False
+
+    def reserve_and_close(self, fd: int, position: int, length: int) -> None:
+        try:
+            with self._lock:
+                if not self._is_over:
+                    portable.reserve_blocks(fd, position=position, length=length)
+        finally:
+            os.close(fd)
+
+    def end(self) -> None:
+        with self._lock:
+            self._is_over = True
 
 
 class DataFile(io.FileIO):
@@ -190,12 +206,12 @@ class Files:
         """A hint: a sync will come, and would have to wait for all of it otherwise."""
         portable.start_writeback(fd, position=position, length=length)
 
-    def reserve(self, fd: int, *, position: int, length: int) -> None:
+    def reserve(self, fd: int, *, position: int, length: int, reservation: Reservation) -> None:
         """A hint: so much will be appended soon. It does not wait for the disk, and never fails."""
         with suppress(OSError, RuntimeError):  # no descriptor; no thread
             own = os.dup(fd)
             try:
-                start_new_thread(_reserve_and_close, (own, position, length))
+                start_new_thread(reservation.reserve_and_close, (own, position, length))
             except RuntimeError:
                 os.close(own)
                 raise

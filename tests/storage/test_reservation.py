@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import threading
 from itertools import pairwise
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from tidemark import portable
 from tidemark.storage.config import LogConfig
-from tidemark.storage.files import Files
+from tidemark.storage.files import Files, Reservation
 from tidemark.storage.reservation import AHEAD_BYTES_MAX, AHEAD_BYTES_MIN, LEFT_BYTES_MAX, SHARE, release, reserve
 from tidemark.storage.segment import Segment
 
@@ -27,7 +28,7 @@ class Told(Files):
         self.cut: list[int] = []
         self.truncate = self._truncate
 
-    def reserve(self, fd: int, *, position: int, length: int) -> None:
+    def reserve(self, fd: int, *, position: int, length: int, reservation: Reservation) -> None:
         self.reserved.append((position, position + length))
 
     def _truncate(self, fd: int, size: int) -> None:
@@ -82,7 +83,7 @@ def test_nothing_is_cut_off_if_the_file_is_longer_than_it_is_known_to_be(segment
 class AtOnce(Files):
     """Without a thread."""
 
-    def reserve(self, fd: int, *, position: int, length: int) -> None:
+    def reserve(self, fd: int, *, position: int, length: int, reservation: Reservation) -> None:
         portable.reserve_blocks(fd, position=position, length=length)
 
 
@@ -130,7 +131,7 @@ def test_a_reservation_does_not_wait_and_leaves_no_descriptor(tmp_path: Any, mon
     open_before = len(os.listdir("/proc/self/fd"))
     monkeypatch.setattr(portable, "reserve_blocks", hangs)
     monkeypatch.setattr(os, "close", close)
-    files.reserve(file.fileno(), position=0, length=MB)
+    files.reserve(file.fileno(), position=0, length=MB, reservation=Reservation())
     assert begun.wait(10)
     go_on.set()
     assert ended.wait(10)
@@ -139,5 +140,52 @@ def test_a_reservation_does_not_wait_and_leaves_no_descriptor(tmp_path: Any, mon
 
 
 def test_what_cannot_be_reserved_is_no_error(tmp_path: Any) -> None:
-    Files().reserve(-1, position=0, length=MB)
+    Files().reserve(-1, position=0, length=MB, reservation=Reservation())
     portable.reserve_blocks(-1, position=0, length=MB)
+
+
+def test_a_thread_that_comes_too_late_reserves_nothing(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    reserved: list[int] = []
+    monkeypatch.setattr(portable, "reserve_blocks", lambda fd, **_where: reserved.append(fd))
+    reservation = Reservation()
+    for _ in range(2):
+        fd = os.open(tmp_path / "data", os.O_CREAT | os.O_RDWR)
+        reservation.reserve_and_close(fd, 0, MB)
+        reservation.end()
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            os.fstat(fd)
+    assert len(reserved) == 1
+
+
+def test_blocks_are_not_reserved_on_a_disk_that_is_nearly_full(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = os.fstatvfs
+
+    def full(fd: int) -> Any:
+        found = real(fd)
+        return SimpleNamespace(f_bavail=found.f_blocks // 21, f_blocks=found.f_blocks)
+
+    monkeypatch.setattr(os, "fstatvfs", full)
+    with (tmp_path / "data").open("wb") as file:
+        portable.reserve_blocks(file.fileno(), position=0, length=MB)
+    assert allocated(str(tmp_path / "data")) == 0
+
+
+def test_the_descriptor_that_is_cut_is_not_anothers_if_the_log_is_closed_meanwhile(segment: Any, tmp_path: Any) -> None:
+    """A topic may be deleted while a thread makes its next segment."""
+    segment.write(b"x" * 100, 100)
+    segment.reserved_end = 100 + 2 * LEFT_BYTES_MAX
+    others: list[Any] = []
+
+    def closed_meanwhile(fd: int) -> int:
+        size = os.fstat(fd).st_size
+        segment.close_file()
+        others.append((tmp_path / "other").open("wb", buffering=0))
+        others[0].write(b"y" * 1000)
+        return size
+
+    segment.files.open_size = closed_meanwhile
+    release(segment)
+    assert os.fstat(others[0].fileno()).st_size == 1000
+    segment.close_file()
+    release(segment)
+    others[0].close()

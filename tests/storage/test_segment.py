@@ -107,6 +107,9 @@ def test_what_a_reader_opened_before_a_truncation_is_not_taken_over_after_it(seg
     segment.adopt(copy)
     assert segment.offset_index().last()[0] <= last
     assert segment.locate(last) == size - left
+
+
+def test_a_cut_never_exceeds_the_limit_and_is_remembered(segment):
     for limit in range(400, 3000, 50):
         end = segment.cut(start=0, limit=limit)
         assert end <= limit
