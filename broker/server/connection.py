@@ -11,7 +11,13 @@ from tidemark.broker.core.deferred import Deferred
 from tidemark.broker.core.errors import CloseConnection
 from tidemark.broker.core.principal import ANONYMOUS
 from tidemark.broker.logs.events import about
-from tidemark.broker.server.response_writer import EncryptedWriter, Parts, ResponseWriter, SendingFailed
+from tidemark.broker.server.response_writer import (
+    MEMORY_PIECE_BYTES,
+    EncryptedWriter,
+    Parts,
+    ResponseWriter,
+    SendingFailed,
+)
 from tidemark.environment import monotonic
 from tidemark.protocol.frames import Framer, FrameTooLarge
 
@@ -349,7 +355,8 @@ class Connection(asyncio.BufferedProtocol):
     def answer_whole(self, answer: bytearray) -> None:
         """As `answer`, for the most common kind: one piece, for a request that came while none was waiting."""
         writer = self._writer
-        if self._unanswered or writer.parts or self._closing or not writer.gathers:
+        is_long = len(answer) > MEMORY_PIECE_BYTES
+        if self._unanswered or writer.parts or self._closing or not writer.gathers or is_long:
             self.answer((answer,))
         else:
             writer.gathered.append(answer)

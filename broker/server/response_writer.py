@@ -37,6 +37,7 @@ class ResponseWriter:
     __slots__ = (
         "_cached_bytes",
         "_failure",
+        "_has_next_turn",
         "_loading",
         "_loop",
         "_progress",
@@ -73,7 +74,8 @@ class ResponseWriter:
         self._socket_fd: int = transport.get_extra_info("socket").fileno()
         self._write_fd = -1
         self._waiting = False
-        self._turn_bytes = 0
+        self._turn_bytes = 0  # sent since the last of its turns began
+        self._has_next_turn = False  # what is left goes on then
         self.gathers = False  # whole answers are gathered, until `send_gathered`
         self.gathered: list[bytes | bytearray | memoryview] = []
         self.parts: list[Part] = []  # what could not be sent yet
@@ -84,13 +86,7 @@ class ResponseWriter:
 
     def send(self, parts: Parts) -> None:
         """Raises SendingFailed."""
-        answer = parts[0]
-        if (
-            len(parts) == 1
-            and not self.parts
-            and not isinstance(answer, FileSlice)
-            and len(answer) <= MEMORY_PIECE_BYTES
-        ):
+        if len(parts) == 1 and not self.parts and _is_short(answer := parts[0]):
             if self.gathers:
                 self.gathered.append(answer)
             elif not self._transport.is_closing():  # or asyncio complains of each answer to a client that is gone
@@ -119,7 +115,8 @@ class ResponseWriter:
     def flush(self) -> None:
         """Send as much as the socket takes. Raises SendingFailed."""
         parts = self.parts
-        self._turn_bytes = 0
+        if self._has_next_turn:
+            return
         if self._failure is not None:
             raise SendingFailed(f"reading a segment failed: {self._failure}")
         try:
@@ -143,6 +140,7 @@ class ResponseWriter:
         if len(part) <= MEMORY_PIECE_BYTES:
             self.parts.pop(0)
             self._transport.write(part)
+            self._turn_bytes += len(part)
             return True
         if self._turn_is_over():
             return False
@@ -155,8 +153,14 @@ class ResponseWriter:
     def _turn_is_over(self) -> bool:
         if self._turn_bytes < TURN_BYTES_MAX:
             return False
-        self._loop.call_soon(self._progress)
+        self._has_next_turn = True
+        self._loop.call_soon(self._begin_turn)
         return True
+
+    def _begin_turn(self) -> None:
+        self._has_next_turn = False
+        self._turn_bytes = 0
+        self._progress()
 
     def _send_file(self, part: FileSlice) -> bool:
         if self._turn_is_over():

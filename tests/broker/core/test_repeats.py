@@ -16,6 +16,10 @@ def test_a_job_finds_what_is_found_at_once(items: list[str]) -> None:
     assert at_once(find_repeated(items)) == repeated(items)
 
 
+def test_what_is_repeated_among_very_many_is_found() -> None:
+    assert at_once(find_repeated([*range(10 * AT_ONCE), *range(0, AT_ONCE, 7)])) == set(range(0, AT_ONCE, 7))
+
+
 def test_it_can_be_interrupted_while_it_looks_and_while_it_forgets() -> None:
     looked_at = 0
 

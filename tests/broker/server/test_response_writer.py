@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import socket
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -91,6 +92,28 @@ async def test_whoever_takes_a_long_answer_at_once_gets_a_part_of_it_in_each_tur
         await asyncio.sleep(0)
         taken.append(transport.taken)
     assert taken == [TURN_BYTES_MAX, 2 * TURN_BYTES_MAX, 3 * TURN_BYTES_MAX]
+    ours.close()
+    theirs.close()
+    readers.shutdown()
+
+
+async def test_many_long_answers_have_one_part_of_a_turn_together() -> None:
+    loop = asyncio.get_running_loop()
+    ours, theirs = socket.socketpair()
+    readers = new_executor(1, name="readers")
+    transport = Swallow(ours)
+    writer = ResponseWriter(transport, loop, lambda: writer.flush(), readers)
+    for _ in range(5):
+        writer.send([bytes(TURN_BYTES_MAX)])
+    writer.send([b"short"])
+    taken = [transport.taken]
+    while writer.is_blocked:
+        await asyncio.sleep(0)
+        taken.append(transport.taken)
+    steps = [after - before for before, after in pairwise(taken)]
+    assert taken[0] == TURN_BYTES_MAX
+    assert max(steps) <= TURN_BYTES_MAX + len(b"short")
+    assert taken[-1] == 5 * TURN_BYTES_MAX + len(b"short")
     ours.close()
     theirs.close()
     readers.shutdown()
