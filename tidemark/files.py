@@ -79,7 +79,7 @@ class Reservation:
 
     def reserve_and_close(self, fd: int, position: int, length: int) -> None:
         try:
-            with self._lock:
+            with self._lock, suppress(OSError):
                 if not self._is_over:
                     portable.reserve_blocks(fd, position=position, length=length)
         finally:

@@ -19,11 +19,12 @@ from tidemark.broker.http.record_json import record_of, simple_record
 from tidemark.broker.http.router import HttpRoute
 from tidemark.broker.http.sliced_json import ENCODER
 from tidemark.broker.http.waits import waiting
+from tidemark.broker.replication.role_assignment import LEADERSHIP_IS_OVER
 from tidemark.environment import new_random, wall_clock_ms
 from tidemark.protocol.errors import ErrorCode
 from tidemark.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from tidemark.protocol.murmur2 import partition_of_key_in_slices
-from tidemark.protocol.records import Record, build_batch_in_slices
+from tidemark.protocol.records import HEADER_SIZE, Record, build_batch_in_slices, read_header
 
 T = TypeVar("T")
 
@@ -34,9 +35,10 @@ RECORDS_AT_ONCE: Final = 16  # where each takes a microsecond: a look at the clo
 SHORT_BYTES: Final = 4 << 10
 RETRIES: Final = 20
 RETRY_SECONDS: Final = 0.1
+PLACE_END: Final = 16  # of a batch's header: its offset and leader epoch stand before
 ACKS: Final = {"all": -1, "-1": -1, "1": 1, "0": 0}
-# Nothing was appended: another broker leads by now, or none does yet.
-NOT_APPENDED: Final = frozenset(
+# Another broker leads by now, or none does yet. Most often nothing was appended, see `_may_be_appended`.
+NOT_LED: Final = frozenset(
     (
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
         ErrorCode.LEADER_NOT_AVAILABLE,
@@ -134,8 +136,10 @@ class Producing:
     async def _append(
         self, topic: str, index: int, batch: bytearray, asked: _Asked, caller: HttpCaller
     ) -> int | Problem:
-        """The offset of the first record, or what went wrong. It is tried again only where nothing was appended."""
+        """The offset of the first record, or what went wrong. It is tried again where that cannot write it twice."""
         problem: Problem | None = None
+        header = bytes(batch[:HEADER_SIZE])
+        is_known = read_header(batch).producer_id >= 0  # by the Idempotency-Key: whoever has it already says so
         self._quotas.produced(caller, len(batch))
         data = PartitionProduceData(index=index, records=memoryview(batch))
         request = ProduceRequest(
@@ -156,11 +160,20 @@ class Producing:
                 if result.error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
                     return Problem(422, "INVALID_REQUEST", "This Idempotency-Key came with another body before.")
                 problem = self._leaders.refusal_by_leader(topic, index, result.error_code, result.error_message)
-                if result.error_code not in NOT_APPENDED:
+                if result.error_code not in NOT_LED:
                     return problem
+                if not is_known and _may_be_appended(batch, header, result.error_message):
+                    return problem
+                batch[:HEADER_SIZE] = header  # the next leader is to get it as it came
             with waiting():
                 await asyncio.sleep(RETRY_SECONDS)
         return problem or Problem.of(ErrorCode.LEADER_NOT_AVAILABLE, f"{topic}-{index} has no leader.")
+
+
+def _may_be_appended(batch: bytearray, header: bytes, message: str | None) -> bool:
+    """By this node, which has given it its place then, or by another: a leadership may end between the append and its
+    acknowledgement."""
+    return batch[:PLACE_END] != header[:PLACE_END] or message == LEADERSHIP_IS_OVER
 
 
 def _parse(request: HttpRequest) -> Job[_Asked]:

@@ -10,6 +10,7 @@ import logging
 import math
 import os
 from collections.abc import Callable
+from typing import Final
 
 from tidemark.broker.config import BrokerConfig
 from tidemark.broker.core.errors import Refused
@@ -33,6 +34,8 @@ from tidemark.protocol.errors import ErrorCode
 from tidemark.storage import DirectoryOffline, Log, LogDirectory, LogOffline, StorageError
 
 log = logging.getLogger(__name__)
+
+LEADERSHIP_IS_OVER: Final = "The leadership is over."  # what was accepted before may be in the log all the same
 
 
 class RoleAssignment:
@@ -386,7 +389,7 @@ class RoleAssignment:
         """End the role that this node has had; the log stays."""
         led = hosted.partitions.pop(index, None)
         if led is not None:
-            led.resign(error or Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, "The leadership is over."))
+            led.resign(error or Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, LEADERSHIP_IS_OVER))
             if _is_written_to(led) and not self._closed:
                 self._remember_write(led)
         followed = hosted.followed.pop(index, None)

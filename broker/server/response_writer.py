@@ -137,13 +137,13 @@ class ResponseWriter:
 
     def _send_piece(self, part: bytes | bytearray | memoryview) -> bool:
         """Whoever reads fast enough would keep the loop for tens of megabytes, and so would the copies for others."""
+        if self._turn_is_over():
+            return False
         if len(part) <= MEMORY_PIECE_BYTES:
             self.parts.pop(0)
             self._transport.write(part)
             self._turn_bytes += len(part)
             return True
-        if self._turn_is_over():
-            return False
         left = memoryview(part)
         self._transport.write(left[:MEMORY_PIECE_BYTES])
         self.parts[0] = left[MEMORY_PIECE_BYTES:]

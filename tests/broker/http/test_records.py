@@ -4,12 +4,16 @@ import asyncio
 import base64
 import json
 import time
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
+from tidemark.broker.http.calls import Calls
 from tidemark.broker.http.fetching import LATEST, Fetching
+from tidemark.broker.replication.role_assignment import LEADERSHIP_IS_OVER
 from tidemark.protocol.checksum import crc32c
+from tidemark.protocol.errors import ErrorCode
+from tidemark.protocol.messages.produce import ProduceRequest
 from tidemark.protocol.murmur2 import murmur2, partition_of_key
 from tidemark.protocol.records import HEADER_SIZE, Record, build_batch, iter_records
 
@@ -333,3 +337,41 @@ async def test_a_record_that_comes_while_the_start_is_looked_for_is_read(
     monkeypatch.setattr(Fetching, "offset_at", slowly)
     answer = await client.get("/topics/t/partitions/0/records?timestamp=2000")
     assert [record["value"] for record in answer.json()["records"]] == ["new"]
+
+
+LOST: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, LEADERSHIP_IS_OVER)
+
+
+@pytest.fixture
+def loses_its_first_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The leadership ends between the append and its acknowledgement."""
+    ask, is_first = Calls.ask, [True]
+
+    async def asked(calls: Calls, request: object, *arguments: Any, **named: Any) -> Any:
+        answer = await ask(calls, request, *arguments, **named)
+        if isinstance(request, ProduceRequest) and is_first:
+            is_first.clear()
+            (result,) = answer.responses[0].partition_responses
+            assert not result.error_code, result.error_message
+            (result.error_code, result.error_message), result.base_offset = LOST, -1
+        return answer
+
+    monkeypatch.setattr(Calls, "ask", asked)
+
+
+@pytest.mark.parametrize("timestamps", ["CreateTime", "LogAppendTime"])
+@pytest.mark.parametrize("key", [None, "x"])
+async def test_what_may_be_appended_already_is_tried_again_only_with_a_key(
+    http: Any, timestamps: str, key: str | None, request: pytest.FixtureRequest
+) -> None:
+    client, kafka, _ = http
+    await kafka.create("t", message_timestamp_type=timestamps)
+    assert (await client.post("/topics/t/records", json={"value": 0})).status_code == 200
+    request.getfixturevalue("loses_its_first_answer")
+    headers = {} if key is None else {"Idempotency-Key": key}
+    answer = await client.post("/topics/t/records", json={"value": 1}, headers=headers)
+    if key is None:
+        assert answer.status_code == 503, answer.text
+    else:
+        assert (answer.status_code, answer.json()["offsets"][0]["offset"]) == (200, 1), answer.text
+    assert (await client.get("/topics/t/partitions/0/records")).json()["next_offset"] == 2
